@@ -1,0 +1,51 @@
+# The commands of this project. `make demo` and `make test` work on a fresh machine: each installs what it needs
+# (through deploy/prepare, which says what it does).
+HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+OUT    := target/$(HOST)/release
+
+.PHONY: all build demo test lint unit process rootless fuzz bench clean
+
+all: build
+
+build:
+	@./tests/prepare build
+	cargo build --release --workspace
+
+# Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.
+demo: build
+	./examples/demo
+
+# Everything that is tested, in the order of how soon it fails.
+test: lint unit process rootless
+	@./tests/summary
+
+lint:
+	@./tests/prepare lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo deny --log-level error check
+
+unit:
+	@./tests/prepare build
+	cargo test --workspace
+
+# Real processes, started as a user would; as root they have their own uids.
+process: build
+	@./tests/prepare process
+	python3 tests/run
+
+rootless: build
+	python3 tests/run --rootless
+
+# Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
+fuzz:
+	./fuzz/run
+
+# Ours beside nginx, h2o and a bare epoll loop, interleaved in one run; writes bench/RESULTS.md.
+bench: build
+	@./tests/prepare bench
+	python3 bench/run
+
+clean:
+	cargo clean
+	rm -rf demo

@@ -1,0 +1,93 @@
+"""The programs the benchmark needs: which are missing, which Debian package has them, and what version they are."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+
+# program -> Debian packages that bring it
+PACKAGES = {
+    "nginx": ["nginx"],
+    "h2o": ["h2o"],
+    "wrk": ["wrk"],
+    "cc": ["gcc", "libc6-dev"],
+    "taskset": ["util-linux"],
+}
+NEEDED_BY = {"nginx": "nginx", "h2o": "h2o", "bare": "cc"}
+
+
+def missing(servers):
+    """The programs that a run with these servers needs and that are not on PATH (or in /usr/sbin)."""
+    wanted = ["taskset", "wrk"] + [NEEDED_BY[name] for name in servers if name in NEEDED_BY]
+    return [program for program in wanted if not find(program)]
+
+
+def find(program):
+    """The path of a program, looking in the sbin directories too, or None."""
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def explain(programs):
+    """One line per missing program, naming the package."""
+    lines = [f"{p}: not found. Install the package {' and '.join(PACKAGES[p])}." for p in programs]
+    return "\n".join(lines + ["Or let the harness do it (as root): bench/run --install"])
+
+
+def install():
+    """Installs everything with apt-get. Debian starts nginx and h2o as services; the harness does not use those."""
+    packages = sorted({name for names in PACKAGES.values() for name in names})
+    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", *packages]):
+        print("+ " + " ".join(command), flush=True)
+        subprocess.run(command, check=True)
+
+
+def first_line(argv):
+    """The first line a program says about itself, on either stream; empty if it cannot be run."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().split("\n")[0]
+
+
+def versions(servers, ours):
+    """What each program calls itself, for the report."""
+    found = {"wrk": re.sub(r" Copyright.*", "", first_line([find("wrk"), "-v"]))}
+    if "nginx" in servers:
+        found["nginx"] = first_line([find("nginx"), "-v"]).replace("nginx version: ", "")
+    if "h2o" in servers:
+        found["h2o"] = first_line([find("h2o"), "-v"])
+    if "bare" in servers:
+        found["bare"] = "bench/peers/bare.c, cc -O2, " + first_line([find("cc"), "--version"])
+    if "ours" in servers:
+        found["ours"] = (first_line([str(ours), "--version"]) + " " + commit()).strip()
+    return found
+
+
+def commit():
+    """The commit of the tree, with a + if it has changes; empty outside a repository."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    run = lambda *argv: subprocess.run(["git", *argv], cwd=here, capture_output=True, text=True)
+    try:
+        head = run("rev-parse", "--short", "HEAD")
+        changed = run("status", "--porcelain", "--untracked-files=no").stdout.strip()
+    except OSError:
+        return ""
+    return f"(commit {head.stdout.strip()}{'+' if changed else ''})" if head.returncode == 0 else ""
+
+
+def machine():
+    """Date, kernel and processor; nothing that names the machine."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        text = file.read()
+    model = re.search(r"^model name\s*:\s*(.*)$", text, re.M)
+    virtual = re.search(r"^flags\s*:.*\bhypervisor\b", text, re.M)
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": model.group(1) if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "virtual": bool(virtual),
+    }

@@ -1,0 +1,85 @@
+//! What can keep the launcher, or one of its children, from starting: whose fault it is and what to do.
+//!
+//! Runs in: the launcher. Sees no untrusted bytes. Never: loses the place where something failed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failure on the operator's or the system's side.
+#[derive(Debug)]
+pub enum Error {
+    /// A system call on a path failed.
+    Path {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// A system call on no path failed.
+    System { action: &'static str, source: io::Error },
+    /// A directory that must be ours alone is not.
+    NotOwn { path: PathBuf, uid: u32, mode: u32 },
+    /// The empty root has something in it.
+    NotEmpty { path: PathBuf },
+    /// Another launcher has the run directory.
+    Running { path: PathBuf },
+    /// An address cannot be listened on.
+    Listen {
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
+    /// The uid table cannot be read, or has run out of numbers.
+    Identity { path: PathBuf, problem: String },
+    /// A program cannot be run safely.
+    Program { path: PathBuf, problem: String },
+    /// A child could not be started.
+    Start(sys::process::StartError),
+}
+
+/// Makes the error of an `action` on `path`.
+pub fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
+    move |source| Error::Path {
+        action,
+        path: path.into(),
+        source,
+    }
+}
+
+/// Makes the error of an `action`.
+pub fn during(action: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::System { action, source }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path { action, path, source } => write!(f, "cannot {action} {}: {source}", path.display()),
+            Self::System { action, source } => write!(f, "cannot {action}: {source}"),
+            Self::NotOwn { path, uid, mode } => write!(
+                f,
+                "{} must be a directory that only its owner, the user who starts bulkhead, can write; it belongs \
+                 to uid {uid} and has mode {mode:04o}",
+                path.display()
+            ),
+            Self::NotEmpty { path } => {
+                write!(
+                    f,
+                    "{} is the root of our own processes and must be empty; remove what is in it",
+                    path.display()
+                )
+            }
+            Self::Running { path } => write!(
+                f,
+                "another bulkhead runs with this run_dir ({} is locked); stop it with `bulkhead stop`, or give \
+                 this one a run_dir of its own",
+                path.display()
+            ),
+            Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Self::Identity { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Program { path, problem } => write!(f, "program {}: {problem}", path.display()),
+            Self::Start(error) => write!(f, "cannot start it: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,325 @@
+//! Starting one child: its program, its jail, exactly its descriptors, and its first messages.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a child a descriptor that is
+//! not in this file.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use config::{Config, Service, Site};
+use jail::{Jail, Limits};
+use sys::inherit::{CONTROL, LOG};
+use sys::process::{Child, Program};
+use wire::{
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget, Text,
+    WorkerLimits,
+};
+
+use crate::error::{Error, during};
+use crate::roster::Post;
+use crate::{places, program};
+
+/// What every start needs.
+#[derive(Debug)]
+pub struct Ground {
+    /// The configuration.
+    pub config: Config,
+    /// The empty directory that is the root of our own roles; `None` in a rootless run.
+    pub empty_root: Option<OwnedFd>,
+    /// The configuration's folder, where services start.
+    pub directory: OwnedFd,
+    /// Where the programs of the roles are.
+    pub roles_folder: std::path::PathBuf,
+    /// `/dev/null`.
+    pub null: OwnedFd,
+}
+
+/// A child that was started, with the launcher's ends of its channels.
+#[derive(Debug)]
+pub struct Started {
+    /// The child.
+    pub child: Child,
+    /// Its control channel.
+    pub control: OwnedFd,
+    /// What the logger reads of it.
+    pub log: Option<OwnedFd>,
+    /// What it writes to standard error.
+    pub stderr: OwnedFd,
+}
+
+impl Ground {
+    /// Starts a process for `post`.
+    pub fn start(&self, post: &Post) -> Result<Started, Error> {
+        let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
+        let (control, its_control) = pair()?;
+        let (stderr, its_stderr) = io::pipe().map_err(during("make a pipe"))?;
+        let mut descriptors = vec![
+            (duplicate(&self.null)?, 0),
+            (duplicate(&self.null)?, 1),
+            (its_stderr.into(), 2),
+            (its_control, CONTROL),
+        ];
+        let mut log = None;
+        if post.role != Role::Logger {
+            let (reading, writing) = pair()?;
+            log = Some(reading);
+            descriptors.push((writing, LOG));
+        }
+        let program = self.program(post)?;
+        let jail = self.jail(post, descriptors)?;
+        let child = sys::process::start(&program, || jail::enter(&jail)).map_err(Error::Start)?;
+        Ok(Started {
+            child,
+            control,
+            log,
+            stderr: stderr.into(),
+        })
+    }
+
+    fn program(&self, post: &Post) -> Result<Program, Error> {
+        let text = |text: &str| {
+            CString::new(text)
+                .map_err(|error| during("pass an argument")(io::Error::other(error.to_string())))
+        };
+        let Some((_, service)) = self.service(post) else {
+            let file = program::role_program(&self.roles_folder, post.role.name())?;
+            let title = text(&format!("bulkhead: {}", post.title()))?;
+            return Ok(Program {
+                file,
+                arguments: vec![title],
+                environment: vec![],
+            });
+        };
+        let file = program::service_program(&service.program, &self.config.dir, post.identity)?;
+        let arguments = service
+            .command
+            .iter()
+            .map(|word| text(word))
+            .collect::<Result<_, _>>()?;
+        let environment = service
+            .environment
+            .iter()
+            .map(|(name, value)| text(&format!("{name}={value}")))
+            .collect::<Result<_, _>>()?;
+        Ok(Program {
+            file,
+            arguments,
+            environment,
+        })
+    }
+
+    fn jail(&self, post: &Post, descriptors: Vec<(OwnedFd, i32)>) -> Result<Jail, Error> {
+        let service = self.service(post).map(|(_, service)| service);
+        let root = if service.is_none() {
+            self.empty_root.as_ref()
+        } else {
+            None
+        };
+        let directory = if service.is_some() {
+            Some(&self.directory)
+        } else {
+            None
+        };
+        // A connection of a site may need a descriptor to its file and one to a service beside its own; the
+        // logger holds two for each process.
+        let per_connection = if post.role == Role::Site { 3 } else { 1 };
+        let descriptors_max = match post.role {
+            Role::Logger | Role::Gate => u64::from(u32::MAX),
+            _ => u64::from(self.config.limits.connections) * per_connection + 256,
+        };
+        Ok(Jail {
+            identity: post.identity,
+            root: root.map(duplicate).transpose()?,
+            directory: directory.map(duplicate).transpose()?,
+            descriptors,
+            limits: Limits {
+                descriptors: descriptors_max,
+                processes: 256,
+                memory_bytes: service.and_then(|service| service.memory_max),
+            },
+        })
+    }
+
+    /// The site and the service that `post` stands for, if it is a service.
+    pub fn service(&self, post: &Post) -> Option<(&Site, &Service)> {
+        let site = self.config.sites.get(usize::from(post.site))?;
+        (post.role == Role::Service).then(|| (site, &site.services[post.index]))
+    }
+
+    fn limits(&self) -> WorkerLimits {
+        let limits = &self.config.limits;
+        WorkerLimits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            body_bytes: limits.body_bytes,
+            idle_timeout_ms: limits.idle_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: self.config.log.flush_ms,
+        }
+    }
+
+    /// What a gate is told before it accepts: its limits, its sockets, and whose each path is.
+    pub fn gate_setup(
+        &self,
+        listeners: Vec<OwnedFd>,
+        posts: &[Post],
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let limits = &self.config.limits;
+        let mut told = vec![(
+            LauncherToGate::Limits {
+                head_bytes: limits.head_bytes,
+                head_timeout_ms: limits.head_timeout_ms,
+                start_timeout_ms: limits.start_timeout_ms,
+                connections: limits.connections,
+                flush_ms: self.config.log.flush_ms,
+            },
+            None,
+        )];
+        for (index, socket) in listeners.into_iter().enumerate() {
+            told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
+        }
+        for (host, path, post) in self.routes(posts) {
+            let takes = self
+                .service(post)
+                .is_none_or(|(_, service)| service.takes_connections);
+            if takes {
+                let (host, path) = (Text::new(host), Text::new(path));
+                let route = LauncherToGate::Route {
+                    listener: u16::MAX,
+                    host,
+                    path,
+                    partition: post.partition,
+                    site: post.site,
+                };
+                told.push((route, None));
+            }
+        }
+        told.push((LauncherToGate::Begin {}, None));
+        told
+    }
+
+    /// Every host and path there is, with the site or service that it belongs to.
+    fn routes<'a>(&'a self, posts: &'a [Post]) -> impl Iterator<Item = (&'a str, &'a str, &'a Post)> {
+        posts
+            .iter()
+            .filter(|post| matches!(post.role, Role::Site | Role::Service))
+            .flat_map(|post| {
+                let site = &self.config.sites[usize::from(post.site)];
+                let path = self
+                    .service(post)
+                    .map_or(&site.path, |(_, service)| &service.path);
+                site.hosts
+                    .iter()
+                    .map(move |host| (host.as_str(), path.as_str(), post))
+            })
+    }
+
+    /// What a site worker is told before it serves.
+    pub fn site_setup(
+        &self,
+        post: &Post,
+        posts: &[Post],
+    ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
+        let site = &self.config.sites[usize::from(post.site)];
+        let mut told = vec![(
+            LauncherToSite::Limits {
+                limits: self.limits(),
+                site: post.site,
+            },
+            None,
+        )];
+        if let Some(root) = &site.root {
+            told.push((LauncherToSite::Root {}, Some(places::directory(root)?)));
+        }
+        told.extend(site.index.iter().map(|name| {
+            (
+                LauncherToSite::Index {
+                    name: Text::new(name),
+                },
+                None,
+            )
+        }));
+        let any_host = site.hosts.iter().any(|host| host.contains('*'));
+        for (host, path, other) in self.routes(posts) {
+            let target = match other.role {
+                _ if other.site != post.site => RouteTarget::Elsewhere,
+                Role::Site => RouteTarget::Files,
+                _ => RouteTarget::Service,
+            };
+            // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
+            if target != RouteTarget::Elsewhere
+                || any_host
+                || site.hosts.iter().any(|own| own.trim_matches(['[', ']']) == host)
+            {
+                let (host, path, partition) = (Text::new(host), Text::new(path), other.partition);
+                told.push((
+                    LauncherToSite::Route {
+                        host,
+                        path,
+                        target,
+                        partition,
+                    },
+                    None,
+                ));
+            }
+        }
+        told.push((LauncherToSite::Begin {}, None));
+        Ok(told)
+    }
+
+    /// What a service worker is told before it initialises.
+    pub fn service_setup(&self, post: &Post) -> Vec<(LauncherToService, Option<OwnedFd>)> {
+        let owns_host = self
+            .service(post)
+            .is_some_and(|(site, service)| service.path == "/" && site.path == "/");
+        let limits = LauncherToService::Limits {
+            limits: self.limits(),
+            site: post.site,
+            owns_host,
+        };
+        vec![(limits, None), (LauncherToService::Begin {}, None)]
+    }
+
+    /// What the logger is told before it writes; clients are told of separately.
+    pub fn logger_setup(
+        &self,
+        access: &[File],
+        error: &File,
+    ) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let format = match self.config.log.access_format {
+            config::AccessFormat::Common => 0,
+            config::AccessFormat::Combined => 1,
+            config::AccessFormat::Json => 2,
+        };
+        let mut told = vec![(
+            LauncherToLogger::Format {
+                format,
+                flush_ms: self.config.log.flush_ms,
+            },
+            None,
+        )];
+        told.push((LauncherToLogger::ErrorLog {}, Some(duplicate(error)?)));
+        for (index, file) in access.iter().enumerate() {
+            // The last one is for requests of no site.
+            let site = if index < self.config.sites.len() {
+                index as u16
+            } else {
+                wire::NO_PARTITION
+            };
+            told.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
+        }
+        told.push((LauncherToLogger::Begin {}, None));
+        Ok(told)
+    }
+}
+
+/// Another descriptor of the same open file, for a child.
+pub fn duplicate(descriptor: &impl std::os::fd::AsFd) -> Result<OwnedFd, Error> {
+    descriptor
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(during("duplicate a descriptor"))
+}

@@ -1,0 +1,53 @@
+//! `bulkheadd`, the launcher: the only process of Bulkhead that runs as root.
+//!
+//! Runs as: root (or the user who starts it, with the layers that this user can apply). Sees: the configuration
+//! file, exits of its children, and small messages of enumerations and integers from them. Never: a byte from
+//! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
+//!
+//! Source: seed 000, 4.1 (okld).
+
+mod error;
+mod history;
+mod identities;
+mod journal;
+mod launch;
+mod launcher;
+mod listeners;
+mod orders;
+mod places;
+mod process;
+mod program;
+mod roster;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What the user is told who starts it with the wrong words.
+const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
+                     which also explains what is wrong with a configuration.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(path), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if path == "--help" {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let config = match config::Config::load(Path::new(&path)) {
+        Ok(config) => config,
+        Err(diagnostics) => {
+            eprintln!("{diagnostics}");
+            return ExitCode::from(2);
+        }
+    };
+    match launcher::Launcher::start(config).and_then(launcher::Launcher::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bulkhead: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What the administrator may ask for: status, relaunch, stop. Numbers only; names stay in the admin role.
+//!
+//! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
+//! what an administrator can, and no more. Never: a string from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use wire::{Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
+use wire::{Outcome, Role, Text};
+
+use crate::launcher::Launcher;
+use crate::process::Stage;
+use crate::roster::Post;
+
+/// How long a status waits for the counters of a process that does not answer.
+const REPORT_WAIT: Duration = Duration::from_millis(200);
+
+/// The most orders of one kind that wait.
+const WAITING_MAX: usize = 64;
+
+/// Orders under way.
+#[derive(Debug)]
+pub struct Orders {
+    /// What can be relaunched: a name, and the posts that it stands for.
+    targets: Vec<(String, Vec<usize>)>,
+    missing: String,
+    /// The status that is being gathered, until when; and those that wait for it, whom the same answer serves.
+    status: Option<Instant>,
+    waiting: VecDeque<(u64, u32)>,
+    /// Relaunches under way, by ticket: who asked, how many processes are still to come up, and what failed.
+    relaunches: HashMap<u32, (u64, usize, Vec<String>)>,
+}
+
+impl Orders {
+    /// Makes the table of what can be relaunched.
+    pub fn new(posts: &[Post], missing: Vec<&'static str>) -> Self {
+        let mut targets: Vec<(String, Vec<usize>)> = Vec::new();
+        for (index, post) in posts.iter().enumerate() {
+            match targets.iter_mut().find(|(name, _)| *name == post.name) {
+                Some((_, same)) => same.push(index),
+                None => targets.push((post.name.clone(), vec![index])),
+            }
+        }
+        Self {
+            targets,
+            missing: missing.join(", "),
+            status: None,
+            waiting: VecDeque::new(),
+            relaunches: HashMap::new(),
+        }
+    }
+
+    /// The names of what can be relaunched; their place is the number that stands for them.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// By when something is to be done here.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.status
+    }
+}
+
+impl Launcher {
+    /// Asks every process for its counters.
+    pub(crate) fn begin_status(&mut self, admin: u64, ticket: u32) {
+        if self.orders.waiting.len() >= WAITING_MAX {
+            return;
+        }
+        self.orders.waiting.push_back((admin, ticket));
+        if self.orders.status.is_some() {
+            return;
+        }
+        self.orders.status = Some(Instant::now() + REPORT_WAIT);
+        let serving: Vec<u64> = self.processes.keys().copied().collect();
+        for serial in serving {
+            self.ask_for_report(serial);
+        }
+        self.finish_status_if_complete();
+    }
+
+    fn ask_for_report(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        if process.stage != Stage::Serving {
+            return;
+        }
+        process.owes_report = true;
+        match self.posts[process.post].role {
+            Role::Gate => process.tell(&LauncherToGate::Report {}, None),
+            Role::Site => process.tell(&LauncherToSite::Report {}, None),
+            Role::Service => process.tell(&LauncherToService::Report {}, None),
+            Role::Logger => process.tell(&LauncherToLogger::Report {}, None),
+            Role::Admin => process.tell(&LauncherToAdmin::Report {}, None),
+            Role::Launcher => {}
+        }
+    }
+
+    /// Takes a process's counters.
+    pub(crate) fn on_counters(&mut self, serial: u64, counters: Counters) {
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.counters = counters;
+        }
+        self.report_from(serial);
+    }
+
+    /// A process has answered, or is gone.
+    pub(crate) fn report_from(&mut self, serial: u64) {
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.owes_report = false;
+        }
+        self.finish_status_if_complete();
+    }
+
+    fn finish_status_if_complete(&mut self) {
+        if self.orders.status.is_some() && !self.processes.values().any(|process| process.owes_report) {
+            self.finish_status();
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn orders_on_time(&mut self, now: Instant) {
+        if self.orders.status.is_some_and(|at| at <= now) {
+            self.finish_status();
+        }
+    }
+
+    fn finish_status(&mut self) {
+        self.orders.status = None;
+        for (admin, ticket) in std::mem::take(&mut self.orders.waiting) {
+            let lines = self.status_lines(ticket);
+            for line in &lines {
+                self.tell(admin, line, None);
+            }
+            let missing = Text::new(self.orders.missing.as_str());
+            self.tell(admin, &LauncherToAdmin::StatusEnd { ticket, missing }, None);
+        }
+    }
+
+    /// One line for the launcher, one for each process, and one for each post that nobody fills.
+    fn status_lines(&self, ticket: u32) -> Vec<LauncherToAdmin> {
+        let none = Counters {
+            connections_now: 0,
+            connections: 0,
+            requests: 0,
+        };
+        let mut lines = vec![LauncherToAdmin::Process {
+            ticket,
+            role: Role::Launcher,
+            name: Text::new(""),
+            pid: std::process::id(),
+            uid: rustix::process::getuid().as_raw(),
+            state: Text::new("serving"),
+            restarts: 0,
+            age_ms: 0,
+            counters: none.clone(),
+            last_exit: Text::new(""),
+        }];
+        for (index, post) in self.posts.iter().enumerate() {
+            let duty = &self.duties[index];
+            let mut line = |pid, state: &str, age_ms, counters| {
+                lines.push(LauncherToAdmin::Process {
+                    ticket,
+                    role: post.role,
+                    name: Text::new(post.name.as_str()),
+                    pid,
+                    uid: post
+                        .identity
+                        .map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
+                    state: Text::new(state),
+                    restarts: duty.restarts,
+                    age_ms,
+                    counters,
+                    last_exit: Text::new(duty.last_exit.as_str()),
+                });
+            };
+            let mut filled = false;
+            for process in self.processes.values().filter(|process| process.post == index) {
+                let age_ms = process.since.elapsed().as_millis() as u64;
+                line(
+                    process.child.pid,
+                    process.stage.word(),
+                    age_ms,
+                    process.counters.clone(),
+                );
+                filled = true;
+            }
+            if !filled {
+                line(
+                    0,
+                    if duty.broken.is_some() {
+                        "broken"
+                    } else {
+                        "waiting"
+                    },
+                    0,
+                    none.clone(),
+                );
+            }
+        }
+        lines
+    }
+
+    /// Starts a successor for every process of a target; the old ones go when the new ones are ready.
+    pub(crate) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u16) {
+        let Some((_, posts)) = self.orders.targets.get(usize::from(target)) else {
+            return self.nonsense(admin);
+        };
+        let posts = posts.clone();
+        let busy = posts.iter().any(|&post| self.duties[post].next.is_some());
+        if busy || self.orders.relaunches.len() >= WAITING_MAX {
+            self.orders.relaunches.insert(ticket, (admin, 0, vec![]));
+            return self.answer(ticket, Outcome::Busy, "it is being relaunched already");
+        }
+        self.orders
+            .relaunches
+            .insert(ticket, (admin, posts.len(), vec![]));
+        for post in posts {
+            if let Err(reason) = self.relaunch_one(post, ticket) {
+                self.relaunched(ticket, Err(reason));
+            }
+        }
+    }
+
+    fn relaunch_one(&mut self, post: usize, ticket: u32) -> Result<(), String> {
+        self.duties[post].history.forgive();
+        let deadline = Duration::from_millis(self.ground.config.limits.start_timeout_ms.into());
+        let serial = match self.duties[post].current {
+            Some(_) => {
+                let serial = self.spawn(post).map_err(|error| error.to_string())?;
+                self.duties[post].next = Some(serial);
+                serial
+            }
+            None => {
+                self.mend(post);
+                self.duties[post]
+                    .current
+                    .ok_or_else(|| self.duties[post].last_exit.clone())?
+            }
+        };
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.ticket = Some(ticket);
+            process.deadline = Some(Instant::now() + deadline);
+        }
+        Ok(())
+    }
+
+    /// One process of a relaunch has come up, or failed to.
+    pub(crate) fn relaunched(&mut self, ticket: u32, result: Result<(), String>) {
+        let Some((_, left, failures)) = self.orders.relaunches.get_mut(&ticket) else {
+            return;
+        };
+        *left = left.saturating_sub(1);
+        failures.extend(result.err());
+        if *left > 0 {
+            return;
+        }
+        let reason = failures.join("; ");
+        let outcome = if reason.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Failed
+        };
+        self.answer(ticket, outcome, &reason);
+    }
+
+    /// Answers an order.
+    pub(crate) fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
+        let asked = self.orders.relaunches.remove(&ticket).map(|(admin, ..)| admin);
+        let answer = LauncherToAdmin::Answer {
+            ticket,
+            outcome,
+            reason: Text::new(reason),
+        };
+        let current = self.posts.iter().position(|post| post.role == Role::Admin);
+        let current = current.and_then(|post| self.duties[post].current);
+        if let Some(admin) = asked.or(current) {
+            self.tell(admin, &answer, None);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One running child: its pidfd, its channels, and what waits to be told to it.
+//!
+//! Runs in: the launcher. Sees: fixed-size messages of children. Never: blocks on a child.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use sys::process::Child;
+use wire::{Counters, Message};
+
+/// How far a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not said that it is ready.
+    Starting,
+    /// It works.
+    Serving,
+    /// It was asked to finish and exit.
+    Retiring,
+}
+
+impl Stage {
+    /// The word for it in `bulkhead status`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Retiring => "retiring",
+        }
+    }
+}
+
+/// The most messages that wait for one child.
+///
+/// LIMIT: above the number of routes of the largest configuration; a child that lets more pile up hangs.
+const OUTBOX_MAX: usize = 200_000;
+
+/// A child of the launcher.
+#[derive(Debug)]
+pub struct Process {
+    /// Which post it fills, as an index into the roster.
+    pub post: usize,
+    /// The child itself.
+    pub child: Child,
+    /// How far it has come.
+    pub stage: Stage,
+    /// When it was started.
+    pub since: Instant,
+    /// By when it must be ready, or gone.
+    pub deadline: Option<Instant>,
+    /// What it last said of itself.
+    pub counters: Counters,
+    /// Whether it still owes an answer to `Report`.
+    pub owes_report: bool,
+    /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
+    /// the old one had not read.
+    pub log: Option<OwnedFd>,
+    /// See `log`.
+    pub stderr: Option<OwnedFd>,
+    /// The administrator's order that waits for it to come up.
+    pub ticket: Option<u32>,
+    /// How much nonsense it has sent.
+    pub nonsense: u32,
+    control: Option<OwnedFd>,
+    outbox: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+}
+
+impl Process {
+    /// A child that was just started.
+    pub fn new(post: usize, child: Child, control: OwnedFd, now: Instant) -> Self {
+        Self {
+            post,
+            child,
+            stage: Stage::Starting,
+            since: now,
+            deadline: None,
+            counters: Counters {
+                connections_now: 0,
+                connections: 0,
+                requests: 0,
+            },
+            owes_report: false,
+            log: None,
+            stderr: None,
+            ticket: None,
+            nonsense: 0,
+            control: Some(control),
+            outbox: VecDeque::new(),
+        }
+    }
+
+    /// Its control channel, until it retires.
+    pub fn control(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Tells it something, now or as soon as its channel has room.
+    pub fn tell(&mut self, message: &impl Message, descriptor: Option<OwnedFd>) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.outbox.push_back((bytes, descriptor));
+        self.flush();
+        if self.outbox.len() > OUTBOX_MAX {
+            self.child.kill();
+        }
+    }
+
+    /// Sends what waits, as far as there is room. A child that is gone is dealt with when its exit is seen.
+    pub fn flush(&mut self) {
+        let Some(control) = &self.control else {
+            return self.outbox.clear();
+        };
+        while let Some((bytes, descriptor)) = self.outbox.front() {
+            match sys::seqpacket::send(control, bytes, descriptor.as_ref().map(AsFd::as_fd)) {
+                Ok(()) => drop(self.outbox.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.outbox.clear(),
+            }
+        }
+    }
+
+    /// Whether something waits for room.
+    pub fn has_waiting(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Asks it to finish, by the end of its control channel, and gives it until `deadline`.
+    pub fn retire(&mut self, deadline: Instant) {
+        self.stage = Stage::Retiring;
+        self.deadline = Some(deadline);
+        self.outbox.clear();
+        self.control = None;
+    }
+}

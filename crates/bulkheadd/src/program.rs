@@ -1,0 +1,138 @@
+//! Program files: found, checked, given to one gid, and opened, so that what was checked is what runs.
+//!
+//! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first bytes.
+//! Never: changes the owner or mode of a file that more than one name or service reaches.
+//!
+//! Source: seed 000, 4.1 (row A4: owned by root and the service's gid, mode 0410).
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use jail::Identity;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::error::{Error, at};
+
+/// Execute for the group, read for root: the service can run it, and neither read nor change it.
+const MODE: u32 = 0o410;
+
+/// Opens a program of a service and sets its owner and mode, or refuses.
+///
+/// A program outside of `directory`, the configuration's folder, is used only if it is already as it must be:
+/// the mode of `/usr/bin/python3` is not ours to change.
+pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
+    let refused = |problem: String| Error::Program {
+        path: path.into(),
+        problem,
+    };
+    let program = open(path)?;
+    let mut start = [0; 4];
+    // The same inode again, whatever the name may point to by now.
+    let again = format!("/proc/self/fd/{}", program.as_raw_fd());
+    let mut readable = File::open(again).map_err(at("read", path))?;
+    if readable.read_exact(&mut start).is_err() || start != *b"\x7fELF" {
+        return Err(refused(
+            "is not an ELF executable; a service is a compiled program".into(),
+        ));
+    }
+    let Some(identity) = identity else {
+        return Ok(program);
+    };
+    let metadata = readable.metadata().map_err(at("examine", path))?;
+    let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
+    if found == (0, identity.id(), MODE) {
+        return Ok(program);
+    }
+    if !path.starts_with(directory) {
+        return Err(refused(format!(
+            "must belong to root and gid {0} with mode 0410, and lies outside of the configuration's folder, where \
+             bulkhead changes nothing; copy it into that folder, or `chown root:{0}` and `chmod 0410` it",
+            identity.id()
+        )));
+    }
+    if metadata.nlink() != 1 {
+        return Err(refused(format!(
+            "has {} hard links, and giving it to one service would change it under all of them; copy it",
+            metadata.nlink()
+        )));
+    }
+    give_to(&readable, identity).map_err(|source| {
+        refused(format!(
+            "cannot be given to root and gid {} with mode 0410: {source}",
+            identity.id()
+        ))
+    })?;
+    Ok(program)
+}
+
+fn give_to(file: &File, identity: Identity) -> std::io::Result<()> {
+    std::os::unix::fs::fchown(file, Some(0), Some(identity.id()))?;
+    // After the owner: changing the owner clears bits of the mode.
+    rustix::fs::fchmod(file, Mode::from_raw_mode(MODE))?;
+    Ok(())
+}
+
+/// Opens a program of ours, from the folder of the launcher's own or its libexec folder.
+pub fn role_program(folder: &Path, name: &str) -> Result<OwnedFd, Error> {
+    open(&folder.join(name))
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let program = opened.map_err(|error| at("open", path)(error.into()))?;
+    let stat = rustix::fs::statat(&program, "", AtFlags::EMPTY_PATH);
+    let stat = stat.map_err(|error| at("examine", path)(error.into()))?;
+    let problem = |problem: &str| {
+        Err(Error::Program {
+            path: path.into(),
+            problem: problem.into(),
+        })
+    };
+    match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+        rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
+            problem("is setuid or setgid; remove that bit")
+        }
+        rustix::fs::FileType::RegularFile if stat.st_mode & 0o002 != 0 => {
+            problem("can be written by everybody; `chmod o-w` it")
+        }
+        rustix::fs::FileType::RegularFile => Ok(program),
+        rustix::fs::FileType::Symlink => problem("is a symbolic link; name the file itself"),
+        _ => problem("is not a regular file"),
+    }
+}
+
+/// Where the programs of the roles are: beside the launcher's own (a build folder), or in its libexec folder.
+pub fn roles_folder() -> Result<PathBuf, Error> {
+    let own = std::env::current_exe().map_err(crate::error::during("find the launcher's own program"))?;
+    let beside = own.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let libexec = beside.join("../libexec/bulkhead");
+    for folder in [&beside, &libexec] {
+        if folder.join("gate").is_file() {
+            return Ok(folder.clone());
+        }
+    }
+    let problem = format!(
+        "neither {} nor {} has the programs of the roles",
+        beside.display(),
+        libexec.display()
+    );
+    Err(Error::Program {
+        path: beside.join("gate"),
+        problem,
+    })
+}
+
+/// What tells one version of a program file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(u64, u64, Option<SystemTime>);
+
+/// The version of the program at `path`; `None` if it is not there.
+pub fn version(path: &Path) -> Option<Version> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Version(metadata.ino(), metadata.len(), metadata.modified().ok()))
+}

@@ -1,0 +1,88 @@
+//! Which processes there are to be: the roles, the sites and their services, each with its name and identity.
+//!
+//! Runs in: the launcher. Sees: the checked configuration. Never: changes after the start.
+
+use config::Config;
+use jail::Identity;
+use wire::{NO_PARTITION, Role};
+
+use crate::error::Error;
+use crate::identities::Identities;
+
+/// One process that is to run.
+#[derive(Debug)]
+pub struct Post {
+    /// What it does.
+    pub role: Role,
+    /// Its name, as people write it: `gate`, `packages`, `packages/search`.
+    pub name: String,
+    /// The number of its partition, or [`NO_PARTITION`] for a role that has none.
+    pub partition: u16,
+    /// Which site it belongs to, as an index into the configuration; [`NO_PARTITION`] if to none.
+    pub site: u16,
+    /// Which service of the site, or which gate, it is.
+    pub index: usize,
+    /// Its uid and gid; `None` in a rootless run.
+    pub identity: Option<Identity>,
+}
+
+impl Post {
+    /// How messages about it begin.
+    pub fn title(&self) -> String {
+        match self.role {
+            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
+            Role::Gate => format!("gate {}", self.index),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// Every process, in the order in which they start: the logger first, so that nothing that is said is lost.
+pub fn roster(
+    config: &Config,
+    gates: usize,
+    mut identities: Option<&mut Identities>,
+) -> Result<Vec<Post>, Error> {
+    let mut posts = Vec::new();
+    let mut post = |role: Role, name: &str, partition: usize, site: usize, index: usize| {
+        let owner = match role {
+            Role::Site | Role::Service => format!("{}/{name}", role.name()),
+            _ => format!("role/{name}"),
+        };
+        let identity = identities
+            .as_deref_mut()
+            .map(|table| table.identity(&owner))
+            .transpose()?;
+        let (partition, site) = (partition as u16, site as u16);
+        posts.push(Post {
+            role,
+            name: name.into(),
+            partition,
+            site,
+            index,
+            identity,
+        });
+        Ok::<(), Error>(())
+    };
+    let none = usize::from(NO_PARTITION);
+    post(Role::Logger, "logger", none, none, 0)?;
+    post(Role::Admin, "admin", none, none, 0)?;
+    let mut services = config.sites.len();
+    for (site, about) in config.sites.iter().enumerate() {
+        post(Role::Site, &about.name, site, site, 0)?;
+        for (index, service) in about.services.iter().enumerate() {
+            post(
+                Role::Service,
+                &format!("{}/{}", about.name, service.name),
+                services,
+                site,
+                index,
+            )?;
+            services += 1;
+        }
+    }
+    for gate in 0..gates {
+        post(Role::Gate, "gate", none, none, gate)?;
+    }
+    Ok(posts)
+}

@@ -1,0 +1,256 @@
+//! Rules that span tables: what must be unique, what must contain or not contain what.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself.
+//! Must never: report a conflict without both places.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::{Component, Path, PathBuf};
+
+use crate::diagnostic::{Problems, quote, show_path};
+use crate::place::{At, Origin};
+use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
+use crate::rules::{ROLES, SOCKET_PATH_MAX};
+
+/// Every rule that needs no file system.
+pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
+    user_range(raw, problems);
+    socket_path(raw, problems);
+    listeners(raw, problems);
+    site_names(&raw.sites, problems);
+    routes(&raw.sites, problems);
+    for site in &raw.sites {
+        purpose(site, problems);
+        services(site, problems);
+    }
+}
+
+/// Each partition has a uid of its own: the roles, the sites and the services.
+fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let Some(range) = &raw.server.user_range else {
+        return;
+    };
+    let services: usize = raw.sites.iter().map(|site| site.services.len()).sum();
+    let needed = ROLES + raw.sites.len() + services;
+    let (first, last) = (*range.value.start(), *range.value.end());
+    let has = u64::from(last - first) + 1;
+    if has < needed as u64 {
+        let sites = raw.sites.len();
+        let message = format!(
+            "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {ROLES} roles, \
+             {sites} sites, {services} services"
+        );
+        let help = format!(
+            "write at least `\"{first}-{}\"`",
+            u64::from(first) + needed as u64 - 1
+        );
+        problems.report_help(range.offset, message, help);
+    }
+}
+
+fn socket_path(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let Some(run_dir) = &raw.server.run_dir else {
+        return;
+    };
+    let bytes = run_dir.value.join("admin.sock").as_os_str().len();
+    if bytes > SOCKET_PATH_MAX {
+        let message = format!(
+            "`run_dir` makes the path of `admin.sock` {bytes} bytes; a Unix socket path has at most \
+             {SOCKET_PATH_MAX}"
+        );
+        problems.report_help(
+            run_dir.offset,
+            message,
+            "choose a shorter one, for example `\"/run/bulkhead\"`",
+        );
+    }
+}
+
+/// Things seen so far, with the place of the first of each.
+struct Seen<K>(HashMap<K, usize>);
+
+impl<K: Hash + Eq> Seen<K> {
+    fn new() -> Seen<K> {
+        Seen(HashMap::new())
+    }
+
+    /// The place where `key` was first seen; `None` if that is here.
+    fn first(&mut self, key: K, offset: usize) -> Option<usize> {
+        match self.0.entry(key) {
+            std::collections::hash_map::Entry::Occupied(first) => Some(*first.get()),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                new.insert(offset);
+                None
+            }
+        }
+    }
+}
+
+fn listeners(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let mut seen = Seen::new();
+    for listener in &raw.listeners {
+        if let Some(first) = seen.first(listener.value, listener.offset) {
+            let place = problems.place(first);
+            let message = format!(
+                "`address` \"{}\" is listened at twice (first at {place})",
+                listener.value
+            );
+            problems.report_help(listener.offset, message, "remove one of the two");
+        }
+    }
+}
+
+fn site_names(sites: &[RawSite], problems: &mut Problems<'_>) {
+    let mut seen = Seen::new();
+    for site in sites {
+        let name = site.name.as_ref();
+        if let Some(first) = name.and_then(|name| seen.first(name, site.offset)) {
+            let message = format!(
+                "{} is defined twice (first at {})",
+                site.label,
+                problems.place(first)
+            );
+            problems.report_help(site.offset, message, "give one of the two another name");
+        }
+    }
+}
+
+/// A request finds its site by host and path, so no two sites may have the same.
+fn routes(sites: &[RawSite], problems: &mut Problems<'_>) {
+    let mut seen: Seen<(&str, &str)> = Seen::new();
+    let mut owners: HashMap<usize, usize> = HashMap::new();
+    for (number, site) in sites.iter().enumerate() {
+        let Some(path) = &site.path else { continue };
+        for host in &site.hosts {
+            owners.insert(host.offset, number);
+            if let Some(first) = seen.first((&host.value, path), host.offset) {
+                let owner = owners.get(&first).and_then(|owner| sites.get(*owner));
+                let same_site = owners.get(&first) == Some(&number);
+                let (what, place) = (quote(&host.value), problems.place(first));
+                if same_site {
+                    let message = format!("`host` {what} is twice in {} (first at {place})", site.label);
+                    problems.report_help(host.offset, message, "remove one of the two");
+                } else {
+                    let owner = owner.map_or("another site", |owner| &owner.label);
+                    let message = format!(
+                        "`host` {what} with `path` {} is already {owner} (at {place})",
+                        quote(path)
+                    );
+                    problems.report_help(
+                        host.offset,
+                        message,
+                        "give one of the two sites another `host` or `path`",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn purpose(site: &RawSite, problems: &mut Problems<'_>) {
+    if matches!(site.has_root, HasRoot::No) && site.services.is_empty() {
+        let message = format!(
+            "{} has neither a `root` nor a service, and so nothing to answer with",
+            site.label
+        );
+        problems.report_help(
+            site.offset,
+            message,
+            "add `root = \"public\"` or a `[[site.service]]`",
+        );
+    }
+}
+
+fn services(site: &RawSite, problems: &mut Problems<'_>) {
+    let (mut names, mut paths) = (Seen::new(), Seen::new());
+    for service in &site.services {
+        let name = service.name.as_ref();
+        if let Some(first) = name.and_then(|name| names.first(name, service.offset)) {
+            let place = problems.place(first);
+            let message = format!("{} is defined twice (first at {place})", service.label);
+            problems.report_help(service.offset, message, "give one of the two another name");
+        }
+        let Some(path) = &service.path else { continue };
+        if let Some(first) = paths.first(&path.value, path.offset) {
+            let place = problems.place(first);
+            let message = format!(
+                "`path` {} is given to two services of {} (first at {place})",
+                quote(&path.value),
+                site.label
+            );
+            problems.report_help(path.offset, message, "give one of the two another path");
+        }
+        inside_site(site, service, problems);
+    }
+}
+
+fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems<'_>) {
+    if let (Some(prefix), Some(path)) = (&site.path, &service.path)
+        && !path.value.starts_with(prefix.as_str())
+    {
+        let (shown, within) = (quote(&path.value), quote(prefix));
+        let message = format!(
+            "`path` {shown} of {} is outside its site's `path` {within}",
+            service.label
+        );
+        let help = format!("write `\"{prefix}{}\"`", path.value.trim_start_matches('/'));
+        problems.report_help(path.offset, message, help);
+    }
+}
+
+/// The server's own folders are three different ones, and no site publishes any of them.
+///
+/// `resolve` brings paths into the form that is compared: as written, or as the file system has it.
+pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: &mut Problems<'_>) {
+    let folders: Vec<_> = raw
+        .server
+        .folders()
+        .map(|(key, at)| (key, at, resolve(&at.value)))
+        .collect();
+    for (number, (key, at, path)) in folders.iter().enumerate() {
+        let same = folders
+            .iter()
+            .take(number)
+            .find(|(_, _, earlier)| earlier == path);
+        if let Some((earlier, first, _)) = same {
+            let (source, path) = (source(first, problems), show_path(path));
+            let message = format!("`{key}` is the same folder as `{earlier}` ({source}): {path}");
+            problems.report_help(at.offset, message, "give each its own folder");
+        }
+    }
+    for site in &raw.sites {
+        let Some(root) = site.root() else { continue };
+        let published = resolve(&root.value);
+        let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
+        let inside: Vec<_> = inside
+            .map(|(key, at, _)| format!("`{key}` ({})", source(at, problems)))
+            .collect();
+        if !inside.is_empty() {
+            let message = format!("`root` of {} would publish {}", site.label, inside.join(", "));
+            problems.report_help(root.offset, message, "move one out of the other");
+        }
+    }
+}
+
+/// Where a value comes from.
+fn source<T>(at: &At<T>, problems: &Problems<'_>) -> String {
+    match at.origin {
+        Origin::Written => format!("at {}", problems.place(at.offset)),
+        Origin::Default => "by default".to_owned(),
+    }
+}
+
+/// The path without `.` and `..`, by its text alone.
+pub(crate) fn lexical(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                result.pop();
+            }
+            Component::CurDir => {}
+            other => result.push(other),
+        }
+    }
+    result
+}

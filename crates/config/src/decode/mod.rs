@@ -1,0 +1,303 @@
+//! Reading one table of the parsed file: keys and types, each mistake with its place.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's file after the TOML
+//! parser. Must never: let an unknown key pass, or convert one type to another.
+
+mod numbers;
+
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+pub(crate) use numbers::narrow;
+
+use crate::diagnostic::{Problems, escape, quote};
+use crate::parse::{Fault, names};
+use crate::place::At;
+use crate::rules::{Keys, TABLES};
+use crate::suggest::closest;
+
+/// One table and what messages call it.
+pub(crate) struct Table<'t> {
+    entries: Option<&'t DeTable<'t>>,
+    /// Where its header stands.
+    pub(crate) offset: usize,
+    /// `[log]`, or `service "blog"`.
+    pub(crate) label: String,
+    /// Keys that an unknown one is probably meant to be; to call them missing would be a second message
+    /// about one mistake.
+    misspelt: Vec<&'static str>,
+}
+
+/// One key's value.
+pub(crate) struct Entry<'t> {
+    key: &'t str,
+    value: &'t DeValue<'t>,
+    pub(crate) offset: usize,
+}
+
+impl<'t> Table<'t> {
+    pub(crate) fn new(entries: &'t DeTable<'t>, offset: usize, label: String) -> Table<'t> {
+        Table {
+            entries: Some(entries),
+            offset,
+            label,
+            misspelt: Vec::new(),
+        }
+    }
+
+    /// What stands for a table that the file leaves out: every key has its default.
+    pub(crate) fn absent(label: &str) -> Table<'t> {
+        Table {
+            entries: None,
+            offset: 0,
+            label: label.to_owned(),
+            misspelt: Vec::new(),
+        }
+    }
+
+    /// Reports every key that is not one of `keys`.
+    pub(crate) fn check_keys(&mut self, keys: Keys, problems: &mut Problems<'_>) {
+        let entries = self.entries.into_iter().flat_map(|entries| entries.keys());
+        for key in entries.filter(|key| !keys.1.contains(&key.get_ref().as_ref())) {
+            let (name, offset) = (key.get_ref().as_ref(), key.span().start);
+            let message = format!("unknown key `{}` in {}", escape(name), self.label);
+            problems.report_help(offset, message, known_instead(name, keys));
+            self.misspelt.extend(closest(name, keys.1));
+        }
+    }
+
+    /// Whether a key is neither there nor there misspelt.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        self.get(key).is_none() && !self.misspelt.contains(&key)
+    }
+
+    /// The value of a key, if it is there.
+    pub(crate) fn get<'k>(&self, key: &'k str) -> Option<Entry<'k>>
+    where
+        't: 'k,
+    {
+        let value = self.entries?.get(key)?;
+        Some(Entry {
+            key,
+            value: value.get_ref(),
+            offset: value.span().start,
+        })
+    }
+
+    /// The value of a key that must be there.
+    pub(crate) fn require(
+        &self,
+        key: &'t str,
+        example: &str,
+        problems: &mut Problems<'_>,
+    ) -> Option<Entry<'t>> {
+        if self.lacks(key) {
+            let message = format!("`{key}` is missing in {}", self.label);
+            problems.report_help(
+                self.offset,
+                message,
+                format!("add for example `{key} = {example}`"),
+            );
+        }
+        self.get(key)
+    }
+}
+
+/// What to write in place of an unknown key: a near one, the table it belongs to, or all there are.
+fn known_instead(name: &str, keys: Keys) -> String {
+    let home = TABLES.iter().find(|(_, others)| others.contains(&name));
+    match (home, closest(name, keys.1)) {
+        (Some((header, _)), _) => format!("`{name}` belongs in {header}"),
+        (None, Some(near)) => format!("did you mean `{near}`?"),
+        (None, None) => format!("known here: {}", keys.1.join(", ")),
+    }
+}
+
+impl<'t> Entry<'t> {
+    /// Reports that the value has the wrong type, with how to write the right one if that is known.
+    fn wrong_type(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) {
+        let found = match self.value.type_str() {
+            kind @ ("array" | "integer") => format!("an {kind}"),
+            kind => format!("a {kind}"),
+        };
+        let message = format!("`{}`: expected {expected}, found {found}", self.key);
+        match help {
+            Some(help) => problems.report_help(self.offset, message, help),
+            None => problems.report(self.offset, message),
+        }
+    }
+
+    /// Reports that a string breaks its rule.
+    pub(crate) fn fault(&self, text: &str, fault: Fault, problems: &mut Problems<'_>) {
+        let message = format!("bad `{}` {}: {}", self.key, quote(text), fault.rule);
+        match fault.help {
+            Some(help) => problems.report_help(self.offset, message, help),
+            None => problems.report(self.offset, message),
+        }
+    }
+
+    fn quoted_scalar(&self) -> Option<String> {
+        match self.value {
+            DeValue::Integer(number) => Some(format!("write it in quotes: `\"{number}\"`")),
+            DeValue::Float(number) => Some(format!("write it in quotes: `\"{number}\"`")),
+            DeValue::Boolean(value) => Some(format!("write it in quotes: `\"{value}\"`")),
+            _ => None,
+        }
+    }
+
+    /// The value if it is a string, without a word if it is not.
+    pub(crate) fn plain(&self) -> Option<&'t str> {
+        self.value.as_str()
+    }
+
+    /// Whether it is `[]`.
+    pub(crate) fn is_empty_array(&self) -> bool {
+        self.value.as_array().is_some_and(|array| array.is_empty())
+    }
+
+    fn text(&self, problems: &mut Problems<'_>) -> Option<&'t str> {
+        if self.value.as_str().is_none() {
+            self.wrong_type("a string", self.quoted_scalar(), problems);
+        }
+        self.value.as_str()
+    }
+
+    /// A string that `parse` accepts, as `parse` returns it.
+    pub(crate) fn parsed<T>(
+        &self,
+        parse: impl Fn(&str) -> Result<T, Fault>,
+        problems: &mut Problems<'_>,
+    ) -> Option<At<T>> {
+        let text = self.text(problems)?;
+        match parse(text) {
+            Ok(value) => Some(At::new(value, self.offset)),
+            Err(fault) => {
+                self.fault(text, fault, problems);
+                None
+            }
+        }
+    }
+
+    /// A string that `rule` accepts, as it is.
+    pub(crate) fn string(
+        &self,
+        rule: fn(&str) -> Result<(), Fault>,
+        problems: &mut Problems<'_>,
+    ) -> Option<At<String>> {
+        self.parsed(|text| rule(text).map(|()| text.to_owned()), problems)
+    }
+
+    /// A file path, joined to `dir` if it is relative.
+    pub(crate) fn path(&self, dir: &Path, problems: &mut Problems<'_>) -> Option<At<PathBuf>> {
+        self.parsed(|text| names::file_path(text).map(|()| dir.join(text)), problems)
+    }
+
+    /// An array's elements, each under this key's name.
+    pub(crate) fn elements(&self, problems: &mut Problems<'_>) -> Option<Vec<Entry<'t>>> {
+        let Some(array) = self.value.as_array() else {
+            let help = self
+                .value
+                .as_str()
+                .map(|text| format!("write `[{}]`", quote(text)));
+            self.wrong_type("an array of strings", help, problems);
+            return None;
+        };
+        let element = |value: &'t toml::Spanned<DeValue<'t>>| Entry {
+            key: self.key,
+            value: value.get_ref(),
+            offset: value.span().start,
+        };
+        Some(array.iter().map(element).collect())
+    }
+
+    /// An array of strings that `rule` accepts; the bad ones are reported and left out.
+    pub(crate) fn strings(
+        &self,
+        rule: fn(&str) -> Result<(), Fault>,
+        problems: &mut Problems<'_>,
+    ) -> Option<Vec<At<String>>> {
+        let elements = self.elements(problems)?;
+        Some(
+            elements
+                .iter()
+                .filter_map(|element| element.string(rule, problems))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn boolean(&self, problems: &mut Problems<'_>) -> Option<bool> {
+        if self.value.as_bool().is_none() {
+            self.wrong_type("`true` or `false`", None, problems);
+        }
+        self.value.as_bool()
+    }
+
+    /// A table of its own, such as `[log]`.
+    pub(crate) fn table(&self, label: &str, problems: &mut Problems<'_>) -> Option<Table<'t>> {
+        let Some(entries) = self.value.as_table() else {
+            let header = format!("[{}]", self.key);
+            let help = self
+                .value
+                .is_array()
+                .then(|| format!("write `{header}`, once, with single brackets"));
+            self.wrong_type("a table", help, problems);
+            return None;
+        };
+        Some(Table::new(entries, self.offset, label.to_owned()))
+    }
+
+    /// The tables of an array such as `[[site]]`, each labelled by its header.
+    pub(crate) fn tables(&self, header: &str, problems: &mut Problems<'_>) -> Vec<Table<'t>> {
+        let Some(array) = self.value.as_array() else {
+            let help = self
+                .value
+                .is_table()
+                .then(|| format!("write `{header}`, with double brackets"));
+            self.wrong_type("an array of tables", help, problems);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for value in array.iter() {
+            let entry = Entry {
+                key: self.key,
+                value: value.get_ref(),
+                offset: value.span().start,
+            };
+            tables.extend(entry.table(header, problems));
+        }
+        tables
+    }
+
+    /// The names and values of a table of strings, sorted by name.
+    pub(crate) fn variables(&self, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+        let Some(table) = self.value.as_table() else {
+            self.wrong_type(
+                "a table of strings",
+                Some("write `{ NAME = \"value\" }`".to_owned()),
+                problems,
+            );
+            return Vec::new();
+        };
+        let mut variables = Vec::new();
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            let at_key = Entry {
+                key: self.key,
+                value: self.value,
+                offset: key.span().start,
+            };
+            if let Err(fault) = names::variable(name) {
+                at_key.fault(name, fault, problems);
+            }
+            let entry = Entry {
+                key: name,
+                value: value.get_ref(),
+                offset: value.span().start,
+            };
+            let value = entry.string(names::no_nul, problems);
+            variables.extend(value.map(|value| (name.to_owned(), value.value)));
+        }
+        variables
+    }
+}

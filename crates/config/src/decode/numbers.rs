@@ -1,0 +1,125 @@
+//! Reading numbers, durations and sizes, each within its bounds.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's file after the TOML
+//! parser. Must never: clamp a value into its bounds, or wrap it.
+
+use toml::de::DeValue;
+
+use super::{Entry, Table};
+use crate::diagnostic::{Problems, escape, quote};
+use crate::parse::units;
+use crate::rules::Bounds;
+
+/// Bounds of 32-bit fields lie within 32 bits, so nothing is lost here.
+pub(crate) fn narrow(value: Option<u64>) -> u32 {
+    u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+impl<'t> Table<'t> {
+    /// A whole number, or its default.
+    pub(crate) fn count(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+        let value = self.get(key).and_then(|entry| entry.count(bounds, problems));
+        narrow(value.or(bounds.default))
+    }
+
+    /// A duration in milliseconds, or its default.
+    pub(crate) fn duration_ms(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+        let value = self
+            .get(key)
+            .and_then(|entry| entry.duration_ms(bounds, problems));
+        narrow(value.or(bounds.default))
+    }
+
+    /// A size in bytes, or its default.
+    pub(crate) fn bytes(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u64 {
+        let value = self.get(key).and_then(|entry| entry.bytes(bounds, problems));
+        value.or(bounds.default).unwrap_or(0)
+    }
+}
+
+impl Entry<'_> {
+    fn integer(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) -> Option<i128> {
+        let DeValue::Integer(number) = self.value else {
+            self.wrong_type(expected, help, problems);
+            return None;
+        };
+        // A number too long for i128 is as far out of bounds as the largest.
+        Some(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn count(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+        let unquoted = self.value.as_str().filter(|text| text.parse::<u64>().is_ok());
+        let help = unquoted.map(|text| format!("write it without quotes: `{text}`"));
+        let value = self.integer("an integer", help, problems)?;
+        self.bounded(value, bounds, |value| value.to_string(), problems)
+    }
+
+    /// A duration within bounds, in milliseconds.
+    pub(crate) fn duration_ms(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+        let Some(text) = self.value.as_str() else {
+            let help = match self.value {
+                DeValue::Integer(number) => format!("write its unit: `\"{number}s\"` or `\"{number}ms\"`"),
+                _ => "write for example `\"10s\"`".to_owned(),
+            };
+            self.wrong_type("a duration in a string", Some(help), problems);
+            return None;
+        };
+        match units::duration_ms(text) {
+            Ok(ms) => self.bounded(ms.into(), bounds, units::show_duration, problems),
+            Err(fault) => {
+                self.fault(text, fault, problems);
+                None
+            }
+        }
+    }
+
+    /// A size within bounds, in bytes: an integer, or a string with a unit.
+    pub(crate) fn bytes(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+        let bytes = match self.value.as_str().map(|text| (text, units::size_bytes(text))) {
+            Some((_, Ok(bytes))) => bytes.into(),
+            Some((text, Err(fault))) => {
+                self.fault(text, fault, problems);
+                return None;
+            }
+            None => {
+                let help = Some("write for example `65536` or `\"64KiB\"`".to_owned());
+                self.integer("a size (an integer or a string)", help, problems)?
+            }
+        };
+        self.bounded(bytes, bounds, units::show_size, problems)
+    }
+
+    fn bounded(
+        &self,
+        value: i128,
+        bounds: &Bounds,
+        show: impl Fn(u64) -> String,
+        problems: &mut Problems<'_>,
+    ) -> Option<u64> {
+        let within = u64::try_from(value)
+            .ok()
+            .filter(|value| (bounds.min..=bounds.max).contains(value));
+        if within.is_none() {
+            let shown = u64::try_from(value).map_or_else(|_| self.written(), &show);
+            let (min, max) = (show(bounds.min), show(bounds.max));
+            let message = format!("`{}` is {shown}; it must be from {min} to {max}", self.key);
+            match bounds.default {
+                Some(default) => {
+                    let help = format!("leave it out for the default, {}", show(default));
+                    problems.report_help(self.offset, message, help);
+                }
+                None => problems.report(self.offset, message),
+            }
+        }
+        within
+    }
+
+    /// A number as the file has it, for one that no integer type holds.
+    fn written(&self) -> String {
+        match self.value {
+            DeValue::Integer(number) => escape(&number.to_string()),
+            _ => self.value.as_str().map(quote).unwrap_or_default(),
+        }
+    }
+}

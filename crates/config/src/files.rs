@@ -1,0 +1,138 @@
+//! Reading the file, and looking whether what it names exists.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the file system below the paths the
+//! operator named. Must never: change, execute or read anything but the configuration file itself.
+//!
+//! SECURITY: this is help for the operator, not a guarantee: what is checked here may be replaced before it
+//! is used. The processes that open these paths check again what they opened.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::check;
+use crate::diagnostic::{Diagnostics, Problems, show_path};
+use crate::place::At;
+use crate::raw::{RawConfig, RawService};
+use crate::rules::FILE_BYTES_MAX;
+
+/// The file's text and its absolute folder.
+pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnostics> {
+    let unreadable = |error: std::io::Error| {
+        let help = "give the path of a configuration file that this user may read";
+        Diagnostics::of_file(name, format!("cannot read it: {error}"), help)
+    };
+    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message =
+            format!("it is larger than {FILE_BYTES_MAX} bytes, the most a configuration file may have");
+        return Err(Diagnostics::of_file(
+            name,
+            message,
+            "check that this is the right file",
+        ));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((text, dir)),
+        Err(error) => Err(not_utf8(name, error)),
+    }
+}
+
+fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
+    let offset = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+    let mut problems = Problems::new(name, &text);
+    problems.report_help(
+        offset,
+        "this byte is not UTF-8, which TOML is written in",
+        "save the file as UTF-8",
+    );
+    problems.into_diagnostics()
+}
+
+/// Every root, read folder and program exists and is what it should be; folders are kept apart, links and
+/// all.
+pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
+    check::folders(raw, resolved, problems);
+    for site in &raw.sites {
+        if let Some(root) = site.root() {
+            folder("root", root, problems);
+        }
+        for service in &site.services {
+            service
+                .read
+                .iter()
+                .for_each(|read| folder("read", read, problems));
+            program(service, problems);
+        }
+    }
+}
+
+fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+    let Some(found) = metadata(key, at, "create the folder, or correct the path", problems) else {
+        return;
+    };
+    if !found.is_dir() {
+        let message = format!("`{key}` {} is not a folder", show_path(&at.value));
+        problems.report_help(at.offset, message, "name the folder it is in");
+    }
+}
+
+fn program(service: &RawService, problems: &mut Problems<'_>) {
+    let Some(at) = &service.program else { return };
+    let bare = service.command.first().is_some_and(|word| !word.contains('/'));
+    let help = if bare {
+        "write its whole path; PATH is not searched"
+    } else {
+        "build it, or correct the path"
+    };
+    let Some(found) = metadata("command", at, help, problems) else {
+        return;
+    };
+    let path = show_path(&at.value);
+    if !found.is_file() {
+        problems.report_help(
+            at.offset,
+            format!("`command` {path} is not a file"),
+            "name the program itself",
+        );
+    } else if found.permissions().mode() & 0o111 == 0 {
+        let help = format!("run `chmod +x {path}`");
+        problems.report_help(at.offset, format!("`command` {path} is not executable"), help);
+    }
+}
+
+fn metadata(key: &str, at: &At<PathBuf>, help: &str, problems: &mut Problems<'_>) -> Option<Metadata> {
+    match std::fs::metadata(&at.value) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            let message = match error.kind() {
+                std::io::ErrorKind::NotFound => format!("`{key}` {} does not exist", show_path(&at.value)),
+                _ => format!("`{key}` {} cannot be looked at: {error}", show_path(&at.value)),
+            };
+            problems.report_help(at.offset, message, help);
+            None
+        }
+    }
+}
+
+/// The path with its links followed as far as it exists; the rest, which is still to be created, as written.
+fn resolved(path: &Path) -> PathBuf {
+    let existing = path
+        .ancestors()
+        .find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    match existing {
+        Some((ancestor, real)) => {
+            let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
+            check::lexical(&real.join(rest))
+        }
+        None => check::lexical(path),
+    }
+}

@@ -1,0 +1,206 @@
+//! Hosts a site answers to, and addresses to listen at.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must
+//! never: resolve a name, or keep two spellings of one host apart.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Fault;
+
+/// LIMIT: RFC 1035 2.3.4.
+const LABEL_BYTES_MAX: usize = 63;
+/// LIMIT: RFC 1035 2.3.4, less the root's label.
+const HOST_BYTES_MAX: usize = 253;
+
+/// A host in the one spelling that is compared: lower case, IPv6 in brackets and in short form.
+pub(crate) fn host(text: &str) -> Result<String, Fault> {
+    let host = text.to_ascii_lowercase();
+    if host == "*" {
+        return Ok(host);
+    }
+    if let Ok(address) = without_brackets(&host).parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
+    }
+    refuse_urls(&host)?;
+    if looks_like_ipv4(&host) {
+        let address: Result<Ipv4Addr, _> = host.parse();
+        return address
+            .map(|address| address.to_string())
+            .map_err(|_| Fault::new("an IPv4 address is four numbers from 0 to 255"));
+    }
+    check_name(host.strip_prefix("*.").unwrap_or(&host))?;
+    Ok(host)
+}
+
+/// An IPv6 address stands in brackets wherever a port may follow.
+fn without_brackets(text: &str) -> &str {
+    text.strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text)
+}
+
+/// A URL, a port or a path given along with the host: the usual mistakes.
+fn refuse_urls(host: &str) -> Result<(), Fault> {
+    let bare = host.split_once("://").map_or(host, |(_, rest)| rest);
+    let bare = bare.split_once('/').map_or(bare, |(before, _)| before);
+    let bare = bare.split_once(':').map_or(bare, |(before, _)| before);
+    let bare = bare.trim_end_matches('.');
+    if bare == host {
+        return Ok(());
+    }
+    let rule = "a host has no scheme, no port, no path and no dot at the end";
+    Err(match check_name(bare) {
+        Ok(()) => Fault::with_help(rule, format!("write `\"{bare}\"`")),
+        Err(_) => Fault::new(rule),
+    })
+}
+
+/// Whoever ends a host with a number means an address: no top-level domain is a number.
+fn looks_like_ipv4(host: &str) -> bool {
+    host.rsplit('.')
+        .next()
+        .is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    if name.contains('*') {
+        return Err(Fault::new(
+            "a `*` stands alone or as the whole first label (`*.example.org`)",
+        ));
+    }
+    if !name.is_ascii() {
+        return Err(Fault::with_help(
+            "a host is written in ASCII",
+            "write its `xn--` form, as browsers send it",
+        ));
+    }
+    if name.is_empty() || name.len() > HOST_BYTES_MAX {
+        return Err(Fault::new(format!("a host has 1 to {HOST_BYTES_MAX} bytes")));
+    }
+    name.split('.').try_for_each(check_label)
+}
+
+fn check_label(label: &str) -> Result<(), Fault> {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+    if label.is_empty() || label.len() > LABEL_BYTES_MAX {
+        return Err(Fault::new(format!(
+            "between the dots of a host are 1 to {LABEL_BYTES_MAX} bytes"
+        )));
+    }
+    if !label.bytes().all(allowed) {
+        return Err(Fault::new("a host has only letters, digits, `.`, `-` and `_`"));
+    }
+    if label.starts_with('-') || label.ends_with('-') {
+        return Err(Fault::new("no part of a host starts or ends with `-`"));
+    }
+    Ok(())
+}
+
+/// An address and port to listen at.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, Fault> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err(Fault::new("a port is 1 to 65535")),
+        Ok(address) => Ok(address),
+        Err(_) => Err(why_no_address(text)),
+    }
+}
+
+fn why_no_address(text: &str) -> Fault {
+    let bare = without_brackets(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        let fixed = SocketAddr::new(address, 8080);
+        return Fault::with_help("it has no port", format!("write for example `\"{fixed}\"`"));
+    }
+    let rule = "an address is an IP address and a port";
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Fault::with_help(rule, "write for example `\"127.0.0.1:8080\"`");
+    };
+    let is_address = without_brackets(host).parse::<IpAddr>().is_ok();
+    if is_address && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
+        return Fault::new("a port is 1 to 65535");
+    }
+    match (host, port.parse::<u16>()) {
+        ("" | "*", Ok(port)) => Fault::with_help(
+            rule,
+            format!("write `\"0.0.0.0:{port}\"` or `\"[::]:{port}\"` for every address"),
+        ),
+        ("localhost", Ok(port)) => Fault::with_help(
+            "names are not looked up here",
+            format!("write `\"127.0.0.1:{port}\"`"),
+        ),
+        (_, Ok(_)) => Fault::with_help(rule, "write the IP address itself; names are not looked up here"),
+        (_, Err(_)) => Fault::with_help(rule, "write for example `\"127.0.0.1:8080\"`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_one_spelling() {
+        let cases = [
+            ("localhost", "localhost"),
+            ("Example.ORG", "example.org"),
+            ("*.example.org", "*.example.org"),
+            ("*", "*"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("::1", "[::1]"),
+            ("[0:0::1]", "[::1]"),
+            ("a_b.test", "a_b.test"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(host(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_refused() {
+        let long = format!("{}.test", "x".repeat(64));
+        let bad = [
+            "",
+            ".",
+            "a..b",
+            "a.",
+            "-a.b",
+            "a b",
+            "é.test",
+            "a*.test",
+            "*.*.test",
+            "*.",
+            "256.1.1.1",
+            "1.2.3",
+        ];
+        for text in bad.iter().copied().chain([
+            "a.test:80",
+            "http://a.test",
+            "a.test/x",
+            "[::1]:80",
+            "[::1",
+            "[[::1]]",
+            &long,
+        ]) {
+            assert!(host(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            host("http://a.test:80/x").unwrap_err().help.unwrap(),
+            "write `\"a.test\"`"
+        );
+    }
+
+    #[test]
+    fn addresses() {
+        assert!(address("127.0.0.1:8080").is_ok());
+        assert!(address("[::]:80").is_ok());
+        let help = |text: &str| address(text).unwrap_err().help.unwrap_or_default();
+        assert_eq!(help("127.0.0.1"), "write for example `\"127.0.0.1:8080\"`");
+        assert_eq!(help("::1"), "write for example `\"[::1]:8080\"`");
+        assert_eq!(help("localhost:80"), "write `\"127.0.0.1:80\"`");
+        assert!(help(":80").starts_with("write `\"0.0.0.0:80\"`"));
+        assert_eq!(address("127.0.0.1:0").unwrap_err().rule, "a port is 1 to 65535");
+        assert_eq!(
+            address("127.0.0.1:99999").unwrap_err().rule,
+            "a port is 1 to 65535"
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! Readers of the small languages inside strings: durations, sizes, ranges, names, hosts, paths.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must
+//! never: accept two spellings of one thing that another process would take for two things.
+
+pub(crate) mod hosts;
+pub(crate) mod names;
+pub(crate) mod units;
+
+/// Why a string is not what its key wants: the rule it breaks, and what to write.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) rule: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(rule: impl Into<String>) -> Fault {
+        Fault {
+            rule: rule.into(),
+            help: None,
+        }
+    }
+
+    pub(crate) fn with_help(rule: impl Into<String>, help: impl Into<String>) -> Fault {
+        Fault {
+            rule: rule.into(),
+            help: Some(help.into()),
+        }
+    }
+}

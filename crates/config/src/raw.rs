@@ -1,0 +1,154 @@
+//! A configuration whose values remember their places, on the way from decoding to the last check.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself.
+//! Must never: leave this crate.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use crate::place::At;
+use crate::schema::{Config, Limits, Listener, Log, Restart, Server, Service, Site};
+
+/// The whole file. What could not be decoded is `None` or left out, and was reported.
+pub(crate) struct RawConfig {
+    pub(crate) server: RawServer,
+    pub(crate) listeners: Vec<At<SocketAddr>>,
+    pub(crate) log: Log,
+    pub(crate) restart: Restart,
+    pub(crate) limits: Limits,
+    pub(crate) sites: Vec<RawSite>,
+}
+
+/// `[server]`.
+pub(crate) struct RawServer {
+    pub(crate) user_range: Option<At<RangeInclusive<u32>>>,
+    pub(crate) state_dir: Option<At<PathBuf>>,
+    pub(crate) run_dir: Option<At<PathBuf>>,
+    pub(crate) log_dir: Option<At<PathBuf>>,
+    pub(crate) gates: Option<u32>,
+}
+
+/// `[[site]]`.
+pub(crate) struct RawSite {
+    /// Where the header stands.
+    pub(crate) offset: usize,
+    /// `site "blog"`, or the header of a site without a name.
+    pub(crate) label: String,
+    pub(crate) name: Option<String>,
+    pub(crate) hosts: Vec<At<String>>,
+    pub(crate) path: Option<String>,
+    pub(crate) has_root: HasRoot,
+    pub(crate) index: Vec<String>,
+    pub(crate) services: Vec<RawService>,
+}
+
+/// Whether the file gives a site a `root`, which may have been unreadable.
+pub(crate) enum HasRoot {
+    No,
+    Bad,
+    Yes(At<PathBuf>),
+}
+
+/// `[[site.service]]`.
+pub(crate) struct RawService {
+    /// Where the header stands.
+    pub(crate) offset: usize,
+    /// `service "search"`, or the header of a service without a name.
+    pub(crate) label: String,
+    pub(crate) name: Option<String>,
+    pub(crate) path: Option<At<String>>,
+    pub(crate) command: Vec<String>,
+    pub(crate) program: Option<At<PathBuf>>,
+    pub(crate) read: Vec<At<PathBuf>>,
+    pub(crate) memory_max: Option<u64>,
+    pub(crate) takes_connections: bool,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+impl RawConfig {
+    /// Drops the places. `None` only if a mistake was reported.
+    pub(crate) fn finish(self, dir: &Path) -> Option<Config> {
+        Some(Config {
+            dir: dir.to_owned(),
+            server: self.server.finish()?,
+            listeners: self
+                .listeners
+                .into_iter()
+                .map(|at| Listener { address: at.value })
+                .collect(),
+            log: self.log,
+            restart: self.restart,
+            limits: self.limits,
+            sites: self
+                .sites
+                .into_iter()
+                .map(RawSite::finish)
+                .collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl RawServer {
+    /// The three folders this server writes to, by their keys.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+        let folders = [
+            ("state_dir", &self.state_dir),
+            ("run_dir", &self.run_dir),
+            ("log_dir", &self.log_dir),
+        ];
+        folders
+            .into_iter()
+            .filter_map(|(key, folder)| Some((key, folder.as_ref()?)))
+    }
+
+    fn finish(self) -> Option<Server> {
+        Some(Server {
+            user_range: self.user_range?.value,
+            state_dir: self.state_dir?.value,
+            run_dir: self.run_dir?.value,
+            log_dir: self.log_dir?.value,
+            gates: self.gates,
+        })
+    }
+}
+
+impl RawSite {
+    /// The folder of files, if there is a good one.
+    pub(crate) fn root(&self) -> Option<&At<PathBuf>> {
+        match &self.has_root {
+            HasRoot::Yes(root) => Some(root),
+            HasRoot::No | HasRoot::Bad => None,
+        }
+    }
+
+    fn finish(self) -> Option<Site> {
+        Some(Site {
+            root: self.root().map(|root| root.value.clone()),
+            name: self.name?,
+            hosts: self.hosts.into_iter().map(|host| host.value).collect(),
+            path: self.path?,
+            index: self.index,
+            services: self
+                .services
+                .into_iter()
+                .map(RawService::finish)
+                .collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl RawService {
+    fn finish(self) -> Option<Service> {
+        Some(Service {
+            name: self.name?,
+            path: self.path?.value,
+            command: self.command,
+            program: self.program?.value,
+            read: self.read.into_iter().map(|folder| folder.value).collect(),
+            memory_max: self.memory_max,
+            takes_connections: self.takes_connections,
+            environment: self.environment,
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Every key of the file, and the bounds and default of every number.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: none. Must never: hold a bound that the
+//! documentation does not state.
+
+/// The least, the most, and what holds when the key is absent (`None`: it has no fixed default).
+pub(crate) struct Bounds {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) default: Option<u64>,
+}
+
+impl Bounds {
+    const fn new(min: u64, max: u64, default: u64) -> Bounds {
+        Bounds {
+            min,
+            max,
+            default: Some(default),
+        }
+    }
+}
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const TIB: u64 = 1024 * 1024 * MIB;
+
+/// LIMIT: 64 gates keep the 64 cores of the largest machine meant busy; each costs a process and its channels.
+pub(crate) const GATES: Bounds = Bounds {
+    min: 1,
+    max: 64,
+    default: None,
+};
+/// LIMIT: under 10 ms a flush is a system call per line; over a minute a crash loses a minute of log.
+pub(crate) const FLUSH_MS: Bounds = Bounds::new(10, MINUTE, 1500);
+/// LIMIT: 1 means the first crash is final; 1000 is as good as never.
+pub(crate) const BROKEN_AFTER: Bounds = Bounds::new(1, 1000, 30);
+/// LIMIT: under a second no restart fits in; a day is the longest anyone watches.
+pub(crate) const WITHIN_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 50 * SECOND);
+/// LIMIT: under 10 ms a crash loop takes a core; over an hour a restart is better asked for by hand.
+pub(crate) const BACKOFF_MAX_MS: Bounds = Bounds::new(10, HOUR, 3 * SECOND);
+/// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand.
+pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 8 * KIB);
+/// LIMIT: under 100 ms distant clients fail; a slow head holds a connection for this long.
+pub(crate) const HEAD_TIMEOUT_MS: Bounds = Bounds::new(100, HOUR, 10 * SECOND);
+/// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
+pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
+/// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
+pub(crate) const IDLE_TIMEOUT_MS: Bounds = Bounds::new(100, 24 * HOUR, 60 * SECOND);
+/// LIMIT: under 10 ms no worker starts; no client waits an hour.
+pub(crate) const START_TIMEOUT_MS: Bounds = Bounds::new(10, HOUR, 10 * SECOND);
+/// LIMIT: under 10 ms a reload cuts answers off; over a day old workers pile up.
+pub(crate) const DRAIN_TIMEOUT_MS: Bounds = Bounds::new(10, 24 * HOUR, 30 * SECOND);
+/// LIMIT: 16 so that a worker is of use; 16384 stays below the usual 20000-odd descriptors of a process.
+pub(crate) const CONNECTIONS: Bounds = Bounds::new(16, 16384, 8192);
+/// LIMIT: no program starts in less than 4 MiB; 16 TiB is above any machine meant.
+pub(crate) const MEMORY_MAX: Bounds = Bounds {
+    min: 4 * MIB,
+    max: 16 * TIB,
+    default: None,
+};
+
+/// The default of `user_range`: clear of what distributions give to people and to system services.
+pub(crate) const USER_RANGE: std::ops::RangeInclusive<u32> = 51001..=51999;
+/// Partitions that exist whatever the file says: gate, logger, admin.
+pub(crate) const ROLES: usize = 3;
+/// LIMIT: sun_path is 108 bytes and must end in NUL (unix(7)).
+pub(crate) const SOCKET_PATH_MAX: usize = 107;
+/// LIMIT: a thousand sites of a kilobyte each fit; a device or a log given by mistake does not fill memory.
+pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
+
+/// The tables of the file, as an operator writes their headers, and the keys of each.
+pub(crate) const TABLES: [(&str, &[&str]); 8] = [ROOT, SERVER, LISTEN, LOG, RESTART, LIMITS, SITE, SERVICE];
+
+/// A table's header and its keys.
+pub(crate) type Keys = (&'static str, &'static [&'static str]);
+
+pub(crate) const ROOT: Keys = (
+    "the top level",
+    &["server", "listen", "log", "restart", "limits", "site"],
+);
+pub(crate) const SERVER: Keys = (
+    "[server]",
+    &["user_range", "state_dir", "run_dir", "log_dir", "gates"],
+);
+pub(crate) const LISTEN: Keys = ("[[listen]]", &["address"]);
+pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush"]);
+pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
+pub(crate) const LIMITS: Keys = (
+    "[limits]",
+    &[
+        "head_bytes",
+        "head_timeout",
+        "body_bytes",
+        "idle_timeout",
+        "start_timeout",
+        "drain_timeout",
+        "connections",
+    ],
+);
+pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "path", "root", "index", "service"]);
+pub(crate) const SERVICE: Keys = (
+    "[[site.service]]",
+    &[
+        "name",
+        "path",
+        "command",
+        "read",
+        "memory_max",
+        "takes_connections",
+        "environment",
+    ],
+);

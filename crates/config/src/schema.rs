@@ -1,0 +1,138 @@
+//! What a valid configuration is: the types every other crate sees.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: none, these are results. Must never: be
+//! built from anything but a file that passed all checks.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// A whole configuration file, checked. Every path in it is absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The folder of the file; relative paths were joined to it.
+    pub dir: PathBuf,
+    /// `[server]`: what the machine as a whole needs.
+    pub server: Server,
+    /// `[[listen]]`: at least one, all different.
+    pub listeners: Vec<Listener>,
+    /// `[log]`.
+    pub log: Log,
+    /// `[restart]`.
+    pub restart: Restart,
+    /// `[limits]`.
+    pub limits: Limits,
+    /// `[[site]]`: at least one, in the order of the file.
+    pub sites: Vec<Site>,
+}
+
+/// `[server]`: uids, folders and the number of gates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The uids (and equal gids) given to partitions, one each; large enough for all of this file.
+    pub user_range: RangeInclusive<u32>,
+    /// What must outlive a restart (the uid table).
+    pub state_dir: PathBuf,
+    /// Sockets and the pid file; short enough for the path of `admin.sock` in it.
+    pub run_dir: PathBuf,
+    /// Access and error logs.
+    pub log_dir: PathBuf,
+    /// Processes that accept connections, 1 to 64; `None`: one per core.
+    pub gates: Option<u32>,
+}
+
+/// `[[listen]]`: one address to accept connections at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Address and port; the port is never 0.
+    pub address: SocketAddr,
+}
+
+/// The shape of a line of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessFormat {
+    /// The Common Log Format.
+    Common,
+    /// Common plus referrer and user agent.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[log]`: the access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The shape of a line.
+    pub access_format: AccessFormat,
+    /// The longest a line may wait in memory, in milliseconds.
+    pub flush_ms: u32,
+}
+
+/// `[restart]`: when a process that keeps dying is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// This many unclean exits ...
+    pub broken_after: u32,
+    /// ... within this many milliseconds make a partition broken.
+    pub within_ms: u32,
+    /// The longest pause before a restart, in milliseconds.
+    pub backoff_max_ms: u32,
+}
+
+/// `[limits]`: what one request or connection may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest request head, in bytes.
+    pub head_bytes: u32,
+    /// The longest a client may take to send a head, in milliseconds.
+    pub head_timeout_ms: u32,
+    /// The longest request body, in bytes; 0 refuses bodies.
+    pub body_bytes: u64,
+    /// The longest a connection may be silent, in milliseconds.
+    pub idle_timeout_ms: u32,
+    /// The longest a request waits for a worker to start before it gets 503, in milliseconds.
+    pub start_timeout_ms: u32,
+    /// The longest a retired worker may take to finish, in milliseconds.
+    pub drain_timeout_ms: u32,
+    /// Connections one worker holds at once.
+    pub connections: u32,
+}
+
+/// `[[site]]`: a set of hosts, a folder of files, and services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Unique; 1 to 63 of `[a-z0-9._-]`, the first a letter or digit.
+    pub name: String,
+    /// In lower case: a name, an IPv4 address, an IPv6 address in brackets as in a Host field (`[::1]`),
+    /// `*.example.org`, or `*`.
+    pub hosts: Vec<String>,
+    /// The prefix this site answers under; begins and ends with `/`.
+    pub path: String,
+    /// The folder of static files; a site without one has services.
+    pub root: Option<PathBuf>,
+    /// File names tried, in order, for a request for a folder.
+    pub index: Vec<String>,
+    /// `[[site.service]]`: in the order of the file.
+    pub services: Vec<Service>,
+}
+
+/// `[[site.service]]`: a program that answers for one path of its site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Unique in its site; the rule of a site's name.
+    pub name: String,
+    /// Inside the site's path; a prefix if it ends with `/`, otherwise exact.
+    pub path: String,
+    /// The argument vector as written, program first.
+    pub command: Vec<String>,
+    /// `command[0]` as an absolute path.
+    pub program: PathBuf,
+    /// The only folders it may read.
+    pub read: Vec<PathBuf>,
+    /// The most memory it may use, in bytes; `None`: not limited here.
+    pub memory_max: Option<u64>,
+    /// Whether the gate hands it plaintext connections instead of requests.
+    pub takes_connections: bool,
+    /// Its whole environment, sorted by name.
+    pub environment: Vec<(String, String)>,
+}

@@ -1,0 +1,121 @@
+//! Decoding of `[server]`, `[[listen]]`, `[log]`, `[restart]` and `[limits]`.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must
+//! never: look at another table than its own; what spans tables is in `check`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::decode::{Table, narrow};
+use crate::diagnostic::Problems;
+use crate::parse::{Fault, hosts, units};
+use crate::place::At;
+use crate::raw::RawServer;
+use crate::rules;
+use crate::schema::{AccessFormat, Limits, Log, Restart};
+use crate::suggest::closest;
+
+pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawServer {
+    let user_range = match table.get("user_range") {
+        Some(entry) => entry.parsed(units::user_range, problems),
+        None => Some(At::default(rules::USER_RANGE, table.offset)),
+    };
+    RawServer {
+        user_range,
+        state_dir: folder(table, "state_dir", &dir.join("state"), dir, problems),
+        run_dir: folder(table, "run_dir", &dir.join("run"), dir, problems),
+        log_dir: folder(table, "log_dir", &dir.join("log"), dir, problems),
+        gates: table
+            .get("gates")
+            .and_then(|entry| entry.count(&rules::GATES, problems))
+            .map(|n| narrow(Some(n))),
+    }
+}
+
+fn folder(
+    table: &Table<'_>,
+    key: &'static str,
+    default: &Path,
+    dir: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<At<PathBuf>> {
+    match table.get(key) {
+        Some(entry) => entry.path(dir, problems),
+        None => Some(At::default(default.to_owned(), table.offset)),
+    }
+}
+
+pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for mut table in require_tables(root, "listen", rules::LISTEN.0, problems) {
+        table.check_keys(rules::LISTEN, problems);
+        let entry = table.require("address", "\"127.0.0.1:8080\"", problems);
+        addresses.extend(entry.and_then(|entry| entry.parsed(hosts::address, problems)));
+    }
+    addresses
+}
+
+/// An array of tables that must have at least one.
+pub(crate) fn require_tables<'t>(
+    root: &Table<'t>,
+    key: &'static str,
+    header: &str,
+    problems: &mut Problems<'_>,
+) -> Vec<Table<'t>> {
+    let entry = root.get(key);
+    let is_empty_array = entry.as_ref().is_some_and(|entry| entry.is_empty_array());
+    if root.lacks(key) || is_empty_array {
+        let offset = entry.as_ref().map_or(0, |entry| entry.offset);
+        let message = format!("there is no {header}, and at least one is needed");
+        problems.report_help(offset, message, format!("add `{header}` and its keys"));
+    }
+    entry
+        .map(|entry| entry.tables(header, problems))
+        .unwrap_or_default()
+}
+
+pub(crate) fn log(table: &Table<'_>, problems: &mut Problems<'_>) -> Log {
+    let format = table
+        .get("access_format")
+        .and_then(|entry| entry.parsed(access_format, problems));
+    Log {
+        access_format: format.map_or(AccessFormat::Combined, |format| format.value),
+        flush_ms: table.duration_ms("flush", &rules::FLUSH_MS, problems),
+    }
+}
+
+fn access_format(text: &str) -> Result<AccessFormat, Fault> {
+    match text {
+        "common" => Ok(AccessFormat::Common),
+        "combined" => Ok(AccessFormat::Combined),
+        "json" => Ok(AccessFormat::Json),
+        _ => {
+            let rule = "the formats are common, combined, json";
+            let near = closest(text, &["common", "combined", "json"]);
+            Err(Fault {
+                rule: rule.to_owned(),
+                help: near.map(|near| format!("did you mean `\"{near}\"`?")),
+            })
+        }
+    }
+}
+
+pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems<'_>) -> Restart {
+    Restart {
+        broken_after: table.count("broken_after", &rules::BROKEN_AFTER, problems),
+        within_ms: table.duration_ms("within", &rules::WITHIN_MS, problems),
+        backoff_max_ms: table.duration_ms("backoff_max", &rules::BACKOFF_MAX_MS, problems),
+    }
+}
+
+pub(crate) fn limits(table: &Table<'_>, problems: &mut Problems<'_>) -> Limits {
+    Limits {
+        head_bytes: narrow(Some(table.bytes("head_bytes", &rules::HEAD_BYTES, problems))),
+        head_timeout_ms: table.duration_ms("head_timeout", &rules::HEAD_TIMEOUT_MS, problems),
+        body_bytes: table.bytes("body_bytes", &rules::BODY_BYTES, problems),
+        idle_timeout_ms: table.duration_ms("idle_timeout", &rules::IDLE_TIMEOUT_MS, problems),
+        start_timeout_ms: table.duration_ms("start_timeout", &rules::START_TIMEOUT_MS, problems),
+        drain_timeout_ms: table.duration_ms("drain_timeout", &rules::DRAIN_TIMEOUT_MS, problems),
+        connections: table.count("connections", &rules::CONNECTIONS, problems),
+    }
+}

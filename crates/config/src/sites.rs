@@ -1,0 +1,162 @@
+//! Decoding of `[[site]]` and `[[site.service]]`.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must
+//! never: let a program be searched for in PATH, or guess a host.
+
+use std::path::{Path, PathBuf};
+
+use crate::decode::{Entry, Table};
+use crate::diagnostic::{Problems, quote};
+use crate::parse::{Fault, hosts, names};
+use crate::place::At;
+use crate::raw::{HasRoot, RawService, RawSite};
+use crate::rules;
+use crate::sections::require_tables;
+
+pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
+    let tables = require_tables(root, "site", rules::SITE.0, problems);
+    tables
+        .into_iter()
+        .map(|table| site(table, dir, problems))
+        .collect()
+}
+
+fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSite {
+    label(&mut table, "site");
+    table.check_keys(rules::SITE, problems);
+    let name = table.require("name", "\"blog\"", problems);
+    let services = table
+        .get("service")
+        .map(|entry| entry.tables(rules::SERVICE.0, problems));
+    let path = match table.get("path") {
+        Some(entry) => entry.string(names::site_path, problems).map(|path| path.value),
+        None => Some("/".to_owned()),
+    };
+    let root = table
+        .get("root")
+        .map(|entry| entry.path(dir, problems).map_or(HasRoot::Bad, HasRoot::Yes));
+    RawSite {
+        offset: table.offset,
+        name: name
+            .and_then(|entry| entry.string(names::name, problems))
+            .map(|name| name.value),
+        hosts: site_hosts(&table, problems),
+        path,
+        has_root: root.unwrap_or(HasRoot::No),
+        index: index(&table, problems),
+        services: services
+            .into_iter()
+            .flatten()
+            .map(|table| service(table, dir, problems))
+            .collect(),
+        label: table.label,
+    }
+}
+
+/// Calls the table by its name, if it has one that can be read.
+fn label(table: &mut Table<'_>, kind: &str) {
+    if let Some(name) = table.get("name").and_then(|entry| entry.plain()) {
+        table.label = format!("{kind} {}", quote(name));
+    }
+}
+
+fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>> {
+    let entry = table.require("host", "[\"example.org\"]", problems);
+    let Some((entry, elements)) = entry.and_then(|entry| Some((entry.offset, entry.elements(problems)?)))
+    else {
+        return Vec::new();
+    };
+    if elements.is_empty() {
+        let message = format!(
+            "`host` is empty in {}; a site answers to at least one host",
+            table.label
+        );
+        problems.report_help(entry, message, "write `[\"*\"]` for every host");
+    }
+    elements
+        .iter()
+        .filter_map(|element| element.parsed(hosts::host, problems))
+        .collect()
+}
+
+fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+    match table.get("index") {
+        Some(entry) => values(entry.strings(names::file_name, problems)),
+        None => vec!["index.html".to_owned()],
+    }
+}
+
+fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {
+    strings.into_iter().flatten().map(|string| string.value).collect()
+}
+
+fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawService {
+    label(&mut table, "service");
+    table.check_keys(rules::SERVICE, problems);
+    let name = table.require("name", "\"search\"", problems);
+    let path = table.require("path", "\"/search\"", problems);
+    let command = table.require("command", "[\"bin/search\"]", problems);
+    let (command, program) = command
+        .and_then(|entry| command_of(&entry, dir, problems))
+        .unzip();
+    let takes_connections = table
+        .get("takes_connections")
+        .and_then(|entry| entry.boolean(problems));
+    let environment = table.get("environment").map(|entry| entry.variables(problems));
+    RawService {
+        offset: table.offset,
+        name: name
+            .and_then(|entry| entry.string(names::name, problems))
+            .map(|name| name.value),
+        path: path.and_then(|entry| entry.string(names::url_path, problems)),
+        command: command.unwrap_or_default(),
+        program,
+        read: read(&table, dir, problems),
+        memory_max: table
+            .get("memory_max")
+            .and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
+        takes_connections: takes_connections.unwrap_or(false),
+        environment: environment.unwrap_or_default(),
+        label: table.label,
+    }
+}
+
+/// The argument vector, and its program's absolute path.
+fn command_of(
+    entry: &Entry<'_>,
+    dir: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<(Vec<String>, At<PathBuf>)> {
+    let elements = entry.elements(problems)?;
+    let Some(first) = elements.first() else {
+        let help = "write the program and its arguments, for example `[\"bin/search\"]`";
+        problems.report_help(entry.offset, "`command` is empty; it starts with a program", help);
+        return None;
+    };
+    let program = first.parsed(|text| program_path(text).map(|()| dir.join(text)), problems);
+    let rest = elements
+        .iter()
+        .skip(1)
+        .filter_map(|element| element.string(names::no_nul, problems));
+    let arguments: Vec<String> = rest.map(|argument| argument.value).collect();
+    let named = first.plain()?.to_owned();
+    Some((std::iter::once(named).chain(arguments).collect(), program?))
+}
+
+fn program_path(text: &str) -> Result<(), Fault> {
+    if text.is_empty() {
+        return Err(Fault::new("the program's path is empty"));
+    }
+    names::no_nul(text)
+}
+
+fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+    let elements = table
+        .get("read")
+        .and_then(|entry| entry.elements(problems))
+        .unwrap_or_default();
+    elements
+        .iter()
+        .filter_map(|element| element.path(dir, problems))
+        .collect()
+}

@@ -1,0 +1,282 @@
+//! Files that load, field by field; and what loading from disk adds to parsing.
+//!
+//! Runs in: the test process, unprivileged. Input: the files of this repository, and folders in its own
+//! temporary folder.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its files should panic"
+)]
+
+use std::path::{Path, PathBuf};
+
+use config::{AccessFormat, Config, Limits, Listener, Log, Restart, Server, Service, Site};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn parse(text: &str) -> Result<Config, config::Diagnostics> {
+    Config::parse(text, "bulkhead.toml", Path::new("/srv"))
+}
+
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str]) -> Service {
+    Service {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        command: strings(command),
+        program: program.into(),
+        read: read.iter().map(PathBuf::from).collect(),
+        memory_max: None,
+        takes_connections: false,
+        environment: Vec::new(),
+    }
+}
+
+/// What main-job.toml says, in a folder /srv.
+fn main_job() -> Config {
+    let search = ["bin/search", "--index", "data/packages.json"];
+    let package = ["bin/package", "--index", "data/packages.json"];
+    let search = service("search", "/search", &search, "/srv/bin/search", &["/srv/data"]);
+    let package = service(
+        "package",
+        "/package/",
+        &package,
+        "/srv/bin/package",
+        &["/srv/data"],
+    );
+    Config {
+        dir: "/srv".into(),
+        server: Server {
+            user_range: 51001..=51999,
+            state_dir: "/srv/state".into(),
+            run_dir: "/srv/run".into(),
+            log_dir: "/srv/log".into(),
+            gates: Some(2),
+        },
+        listeners: vec![Listener {
+            address: "127.0.0.1:8080".parse().unwrap(),
+        }],
+        log: Log {
+            access_format: AccessFormat::Combined,
+            flush_ms: 1500,
+        },
+        restart: Restart {
+            broken_after: 30,
+            within_ms: 50_000,
+            backoff_max_ms: 3000,
+        },
+        limits: default_limits(),
+        sites: vec![
+            Site {
+                name: "packages".to_owned(),
+                hosts: strings(&["localhost", "127.0.0.1", "packages.test"]),
+                path: "/".to_owned(),
+                root: Some("/srv/public".into()),
+                index: strings(&["index.html"]),
+                services: vec![
+                    Service {
+                        memory_max: Some(256 << 20),
+                        ..search
+                    },
+                    Service {
+                        takes_connections: true,
+                        ..package
+                    },
+                    service("crash", "/crash", &["bin/crash"], "/srv/bin/crash", &[]),
+                ],
+            },
+            Site {
+                name: "other".to_owned(),
+                hosts: strings(&["other.test"]),
+                path: "/".to_owned(),
+                root: Some("/srv/other".into()),
+                index: strings(&["index.html"]),
+                services: Vec::new(),
+            },
+        ],
+    }
+}
+
+fn default_limits() -> Limits {
+    Limits {
+        head_bytes: 8192,
+        head_timeout_ms: 10_000,
+        body_bytes: 2_097_152,
+        idle_timeout_ms: 60_000,
+        start_timeout_ms: 10_000,
+        drain_timeout_ms: 30_000,
+        connections: 8192,
+    }
+}
+
+#[test]
+fn the_main_job_loads_as_it_is() {
+    let copy = std::fs::read_to_string(repository().join("tests/config/main-job.toml")).unwrap();
+    assert_eq!(parse(&copy).unwrap(), main_job());
+    // The original stands outside the repository, and not on every machine.
+    if let Ok(original) = std::fs::read_to_string(repository().join("../shared/acceptance/main-job.toml")) {
+        assert_eq!(parse(&original).unwrap(), main_job());
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let text = "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n";
+    let config = parse(text).unwrap();
+    let server = Server {
+        gates: None,
+        ..main_job().server
+    };
+    assert_eq!(config.server, server);
+    assert_eq!(config.log, main_job().log);
+    assert_eq!(config.restart, main_job().restart);
+    assert_eq!(config.limits, default_limits());
+    assert_eq!(config.sites[0].path, "/");
+    assert_eq!(config.sites[0].index, ["index.html"]);
+}
+
+#[test]
+fn every_key_is_taken() {
+    let config =
+        parse(&std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap()).unwrap();
+    assert_eq!(config.server.user_range, 1000..=1999);
+    assert_eq!(config.server.state_dir, Path::new("/var/lib/bulkhead"));
+    assert_eq!(config.server.run_dir, Path::new("/run/bulkhead"));
+    assert_eq!(config.server.log_dir, Path::new("/srv/../log"));
+    assert_eq!(config.server.gates, Some(64));
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(
+        config.log,
+        Log {
+            access_format: AccessFormat::Json,
+            flush_ms: 60_000
+        }
+    );
+    assert_eq!(
+        config.restart,
+        Restart {
+            broken_after: 1,
+            within_ms: 86_400_000,
+            backoff_max_ms: 10
+        }
+    );
+    let limits = Limits {
+        head_bytes: 65536,
+        head_timeout_ms: 300_000,
+        body_bytes: 1_000_000_000,
+        idle_timeout_ms: 3_600_000,
+        start_timeout_ms: 250,
+        drain_timeout_ms: 2000,
+        connections: 16,
+    };
+    assert_eq!(config.limits, limits);
+    let site = &config.sites[0];
+    assert_eq!(
+        site.hosts,
+        ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]
+    );
+    assert_eq!(
+        (site.path.as_str(), site.root.as_deref()),
+        ("/blog/", Some(Path::new("/srv/www")))
+    );
+    assert!(site.index.is_empty());
+    let service = &site.services[0];
+    assert_eq!(service.command, ["/usr/bin/search", "-v", ""]);
+    assert_eq!(service.program, Path::new("/usr/bin/search"));
+    assert_eq!(
+        service.read,
+        [Path::new("/usr/share/data"), Path::new("/srv/data")]
+    );
+    assert_eq!(service.memory_max, Some(4 << 20));
+    assert!(service.takes_connections);
+    let variables = [("LANG", "C"), ("RUST_LOG", "info")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(service.environment, variables);
+    assert_eq!(config.sites[1].root, None);
+    assert_eq!(config.sites[1].services[0].program, Path::new("/srv/api"));
+}
+
+/// A fresh folder for one test, with `public/` and a configuration of one site in it.
+fn on_disk(test: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(dir.join("public")).unwrap();
+    let text = "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'public'\n";
+    std::fs::write(dir.join("bulkhead.toml"), text).unwrap();
+    dir
+}
+
+#[test]
+fn loading_takes_the_files_folder() {
+    let dir = on_disk("folder");
+    let config = Config::load(&dir.join("bulkhead.toml")).unwrap();
+    assert_eq!(config.dir, dir);
+    assert_eq!(
+        config.sites[0].root.as_deref(),
+        Some(dir.join("public").as_path())
+    );
+}
+
+#[test]
+fn a_link_does_not_hide_that_logs_are_published() {
+    let dir = on_disk("link");
+    std::os::unix::fs::symlink("public/hidden", dir.join("log")).unwrap();
+    std::fs::create_dir(dir.join("public/hidden")).unwrap();
+    let found = Config::load(&dir.join("bulkhead.toml")).unwrap_err().0;
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].message.contains("would publish `log_dir`"),
+        "{}",
+        found[0].message
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_so() {
+    let dir = on_disk("unreadable");
+    let missing = Config::load(&dir.join("none.toml")).unwrap_err();
+    assert_eq!((missing.0[0].line, missing.0.len()), (0, 1));
+    assert!(
+        missing
+            .to_string()
+            .contains("none.toml: error: cannot read it: No such file")
+    );
+    std::fs::write(dir.join("latin.toml"), b"[server]\n# caf\xe9\n").unwrap();
+    let latin = Config::load(&dir.join("latin.toml")).unwrap_err();
+    assert_eq!((latin.0[0].line, latin.0[0].column), (2, 6));
+    std::fs::write(dir.join("large.toml"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(
+        Config::load(&dir.join("large.toml"))
+            .unwrap_err()
+            .to_string()
+            .contains("larger than")
+    );
+}
+
+#[test]
+fn any_part_of_a_good_file_is_read_or_explained() {
+    let text = std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap();
+    for (at, _) in text.char_indices() {
+        for part in [&text[..at], &text[at..]] {
+            let said = parse(part)
+                .err()
+                .map(|diagnostics| diagnostics.to_string())
+                .unwrap_or_default();
+            assert!(!said.contains("this is a bug"), "{part}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_absolute_is_refused() {
+    assert!(
+        Config::parse("", "f", Path::new("srv"))
+            .unwrap_err()
+            .to_string()
+            .contains("not an absolute path")
+    );
+}

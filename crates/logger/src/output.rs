@@ -1,0 +1,304 @@
+//! The log files: lines wait in memory for one write per turn of the loop.
+//!
+//! Runs in: the logger. Sees: records of any client. Never: opens a file, gives up because a disk is full, or
+//! holds more than a stated limit in memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use wire::log::{Access, Level};
+use worker::log::now_us;
+
+use crate::calendar::Clock;
+use crate::format::{Format, access_line, event_line, lost_line};
+
+/// How much one file may have waiting before it is written without waiting for the end of the turn.
+const WRITE_AT: usize = 64 * 1024;
+
+/// How much one file may have waiting when it cannot be written.
+///
+/// LIMIT: 4 MiB, about 40,000 lines: a disk that is full for two seconds at 20,000 requests a second loses none.
+const PENDING_MAX: usize = 4 * 1024 * 1024;
+
+/// How soon a file is tried again after a failure.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// How often standard error is told of a file that cannot be written.
+const SAY: Duration = Duration::from_secs(60);
+
+/// All files of the logger.
+#[derive(Debug)]
+pub struct Files {
+    format: Format,
+    clock: Clock,
+    error: Output,
+    access: BTreeMap<u16, Output>,
+}
+
+/// One file, or the absence of one: then its lines are dropped, as the launcher wants no such log.
+#[derive(Debug)]
+struct Output {
+    name: String,
+    file: Option<File>,
+    pending: Vec<u8>,
+    /// Lines for which there was no room since the last failure.
+    lost: u64,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    error: io::Error,
+    retry_at: Instant,
+    say_at: Instant,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            format: Format::default(),
+            clock: Clock::default(),
+            error: Output::new("error log".into()),
+            access: BTreeMap::new(),
+        }
+    }
+}
+
+impl Files {
+    /// Sets the format of access logs.
+    pub fn set_format(&mut self, format: Format) {
+        self.format = format;
+    }
+
+    /// Sets the error log; an earlier one is closed.
+    pub fn set_error(&mut self, file: File) {
+        let now = Instant::now();
+        write_error(&mut self.error, &mut self.clock, now);
+        self.error.replace(file);
+        write_error(&mut self.error, &mut self.clock, now);
+    }
+
+    /// Sets the access log of a site; an earlier one is closed.
+    pub fn set_access(&mut self, site: u16, file: File) {
+        let now = Instant::now();
+        let output = self.access.entry(site).or_insert_with(|| match site {
+            wire::NO_PARTITION => Output::new("access log of no site".into()),
+            _ => Output::new(format!("access log of site {site}")),
+        });
+        write_access(output, &mut self.clock, self.format, now);
+        output.replace(file);
+        write_access(output, &mut self.clock, self.format, now);
+    }
+
+    /// Adds a line to the access log of the record's site.
+    pub fn access(&mut self, access: &Access<'_>) {
+        if let Some(out) = self.access.get_mut(&access.site).and_then(Output::room) {
+            access_line(out, &mut self.clock, self.format, access);
+        }
+    }
+
+    /// Adds a line to the error log; `label` must be escaped already.
+    pub fn event(&mut self, time_us: u64, level: Level, label: &str, text: &[u8]) {
+        if let Some(out) = self.error.room() {
+            event_line(out, &mut self.clock, time_us, level, label, text);
+        }
+    }
+
+    /// Writes what waits, as far as the files take it.
+    pub fn write(&mut self, now: Instant) {
+        write_error(&mut self.error, &mut self.clock, now);
+        for output in self.access.values_mut() {
+            write_access(output, &mut self.clock, self.format, now);
+        }
+    }
+
+    /// As [`Files::write`], for files that have much waiting.
+    pub(crate) fn write_large(&mut self, now: Instant) {
+        if self.error.pending.len() >= WRITE_AT {
+            write_error(&mut self.error, &mut self.clock, now);
+        }
+        for output in self.access.values_mut() {
+            if output.pending.len() >= WRITE_AT {
+                write_access(output, &mut self.clock, self.format, now);
+            }
+        }
+    }
+
+    /// Whether something waits.
+    pub fn waits(&self) -> bool {
+        let mut outputs = std::iter::once(&self.error).chain(self.access.values());
+        outputs.any(|output| !output.pending.is_empty())
+    }
+
+    /// Writes what waits for the last time, whether or not it is time for another try.
+    pub fn close(mut self) {
+        self.error.retry_now();
+        self.access.values_mut().for_each(Output::retry_now);
+        self.write(Instant::now());
+        self.error.give_up();
+        self.access.values_mut().for_each(Output::give_up);
+    }
+}
+
+fn write_error(output: &mut Output, clock: &mut Clock, now: Instant) {
+    if let Some((lost, error)) = output.write(now) {
+        let text = format!("lost {lost} lines: {error}");
+        event_line(
+            &mut output.pending,
+            clock,
+            now_us(),
+            Level::Error,
+            "logger",
+            text.as_bytes(),
+        );
+        output.write(now);
+    }
+}
+
+fn write_access(output: &mut Output, clock: &mut Clock, format: Format, now: Instant) {
+    if let Some((lost, error)) = output.write(now) {
+        let error = error.to_string();
+        lost_line(&mut output.pending, clock, format, now_us(), lost, &error);
+        output.write(now);
+    }
+}
+
+impl Output {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            file: None,
+            pending: Vec::new(),
+            lost: 0,
+            failure: None,
+        }
+    }
+
+    /// Takes another file; what waits goes there.
+    fn replace(&mut self, file: File) {
+        self.file = Some(file);
+        self.retry_now();
+    }
+
+    /// Where the next line goes; without room, it is counted as lost.
+    fn room(&mut self) -> Option<&mut Vec<u8>> {
+        self.file.as_ref()?;
+        if self.pending.len() >= PENDING_MAX {
+            self.lost += 1;
+            return None;
+        }
+        Some(&mut self.pending)
+    }
+
+    /// Writes what waits; returns how many lines are to be reported lost, and why, once it works again.
+    fn write(&mut self, now: Instant) -> Option<(u64, io::Error)> {
+        let failed_before = self.failure.as_ref();
+        if self.pending.is_empty() || failed_before.is_some_and(|failure| now < failure.retry_at) {
+            return None;
+        }
+        let file = self.file.as_mut()?;
+        let (written, result) = write_all(file, &self.pending);
+        // A line that was written in part goes on where it was cut.
+        self.pending.drain(..written);
+        if let Err(error) = result {
+            self.failed(error, now);
+            return None;
+        }
+        // Usual lines need little; what a disturbance needed is given back.
+        self.pending.shrink_to(4 * WRITE_AT);
+        let failure = self.failure.take()?;
+        let lost = std::mem::take(&mut self.lost);
+        (lost > 0).then_some((lost, failure.error))
+    }
+
+    fn failed(&mut self, error: io::Error, now: Instant) {
+        let say_at = match &self.failure {
+            Some(failure) if now < failure.say_at => failure.say_at,
+            _ => {
+                eprintln!(
+                    "error: {} cannot be written: {error}; lines wait in memory, those over {PENDING_MAX} bytes are \
+                     lost ({} so far); make room on its disk",
+                    self.name, self.lost
+                );
+                now + SAY
+            }
+        };
+        self.failure = Some(Failure {
+            error,
+            retry_at: now + RETRY,
+            say_at,
+        });
+    }
+
+    fn retry_now(&mut self) {
+        if let Some(failure) = &mut self.failure {
+            failure.retry_at = Instant::now();
+        }
+    }
+
+    /// Says what is lost because the logger ends.
+    fn give_up(&mut self) {
+        let waiting = self.pending.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let lost = self.lost + waiting;
+        if let (Some(failure), true) = (&self.failure, lost > 0) {
+            eprintln!("error: {}: lost {lost} lines: {}", self.name, failure.error);
+        }
+    }
+}
+
+/// Writes `bytes`, and tells how many of them were written even if it fails.
+fn write_all(file: &mut File, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{OpenOptions, read_to_string};
+
+    #[test]
+    fn a_full_disk_loses_only_what_is_over_the_limit() {
+        let path = std::env::temp_dir().join(format!("bulkhead-output-{}", std::process::id()));
+        let mut files = Files::default();
+        files.set_error(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let total = 100_000;
+        let text = [b'x'; 60];
+        for _ in 0..total {
+            files.event(0, Level::Info, "a", &text);
+            files.write_large(Instant::now());
+        }
+        assert!(files.waits());
+        files.set_error(File::create(&path).unwrap());
+        files.event(0, Level::Info, "a", b"after");
+        files.close();
+        let written = read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let kept = written.lines().filter(|line| line.ends_with("xxx")).count();
+        let note = format!(
+            "error [logger] lost {} lines: No space left on device (os error 28)",
+            total - kept
+        );
+        let mut last = written.lines().rev();
+        assert!(kept > 30_000 && kept < total);
+        assert!(last.next().unwrap().ends_with("after"));
+        assert!(last.next().unwrap().ends_with(&note));
+    }
+
+    #[test]
+    fn a_log_that_was_not_given_is_no_failure() {
+        let mut files = Files::default();
+        files.event(0, Level::Info, "a", b"x");
+        assert!(!files.waits());
+    }
+}

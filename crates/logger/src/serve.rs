@@ -1,0 +1,364 @@
+//! The logger at work: the launcher's messages, and the channels and pipes that come along with them.
+//!
+//! Runs in: the logger. Sees: the launcher's messages (trusted: a malformed one ends the process), batches and
+//! lines of everyone (not trusted). Never: sends anything to a client.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use wire::{ChildToLauncher, DecodeError, LauncherToLogger, MESSAGE_MAX};
+use worker::Start;
+use worker::channel::{Channel, ChannelError};
+use worker::counters::Counters;
+
+use crate::client::Client;
+use crate::format::Format;
+use crate::lines::Lines;
+use crate::output::{Files, RETRY};
+
+/// How many messages of one source are read before others have their turn.
+const TURN: usize = 8;
+
+/// How long the last of what is queued is read after the launcher has closed its channel.
+///
+/// LIMIT: a usual queue (208 KiB a client) takes milliseconds; only a client that goes on writing takes longer.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Why the logger had to end.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The channel from the launcher failed.
+    Control(ChannelError),
+    /// A message came without the descriptor that belongs to it.
+    NoDescriptor,
+    /// The launcher named a format that does not exist.
+    NoSuchFormat(u8),
+    /// The event loop refused a descriptor, or a message to the launcher could not be sent.
+    Io(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control(error) => write!(f, "from the launcher: {error}"),
+            Self::NoDescriptor => write!(f, "from the launcher: a message without its descriptor"),
+            Self::NoSuchFormat(number) => {
+                write!(f, "from the launcher: access log format {number}, known are 0 to 2")
+            }
+            Self::Io(error) => write!(f, "logger: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Control(error) => Some(error),
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Runs the logger until the launcher closes the control channel.
+pub async fn serve(start: Start) -> Result<(), ServeError> {
+    let control = Channel::<LauncherToLogger, ChildToLauncher>::new(start.control)?;
+    let desk = Rc::new(Desk::default());
+    tokio::task::spawn_local(desk.clone().write_when_quiet());
+    let result = desk.obey(&control).await;
+    desk.drain();
+    desk.files.take().close();
+    result
+}
+
+/// Where all tasks of the logger meet.
+#[derive(Debug)]
+struct Desk {
+    files: RefCell<Files>,
+    sources: RefCell<Vec<Rc<Source>>>,
+    /// Whether the launcher has said `Begin`; sources are not read before, or their log might be missing.
+    begun: Cell<bool>,
+    counters: Counters,
+    /// One buffer for all sources: each message is done with before the next is read.
+    buffer: RefCell<Vec<u8>>,
+    dirty: Notify,
+}
+
+/// A channel or a pipe from which the logger reads.
+#[derive(Debug)]
+struct Source {
+    descriptor: AsyncFd<OwnedFd>,
+    reader: RefCell<Reader>,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Batches(Client),
+    Lines(Lines),
+}
+
+/// What a source has left after it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    More,
+    Ended,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            files: RefCell::default(),
+            sources: RefCell::default(),
+            begun: Cell::new(false),
+            counters: Counters::default(),
+            buffer: RefCell::new(vec![0; MESSAGE_MAX]),
+            dirty: Notify::new(),
+        }
+    }
+}
+
+impl Desk {
+    /// Does what the launcher says until it closes the channel.
+    async fn obey(
+        self: &Rc<Self>,
+        control: &Channel<LauncherToLogger, ChildToLauncher>,
+    ) -> Result<(), ServeError> {
+        while let Some((message, descriptor)) = control.receive().await.map_err(ServeError::Control)? {
+            let answer = match message {
+                LauncherToLogger::Begin {} => {
+                    self.begin();
+                    ChildToLauncher::Ready {}
+                }
+                LauncherToLogger::Report {} => ChildToLauncher::Counters {
+                    counters: self.counters.snapshot(),
+                },
+                other => {
+                    self.set_up(other, descriptor)?;
+                    continue;
+                }
+            };
+            match control.send(&answer, None).await {
+                // Its end is what the next message is then.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_up(
+        self: &Rc<Self>,
+        message: LauncherToLogger,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ServeError> {
+        let descriptor = descriptor.ok_or(ServeError::NoDescriptor);
+        match message {
+            // `flush_ms` is for the clients: here, a line waits for no more than the rest of a turn.
+            LauncherToLogger::Format { format, flush_ms: _ } => {
+                let known = Format::from_number(format).ok_or(ServeError::NoSuchFormat(format))?;
+                self.files.borrow_mut().set_format(known);
+            }
+            LauncherToLogger::AccessLog { site } => {
+                self.files.borrow_mut().set_access(site, File::from(descriptor?));
+            }
+            LauncherToLogger::ErrorLog {} => self.files.borrow_mut().set_error(File::from(descriptor?)),
+            LauncherToLogger::Client { label, site } => {
+                self.counters.connected();
+                self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), site)))?;
+            }
+            LauncherToLogger::Stderr { label } => {
+                self.add(descriptor?, Reader::Lines(Lines::new(label.as_str())))?;
+            }
+            LauncherToLogger::Begin {} | LauncherToLogger::Report {} => {}
+        }
+        Ok(())
+    }
+
+    fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: Reader) -> Result<(), ServeError> {
+        rustix::io::ioctl_fionbio(&descriptor, true).map_err(io::Error::from)?;
+        let source = Rc::new(Source {
+            descriptor: AsyncFd::with_interest(descriptor, Interest::READABLE)?,
+            reader: RefCell::new(reader),
+        });
+        self.sources.borrow_mut().push(source.clone());
+        if self.begun.get() {
+            tokio::task::spawn_local(self.clone().attend(source));
+        }
+        Ok(())
+    }
+
+    fn begin(self: &Rc<Self>) {
+        if !self.begun.replace(true) {
+            for source in self.sources.borrow().iter() {
+                tokio::task::spawn_local(self.clone().attend(source.clone()));
+            }
+        }
+    }
+
+    /// Reads one source until it ends.
+    async fn attend(self: Rc<Self>, source: Rc<Source>) {
+        loop {
+            match self.read(&source) {
+                Left::More => tokio::task::yield_now().await,
+                Left::Nothing => {
+                    if self.wait(&source).await == Left::Ended {
+                        break;
+                    }
+                }
+                Left::Ended => break,
+            }
+        }
+        self.end(&source);
+    }
+
+    /// Waits until a source has something, or something is due to be said of it.
+    async fn wait(&self, source: &Source) -> Left {
+        let now = Instant::now();
+        let due = source.due(now);
+        let say_at = tokio::time::Instant::from_std(due.unwrap_or(now));
+        tokio::select! {
+            ready = source.descriptor.readable() => match ready {
+                Ok(mut ready) => {
+                    // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
+                    let left = self.read(source);
+                    if left == Left::Nothing {
+                        ready.clear_ready();
+                    }
+                    left
+                }
+                Err(_) => Left::Ended,
+            },
+            () = tokio::time::sleep_until(say_at), if due.is_some() => Left::More,
+        }
+    }
+
+    /// Reads some of what a source has, and says what is due of it.
+    fn read(&self, source: &Source) -> Left {
+        let now = Instant::now();
+        let mut buffer = self.buffer.borrow_mut();
+        let mut files = self.files.borrow_mut();
+        let mut left = Left::More;
+        for _ in 0..TURN {
+            left = self.read_one(source, &mut buffer, &mut files, now);
+            if left != Left::More {
+                break;
+            }
+            files.write_large(now);
+        }
+        source.say(&mut files, now);
+        if files.waits() {
+            self.dirty.notify_one();
+        }
+        left
+    }
+
+    fn read_one(&self, source: &Source, buffer: &mut [u8], files: &mut Files, now: Instant) -> Left {
+        let result = match &mut *source.reader.borrow_mut() {
+            Reader::Batches(client) => match sys::seqpacket::receive(&source.descriptor, buffer) {
+                Ok(Some(got)) => {
+                    let records = client.take(&buffer[..got.len], files, now);
+                    self.counters.requests.set(self.counters.requests.get() + records);
+                    Ok(true)
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    client.malformed(DecodeError::Limit(MESSAGE_MAX));
+                    Ok(true)
+                }
+                result => result.map(|_| false),
+            },
+            Reader::Lines(lines) => rustix::io::read(&source.descriptor, buffer)
+                .map(|count| {
+                    lines.take(&buffer[..count], files, now);
+                    count > 0
+                })
+                .map_err(io::Error::from),
+        };
+        match result {
+            Ok(true) => Left::More,
+            Ok(false) => Left::Ended,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Left::Nothing,
+                // The kernel says once that a peer ended without reading; what it sent can still be read.
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset => Left::More,
+                _ => {
+                    eprintln!("error: a source of log records failed: {error}");
+                    Left::Ended
+                }
+            },
+        }
+    }
+
+    /// Forgets a source, and says what is still to be said of it.
+    fn end(&self, source: &Rc<Source>) {
+        source.finish(&mut self.files.borrow_mut());
+        if matches!(*source.reader.borrow(), Reader::Batches(_)) {
+            self.counters.disconnected();
+        }
+        self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, source));
+        self.dirty.notify_one();
+    }
+
+    /// Reads all that is queued anywhere.
+    fn drain(&self) {
+        let until = Instant::now() + DRAIN_MAX;
+        for source in self.sources.take() {
+            while self.read(&source) == Left::More && Instant::now() < until {}
+            source.finish(&mut self.files.borrow_mut());
+            self.files.borrow_mut().write_large(Instant::now());
+        }
+    }
+
+    /// Writes the files once per turn of the loop in which something arrived.
+    async fn write_when_quiet(self: Rc<Self>) {
+        loop {
+            // What could not be written is tried again even if nothing arrives.
+            let waits = self.files.borrow().waits();
+            if waits {
+                let _ = tokio::time::timeout(RETRY, self.dirty.notified()).await;
+            } else {
+                self.dirty.notified().await;
+            }
+            // A turn of the loop later, what the same turn brings is in the same write.
+            tokio::task::yield_now().await;
+            self.files.borrow_mut().write(Instant::now());
+        }
+    }
+}
+
+impl Source {
+    fn due(&self, now: Instant) -> Option<Instant> {
+        match &*self.reader.borrow() {
+            Reader::Batches(client) => client.voice.due(now),
+            Reader::Lines(lines) => lines.voice.due(now),
+        }
+    }
+
+    fn say(&self, files: &mut Files, now: Instant) {
+        match &mut *self.reader.borrow_mut() {
+            Reader::Batches(client) => client.voice.say(files, now),
+            Reader::Lines(lines) => lines.voice.say(files, now),
+        }
+    }
+
+    fn finish(&self, files: &mut Files) {
+        match &mut *self.reader.borrow_mut() {
+            Reader::Batches(client) => client.voice.finish(files),
+            Reader::Lines(lines) => lines.finish(files, Instant::now()),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers from files, and error pages, for the general path.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: method, path and headers of a request.
+//! Must never: put anything a client sent into an answer unencoded.
+
+use std::hash::{BuildHasher, RandomState};
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Response, StatusCode};
+
+use crate::body::{FileBody, Piece, ResponseBody};
+use crate::conditions::{self, Validators, Verdict};
+use crate::files::{File, Files, Found, Missing};
+use crate::range::{self, Span, Wanted};
+
+/// The `Server` field of every answer.
+pub const SERVER: &str = "bulkhead";
+
+/// What static files can be asked.
+const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
+/// The text of an error page.
+pub fn page(status: StatusCode) -> String {
+    let (code, reason) = (status.as_str(), status.canonical_reason().unwrap_or("Error"));
+    format!("<!doctype html>\n<title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n")
+}
+
+/// An error answer.
+pub fn error(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = empty(status);
+    *response.body_mut() = ResponseBody::Full(page(status).into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Answers a request from files; `files` is `None` where a site has no root.
+pub fn answer(files: Option<&Files>, request: &http::request::Parts) -> Response<ResponseBody> {
+    match request.method {
+        Method::GET | Method::HEAD => {}
+        Method::OPTIONS => return allow(empty(StatusCode::NO_CONTENT)),
+        _ => return allow(error(StatusCode::METHOD_NOT_ALLOWED)),
+    }
+    let Some(files) = files else { return error(StatusCode::NOT_FOUND) };
+    match files.lookup(request.uri.path()) {
+        Ok((Found::File(file), _)) => of_file(file, &request.method, &request.headers),
+        Ok((Found::Elsewhere(path), _)) => elsewhere(path, request.uri.query()),
+        Err(missing) => error(match missing {
+            Missing::Malformed => StatusCode::BAD_REQUEST,
+            Missing::Forbidden => StatusCode::FORBIDDEN,
+            Missing::NotFound => StatusCode::NOT_FOUND,
+            Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }),
+    }
+}
+
+fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+fn allow(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response.headers_mut().insert(header::ALLOW, ALLOW);
+    response
+}
+
+fn elsewhere(mut location: String, query: Option<&str>) -> Response<ResponseBody> {
+    if let Some(query) = query {
+        location.push('?');
+        location.push_str(query);
+    }
+    match HeaderValue::try_from(location) {
+        Ok(value) => {
+            let mut response = error(StatusCode::MOVED_PERMANENTLY);
+            response.headers_mut().insert(header::LOCATION, value);
+            response
+        }
+        Err(_) => error(StatusCode::NOT_FOUND),
+    }
+}
+
+fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<ResponseBody> {
+    let etag = file.meta.etag();
+    let last_modified = file.meta.last_modified();
+    let validators =
+        Validators { etag: &etag, modified: file.meta.modified(), last_modified: &last_modified };
+    let mut response = match conditions::evaluate(headers, &validators) {
+        Verdict::Failed => return error(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
+        Verdict::Proceed => match wanted(&file, method, headers, &validators) {
+            Wanted::Unsatisfiable => return unsatisfiable(file.meta.size),
+            Wanted::Whole => whole(file),
+            Wanted::Spans(spans) => partial(file, &spans),
+        },
+    };
+    let fields = response.headers_mut();
+    let insert = |fields: &mut HeaderMap, name, value: &[u8]| {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            fields.insert(name, value);
+        }
+    };
+    insert(fields, header::ETAG, etag.as_bytes());
+    insert(fields, header::LAST_MODIFIED, &last_modified);
+    fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Validators<'_>) -> Wanted {
+    // RFC 9110 14.2: Range is defined for GET alone.
+    let mut values = headers.get_all(header::RANGE).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) if method == Method::GET && conditions::range_applies(headers, validators) => {
+            range::parse(value.as_bytes(), file.meta.size)
+        }
+        _ => Wanted::Whole,
+    }
+}
+
+fn whole(file: File) -> Response<ResponseBody> {
+    let mut response = empty(StatusCode::OK);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+    response.headers_mut().insert(header::CONTENT_LENGTH, file.meta.size.into());
+    if file.meta.size > 0 {
+        let span = Span { start: 0, length: file.meta.size };
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(span)]));
+    }
+    response
+}
+
+fn unsatisfiable(size: u64) -> Response<ResponseBody> {
+    let mut response = error(StatusCode::RANGE_NOT_SATISFIABLE);
+    if let Ok(value) = HeaderValue::try_from(format!("bytes */{size}")) {
+        response.headers_mut().insert(header::CONTENT_RANGE, value);
+    }
+    response
+}
+
+fn content_range(span: &Span, size: u64) -> String {
+    format!("bytes {}-{}/{size}", span.start, span.start + span.length - 1)
+}
+
+fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
+    let mut response = empty(StatusCode::PARTIAL_CONTENT);
+    let headers = response.headers_mut();
+    if let [span] = spans {
+        if let Ok(value) = HeaderValue::try_from(content_range(span, file.meta.size)) {
+            headers.insert(header::CONTENT_RANGE, value);
+        }
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(*span)]));
+        return response;
+    }
+    // The file's author must not be able to foresee it, or contents could forge parts.
+    let boundary = format!("{:016x}", RandomState::new().hash_one(file.meta.inode));
+    if let Ok(value) = HeaderValue::try_from(format!("multipart/byteranges; boundary={boundary}")) {
+        headers.insert(header::CONTENT_TYPE, value);
+    }
+    let mut pieces = Vec::with_capacity(2 * spans.len() + 1);
+    for span in spans {
+        let (range, media) = (content_range(span, file.meta.size), file.media);
+        let lead = format!("\r\n--{boundary}\r\nContent-Type: {media}\r\nContent-Range: {range}\r\n\r\n");
+        pieces.push(Piece::Bytes(Bytes::from(lead)));
+        pieces.push(Piece::Span(*span));
+    }
+    pieces.push(Piece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, pieces));
+    response
+}

@@ -1,0 +1,253 @@
+//! Bodies: of requests, with a bound; of responses, from memory, from files and from services.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: request bodies, and response bodies of
+//! services. Must never: pass on more of a request than the limit, or send a file's bytes short of its
+//! announced length as if they were complete.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::range::Span;
+
+/// The error of a response body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body made elsewhere.
+pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>;
+
+/// LIMIT: bytes read from a file at once; large enough that the system call costs little beside the copy.
+const FILE_STEP_BYTES: u64 = 128 << 10;
+
+/// The body of a response.
+#[derive(Default)]
+pub enum ResponseBody {
+    /// None.
+    #[default]
+    Empty,
+    /// All of it in memory.
+    Full(Bytes),
+    /// Pieces of a file, with what stands between them.
+    File(FileBody),
+    /// Whatever a service sends.
+    Stream(Stream),
+}
+
+impl ResponseBody {
+    /// Wraps any other body.
+    pub fn stream<B>(body: B) -> ResponseBody
+    where
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        ResponseBody::Stream(Box::pin(http_body_util::BodyExt::map_err(body, Into::into)))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            ResponseBody::Empty => Poll::Ready(None),
+            ResponseBody::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            ResponseBody::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            ResponseBody::File(file) => {
+                Poll::Ready(file.next().map(|piece| piece.map(Frame::data).map_err(Into::into)))
+            }
+            ResponseBody::Stream(stream) => stream.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ResponseBody::Empty => true,
+            ResponseBody::Full(bytes) => bytes.is_empty(),
+            ResponseBody::File(file) => file.pieces.is_empty(),
+            ResponseBody::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Empty => SizeHint::with_exact(0),
+            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ResponseBody::File(file) => SizeHint::with_exact(file.left()),
+            ResponseBody::Stream(stream) => stream.size_hint(),
+        }
+    }
+}
+
+/// One piece of a [`FileBody`].
+pub enum Piece {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A span of the file.
+    Span(Span),
+}
+
+/// Pieces of a file, read as they are sent.
+pub struct FileBody {
+    fd: OwnedFd,
+    pieces: VecDeque<Piece>,
+}
+
+impl FileBody {
+    /// These pieces of `fd`, none of them empty.
+    pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
+        FileBody { fd, pieces: pieces.into() }
+    }
+
+    fn left(&self) -> u64 {
+        let length = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Span(span) => span.length,
+        };
+        self.pieces.iter().map(length).sum()
+    }
+
+    fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        let span = match self.pieces.pop_front()? {
+            Piece::Bytes(bytes) => return Some(Ok(bytes)),
+            Piece::Span(span) => span,
+        };
+        let step = span.length.min(FILE_STEP_BYTES);
+        Some(read(&self.fd, span.start, step).map(|bytes| {
+            let got = bytes.len() as u64;
+            if got < span.length {
+                let rest = Span { start: span.start + got, length: span.length - got };
+                self.pieces.push_front(Piece::Span(rest));
+            }
+            bytes
+        }))
+    }
+}
+
+fn read(fd: &OwnedFd, offset: u64, length: u64) -> std::io::Result<Bytes> {
+    let mut buffer = Vec::with_capacity(length as usize);
+    loop {
+        // `spare_capacity` may be more than was asked for, but never less than this file still owes.
+        let room = rustix::buffer::spare_capacity(&mut buffer);
+        match rustix::io::pread(fd, room, offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            // The file became shorter than its announced length.
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    buffer.truncate(length as usize);
+    Ok(Bytes::from(buffer))
+}
+
+/// Why a request body ended early.
+#[derive(Debug)]
+pub enum BodyError {
+    /// It is larger than the limit.
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The client sent something wrong, or went away.
+    Client(hyper::Error),
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BodyError::TooLarge { limit } => write!(f, "the request body is larger than {limit} bytes"),
+            BodyError::Client(_) => f.write_str("the request body did not arrive"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BodyError::TooLarge { .. } => None,
+            BodyError::Client(error) => Some(error),
+        }
+    }
+}
+
+/// How far a request body came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// Still being read, or not yet.
+    Open,
+    /// Wholly read.
+    Done,
+    /// Over the limit.
+    TooLarge,
+    /// Dropped before its end.
+    Abandoned,
+}
+
+/// The body of a request, cut off with an error at a number of bytes.
+pub struct BoundedBody {
+    inner: hyper::body::Incoming,
+    limit: u64,
+    left: u64,
+    intake: Rc<Cell<Intake>>,
+}
+
+impl BoundedBody {
+    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> (BoundedBody, Rc<Cell<Intake>>) {
+        let state = if inner.is_end_stream() { Intake::Done } else { Intake::Open };
+        let intake = Rc::new(Cell::new(state));
+        (BoundedBody { inner, limit, left: limit, intake: intake.clone() }, intake)
+    }
+}
+
+impl Body for BoundedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)) else {
+            this.intake.set(Intake::Done);
+            return Poll::Ready(None);
+        };
+        let frame = frame.map_err(BodyError::Client)?;
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let Some(left) = this.left.checked_sub(length) else {
+            this.intake.set(Intake::TooLarge);
+            return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
+        };
+        this.left = left;
+        if this.inner.is_end_stream() {
+            this.intake.set(Intake::Done);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for BoundedBody {
+    fn drop(&mut self) {
+        if self.intake.get() == Intake::Open {
+            self.intake.set(Intake::Abandoned);
+        }
+    }
+}

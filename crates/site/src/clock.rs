@@ -1,0 +1,79 @@
+//! The time, read once per event and formatted once per second.
+//!
+//! Runs in: the site worker, unprivileged. Untrusted input: none. Must never: format a date per request.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes of an HTTP date.
+pub const DATE_BYTES: usize = 29;
+
+/// LIMIT: the last second that an HTTP date can tell, the end of the year 9999.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+/// The current second.
+pub struct Clock {
+    tick: Cell<u64>,
+    until: Cell<Instant>,
+    date: Cell<[u8; DATE_BYTES]>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock { tick: Cell::new(0), until: Cell::new(Instant::now()), date: Cell::new([b'0'; DATE_BYTES]) }
+    }
+}
+
+impl Clock {
+    /// The number of the second that `now` lies in; different from that of any other second seen.
+    #[inline]
+    pub fn tick(&self, now: Instant) -> u64 {
+        if now >= self.until.get() {
+            self.advance(now);
+        }
+        self.tick.get()
+    }
+
+    #[cold]
+    fn advance(&self, now: Instant) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.until.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
+        self.date.set(date(since.as_secs()));
+        self.tick.set(self.tick.get() + 1);
+    }
+
+    /// The date as of the last [`Clock::tick`].
+    pub fn date(&self) -> [u8; DATE_BYTES] {
+        self.date.get()
+    }
+}
+
+/// Formats seconds since 1970 as an HTTP date; what it cannot tell becomes the last that it can.
+pub fn date(seconds: u64) -> [u8; DATE_BYTES] {
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(SECONDS_MAX));
+    let mut out = [b' '; DATE_BYTES];
+    let text = httpdate::fmt_http_date(time);
+    let length = text.len().min(DATE_BYTES);
+    out[..length].copy_from_slice(&text.as_bytes()[..length]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_at_the_edges() {
+        assert_eq!(&date(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(&date(u64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+
+    #[test]
+    fn ticks_once_per_second() {
+        let clock = Clock::default();
+        let now = Instant::now();
+        let first = clock.tick(now);
+        assert_eq!(first, clock.tick(now));
+        assert_ne!(first, clock.tick(now + Duration::from_secs(1)));
+    }
+}

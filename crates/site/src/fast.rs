@@ -1,0 +1,116 @@
+//! The fast path: a plain `GET` or `HEAD` of a cached answer, in one system call and without allocation.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head. Must never: answer what
+//! the general path would answer differently.
+
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use crate::cache::{Entry, Ready};
+use crate::head::{Framing, Head, Verb};
+use crate::partition::{Partition, Site};
+
+/// What came of it.
+pub(crate) enum Fast {
+    /// It is not for the fast path; nothing was sent.
+    General,
+    /// Sent, all but `rest`.
+    Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
+    /// The connection is broken.
+    Broken,
+}
+
+/// How a head's conditions compare with an entry.
+enum Compared {
+    Whole,
+    Unchanged,
+    Unsure,
+}
+
+/// Answers `head` on the socket `fd`, if it can be done at once.
+pub(crate) fn answer<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    fd: BorrowedFd<'_>,
+    tick: u64,
+) -> Fast {
+    let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
+    let Some(entry) = plain.then(|| entry(site, head.path, tick)).flatten() else { return Fast::General };
+    let (ready, status) = match compare(head, &entry) {
+        Compared::Whole => (&entry.whole, 200),
+        Compared::Unchanged => (&entry.unchanged, 304),
+        Compared::Unsure => return Fast::General,
+    };
+    let bytes = ready.bytes(tick, || site.clock.date());
+    let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
+    let line = connection_line(head);
+    let body_bytes = (end - ready.split - 2) as u64;
+    match send(fd, &bytes[..end], ready, line) {
+        Ok(sent) if sent == end + line.len() => Fast::Sent { status, body_bytes, rest: None },
+        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(&bytes[..end], ready, line, sent)) },
+        Err(_) => Fast::Broken,
+    }
+}
+
+#[inline]
+fn entry<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Option<Rc<Entry>> {
+    let files = site.files.as_ref()?;
+    if let Some(entry) = site.cache.get(files, path, tick) {
+        return Some(entry);
+    }
+    match site.partition.service(path) {
+        Some(_) => None,
+        None => site.cache.fill(files, path, tick),
+    }
+}
+
+fn compare(head: &Head<'_>, entry: &Entry) -> Compared {
+    match (head.if_none_match, head.if_modified_since) {
+        (None, None) => Compared::Whole,
+        (Some(tag), _) if tag == entry.etag.as_bytes() => Compared::Unchanged,
+        // Another single strong tag; lists and weak tags are for the general path.
+        (Some([b'"', inner @ .., b'"']), _) if !inner.contains(&b'"') => Compared::Whole,
+        (None, Some(date)) if date == entry.last_modified => Compared::Unchanged,
+        _ => Compared::Unsure,
+    }
+}
+
+fn connection_line(head: &Head<'_>) -> &'static [u8] {
+    match (head.keep, head.minor) {
+        (true, 1) => b"",
+        (true, _) => b"Connection: keep-alive\r\n",
+        (false, _) => b"Connection: close\r\n",
+    }
+}
+
+/// Sends as much as the socket takes; 0 if it takes nothing now.
+fn send(fd: BorrowedFd<'_>, bytes: &[u8], ready: &Ready, line: &[u8]) -> Result<usize, Errno> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        let sent = if line.is_empty() {
+            rustix::net::send(fd, bytes, flags)
+        } else {
+            let (head, tail) = bytes.split_at(ready.split);
+            let slices = [IoSlice::new(head), IoSlice::new(line), IoSlice::new(tail)];
+            rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+        };
+        match sent {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            other => return other,
+        }
+    }
+}
+
+/// What is left after `sent` bytes, copied, because the date in the buffer may change before it is sent.
+#[cold]
+fn rest(bytes: &[u8], ready: &Ready, line: &[u8], sent: usize) -> Vec<u8> {
+    let (head, tail) = bytes.split_at(ready.split);
+    let mut all = [head, line, tail].concat();
+    all.drain(..sent);
+    all
+}

@@ -1,0 +1,196 @@
+//! Static files below one root directory.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies
+//! below the root. Must never: open anything outside the root, follow a symbolic link out of it, or serve
+//! what is not a regular file.
+
+use std::os::fd::OwnedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::path::{self, BadPath, Relative};
+use crate::{clock, mime};
+
+/// Why there is no file to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The path is malformed: 400.
+    Malformed,
+    /// It may not be read: 403.
+    Forbidden,
+    /// There is none: 404.
+    NotFound,
+    /// The system has no room for it now: 503.
+    Busy,
+    /// It cannot be told: 500.
+    Failed(Errno),
+}
+
+/// What identifies one state of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Bytes.
+    pub size: u64,
+    /// Nanoseconds since 1970 of the last change.
+    pub modified_ns: i128,
+    /// The inode number.
+    pub inode: u64,
+}
+
+impl Meta {
+    /// The strong entity tag, with its quotes.
+    pub fn etag(&self) -> String {
+        format!("\"{:x}-{:x}-{:x}\"", self.modified_ns as u64, self.size, self.inode)
+    }
+
+    /// Whole seconds since 1970, as far as HTTP can tell them.
+    pub fn modified(&self) -> u64 {
+        u64::try_from(self.modified_ns / 1_000_000_000).unwrap_or(0)
+    }
+
+    /// The value of `Last-Modified`; RFC 9110 8.8.2.1: never in the future.
+    pub fn last_modified(&self) -> [u8; clock::DATE_BYTES] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        clock::date(self.modified().min(now))
+    }
+
+    /// Whether the file changed so recently that another change could bear the same time.
+    pub fn fresh(&self) -> bool {
+        // LIMIT: 50 ms, several ticks of the kernel's coarse clock, which is 1 to 10 ms.
+        const SETTLE_NS: i128 = 50_000_000;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.as_nanos() as i128 - self.modified_ns < SETTLE_NS
+    }
+}
+
+/// An open regular file.
+#[derive(Debug)]
+pub struct File {
+    /// The descriptor.
+    pub fd: OwnedFd,
+    /// Its state when it was opened.
+    pub meta: Meta,
+    /// The media type.
+    pub media: &'static str,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A file.
+    File(File),
+    /// A directory whose path lacks its slash: a redirect to this path.
+    Elsewhere(String),
+}
+
+/// The files below one root.
+pub struct Files {
+    root: OwnedFd,
+    index: Vec<Vec<u8>>,
+}
+
+impl Files {
+    /// Serves what is below the directory `root`; a path that ends with `/` means the first of the names
+    /// `index` that exists in that directory.
+    pub fn new(root: OwnedFd, index: &[String]) -> Files {
+        Files { root, index: index.iter().map(|name| name.clone().into_bytes()).collect() }
+    }
+
+    /// Finds what the path of a request, as sent, leads to; also tells whether the path is canonical.
+    pub fn lookup(&self, raw: &str) -> Result<(Found, bool), Missing> {
+        let relative = path::resolve(raw).map_err(|bad| match bad {
+            BadPath::Malformed => Missing::Malformed,
+            BadPath::Hidden => Missing::NotFound,
+        })?;
+        let canonical = relative.canonical;
+        let found = if relative.slash { self.index(&relative)? } else { self.plain(relative)? };
+        Ok((found, canonical))
+    }
+
+    fn plain(&self, mut relative: Relative) -> Result<Found, Missing> {
+        let fd = self.open(&relative.bytes)?;
+        match regular(&fd)? {
+            Kind::Regular(meta) => {
+                Ok(Found::File(File { fd, meta, media: mime::by_name(&relative.bytes) }))
+            }
+            Kind::Directory => {
+                relative.slash = true;
+                Ok(Found::Elsewhere(path::encode(&relative)))
+            }
+            Kind::Other => Err(Missing::NotFound),
+        }
+    }
+
+    fn index(&self, directory: &Relative) -> Result<Found, Missing> {
+        for name in &self.index {
+            let mut path = directory.bytes.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            let fd = match self.open(&path) {
+                Err(Missing::NotFound) => continue,
+                other => other?,
+            };
+            if let Kind::Regular(meta) = regular(&fd)? {
+                return Ok(Found::File(File { fd, meta, media: mime::by_name(name) }));
+            }
+        }
+        Err(Missing::NotFound)
+    }
+
+    fn open(&self, path: &[u8]) -> Result<OwnedFd, Missing> {
+        // O_NONBLOCK: a FIFO below the root must not stop the worker.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        // LIMIT: openat2 says EAGAIN when a rename ran beside it and it could not be sure; 8 times is plenty.
+        for _ in 0..8 {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other.map_err(missing),
+            }
+        }
+        Err(Missing::Busy)
+    }
+}
+
+enum Kind {
+    Regular(Meta),
+    Directory,
+    Other,
+}
+
+fn regular(fd: &OwnedFd) -> Result<Kind, Missing> {
+    let stat = rustix::fs::fstat(fd).map_err(missing)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::Regular(Meta {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+            inode: stat.st_ino,
+        }),
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    })
+}
+
+/// The state of an open file now.
+pub fn meta(fd: &OwnedFd) -> Option<Meta> {
+    match regular(fd) {
+        Ok(Kind::Regular(meta)) => Some(meta),
+        _ => None,
+    }
+}
+
+fn missing(errno: Errno) -> Missing {
+    match errno {
+        Errno::ACCESS | Errno::PERM => Missing::Forbidden,
+        // EXDEV is what openat2 says of a path that would leave the root.
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO => {
+            Missing::NotFound
+        }
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Missing::Busy,
+        other => Missing::Failed(other),
+    }
+}

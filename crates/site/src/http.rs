@@ -1,0 +1,243 @@
+//! The general path: one request at a time through hyper.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head, the body of the
+//! request, the answers of services. Must never: let hyper see a byte beyond the request, or keep a
+//! connection on which it is not certain where the next request begins.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::answer;
+use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
+use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
+use crate::partition::{Ends, Partition, Site};
+use crate::serve;
+use crate::wire_io::{Gauge, Left, Wire};
+
+/// What is written to the log for a client that went away before its answer began, as nginx does.
+const CLIENT_GONE: u16 = 499;
+
+/// What became of a request.
+pub(crate) struct Over {
+    /// The connection, if it is still good for anything.
+    pub stream: Option<TcpStream>,
+    /// Bytes read beyond the request.
+    pub taken: Bytes,
+    /// Whether the next request may follow; otherwise the connection is to be closed.
+    pub keep: bool,
+    /// Whether the client may still be sending, so that closing at once could destroy the answer.
+    pub linger: bool,
+    /// The status code.
+    pub status: u16,
+    /// Bytes of the answer's body.
+    pub body_bytes: u64,
+}
+
+/// Answers the request whose head `head` was checked from `raw`, followed by `taken`.
+pub(crate) async fn exchange<P: Partition>(
+    site: &Rc<Site<P>>,
+    stream: TcpStream,
+    ends: Ends,
+    raw: &[u8],
+    head: &Head<'_>,
+    taken: Bytes,
+) -> Over {
+    let gauge = Rc::new(Gauge::default());
+    let stream = Rc::new(RefCell::new(stream));
+    let left = match head.framing {
+        Framing::None => Left::Exactly(0),
+        Framing::Length(length) => Left::Exactly(length),
+        Framing::Chunked => Left::Free,
+    };
+    let wire = Wire {
+        stream: stream.clone(),
+        gauge: gauge.clone(),
+        head: head::rewrite(raw, head).into(),
+        taken,
+        left,
+    };
+    let keep = head.keep && left != Left::Free;
+    let old = head.minor == 0 && keep;
+    let service = {
+        let (site, gauge) = (site.clone(), gauge.clone());
+        hyper::service::service_fn(move |request: Request<Incoming>| {
+            let (site, gauge) = (site.clone(), gauge.clone());
+            async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, old).await) }
+        })
+    };
+    let mut connection = hyper::server::conn::http1::Builder::new()
+        .half_close(true)
+        .keep_alive(keep)
+        .header_read_timeout(None)
+        .max_headers(HEADER_LINES_MAX + 1)
+        .serve_connection(wire, service);
+    // A client that stops sending may still be reading, so only work for a service is given up for it.
+    let watch = site.partition.service(head.path).is_some();
+    let stall = site.partition.limits().stall_timeout;
+    let outcome = drive(&mut connection, &stream, &gauge, stall, watch).await;
+    let wire = connection.into_parts().io;
+    let complete = wire.complete();
+    let taken = wire.taken;
+    let status = match gauge.status.get() {
+        0 => CLIENT_GONE,
+        status => status,
+    };
+    Over {
+        // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
+        stream: { drop(wire.stream); Rc::into_inner(stream).map(RefCell::into_inner) }
+            .filter(|_| outcome != Outcome::Broken),
+        taken,
+        keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
+        linger: !complete,
+        status,
+        body_bytes: gauge.body_bytes.get().min(gauge.written.get()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    Broken,
+}
+
+/// Polls hyper until it is done, the client is gone, or nothing has moved for `stall`.
+async fn drive<C>(
+    connection: &mut C,
+    stream: &RefCell<TcpStream>,
+    gauge: &Gauge,
+    stall: Duration,
+    mut watch: bool,
+) -> Outcome
+where
+    C: Future<Output = hyper::Result<()>> + Unpin,
+{
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
+            return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+        }
+        if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
+            return Poll::Ready(Outcome::Broken);
+        }
+        match gauge.waiting.get() {
+            Some(since) if serve::expired(cx, &mut timer, since + stall) => Poll::Ready(Outcome::Broken),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Looks whether the client has closed its side; once it has sent more instead, that cannot be seen any more.
+fn client_gone(cx: &mut Context<'_>, stream: &RefCell<TcpStream>, watch: &mut bool) -> bool {
+    let mut byte = [0];
+    match stream.borrow().poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte)) {
+        Poll::Pending => false,
+        Poll::Ready(Ok(count)) if count > 0 => {
+            *watch = false;
+            false
+        }
+        Poll::Ready(_) => true,
+    }
+}
+
+async fn respond<P: Partition>(
+    site: &Site<P>,
+    gauge: &Rc<Gauge>,
+    ends: Ends,
+    request: Request<Incoming>,
+    old: bool,
+) -> Response<Counted> {
+    let limit = site.partition.limits().body_bytes;
+    let (parts, body) = request.into_parts();
+    let (body, intake) = BoundedBody::new(body, limit);
+    let mut response = match site.partition.service(parts.uri.path()) {
+        Some(service) => {
+            let request = Request::from_parts(parts, body);
+            tidy(site.partition.relay(service, ends, request).await)
+        }
+        None => {
+            drop(body);
+            answer::answer(site.files.as_ref(), &parts)
+        }
+    };
+    if intake.get() == Intake::TooLarge {
+        response = answer::error(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let headers = response.headers_mut();
+    // hyper closes when it cannot read what is left of a request; the client should know.
+    if matches!(intake.get(), Intake::TooLarge | Intake::Abandoned) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else if old {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
+    }
+    headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
+    gauge.status.set(response.status().as_u16());
+    response.map(|inner| Counted { inner, gauge: gauge.clone() })
+}
+
+/// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
+fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+    const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+    if response.status().is_informational() {
+        return answer::error(StatusCode::BAD_GATEWAY);
+    }
+    let named: Vec<HeaderName> = response
+        .headers()
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .filter(|name| name != header::CONTENT_LENGTH)
+        .collect();
+    let fixed = [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+    for name in named.iter().chain(&fixed) {
+        response.headers_mut().remove(name);
+    }
+    response
+}
+
+/// A response body that counts.
+struct Counted {
+    inner: ResponseBody,
+    gauge: Rc<Gauge>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+            this.gauge.body_bytes.set(this.gauge.body_bytes.get() + length);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,25 @@
+//! The HTTP and static-file half of a site worker: heads, files, their cache, and the life of one connection.
+//!
+//! Runs in: the site worker, under the site's own uid, inside its jail, as one current-thread runtime.
+//! Untrusted input: everything a client sends. Must never: open a path outside the site's root, answer a
+//! request of another partition, or hold a lock.
+
+pub mod answer;
+pub mod body;
+pub mod cache;
+pub mod clock;
+pub mod conditions;
+pub mod fast;
+pub mod files;
+pub mod head;
+pub mod http;
+pub mod mime;
+pub mod partition;
+pub mod path;
+pub mod range;
+pub mod serve;
+mod wire_io;
+
+pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};
+pub use partition::{Access, Ends, Limits, Partition, Site};
+pub use serve::{Client, Ended, serve};

@@ -1,0 +1,134 @@
+//! What the site worker provides to the connections it serves, and what all of them share.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none of its own. Must never: be used from
+//! a second thread.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::body::{BoundedBody, ResponseBody};
+use crate::cache::{CACHE_BYTES, Cache};
+use crate::clock::Clock;
+use crate::files::Files;
+
+/// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
+const SCRATCH_BYTES: usize = 32 << 10;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The client's.
+    pub peer: SocketAddr,
+    /// Ours.
+    pub local: SocketAddr,
+}
+
+/// What a client may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request head; 431 above.
+    pub head_bytes: usize,
+    /// From the first byte of a head to its last; 408 above.
+    pub head_timeout: Duration,
+    /// Bytes of a request body; 413 above.
+    pub body_bytes: u64,
+    /// Between requests; the connection is then closed without a word.
+    pub idle_timeout: Duration,
+    /// Without any byte moving while a body or an answer is under way; the connection is then closed.
+    pub stall_timeout: Duration,
+}
+
+/// One request and its answer, for the access log.
+#[derive(Debug)]
+pub struct Access<'a> {
+    /// The two ends of the connection.
+    pub ends: &'a Ends,
+    /// The method; empty if the head was refused.
+    pub method: &'a str,
+    /// The target as sent; empty if the head was refused.
+    pub target: &'a str,
+    /// The minor HTTP version.
+    pub minor: u8,
+    /// The host as sent, without port.
+    pub host: &'a [u8],
+    /// The status code; 499 if the client went away before there was an answer.
+    pub status: u16,
+    /// Bytes of the answer's body that were passed to the kernel.
+    pub body_bytes: u64,
+    /// `Referer`, or empty.
+    pub referer: &'a [u8],
+    /// `User-Agent`, or empty.
+    pub user_agent: &'a [u8],
+    /// From the arrival of the head to the end of the answer, in microseconds.
+    pub duration_us: u64,
+}
+
+/// The partition whose requests are answered; the worker's own part.
+pub trait Partition: 'static {
+    /// Whether a request is this worker's to answer; `host` is in lower case, without port and trailing dot,
+    /// and empty if HTTP/1.0 named none; `path` is as sent. Called for every request.
+    fn owns(&self, host: &[u8], path: &str) -> bool;
+
+    /// The service that `path`, as sent, belongs to; `None` for static files. INVARIANT: the same for the same
+    /// path for as long as the process lives; it is not asked for paths in the cache.
+    fn service(&self, path: &str) -> Option<usize>;
+
+    /// Has a service answer. The head has been checked: origin-form, no `Upgrade`, no names with `_`. Dropped
+    /// when the client goes away.
+    fn relay(
+        &self,
+        service: usize,
+        ends: Ends,
+        request: http::Request<BoundedBody>,
+    ) -> impl Future<Output = http::Response<ResponseBody>>;
+
+    /// Takes note of an answered request; must be quick.
+    fn record(&self, access: &Access<'_>);
+
+    /// Ready as soon as, and ever after, idle connections are to be handed back.
+    fn drained(&self) -> impl Future<Output = ()>;
+
+    /// The limits.
+    fn limits(&self) -> &Limits;
+}
+
+/// What all connections of a worker share.
+pub struct Site<P> {
+    /// The worker's own part.
+    pub partition: P,
+    /// The static files, if there are any.
+    pub files: Option<Files>,
+    /// The cached answers.
+    pub cache: Cache,
+    /// The time.
+    pub clock: Clock,
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+}
+
+impl<P: Partition> Site<P> {
+    /// Serves `partition`, with static files below `root` and the names `index` for directories.
+    pub fn new(partition: P, root: Option<OwnedFd>, index: &[String]) -> Site<P> {
+        Site {
+            partition,
+            files: root.map(|root| Files::new(root, index)),
+            cache: Cache::new(CACHE_BYTES),
+            clock: Clock::default(),
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+        }
+    }
+
+    /// [`Partition::owns`], with the host put into lower case.
+    pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
+        if !host.iter().any(u8::is_ascii_uppercase) {
+            return self.partition.owns(host, path);
+        }
+        let mut lower = [0; crate::head::HOST_BYTES_MAX];
+        let Some(lower) = lower.get_mut(..host.len()) else { return false };
+        lower.copy_from_slice(host);
+        lower.make_ascii_lowercase();
+        self.partition.owns(lower, path)
+    }
+}

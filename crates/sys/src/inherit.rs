@@ -1,0 +1,59 @@
+//! The descriptors with which the launcher starts every process, and nothing else.
+//!
+//! Runs in: every process but the launcher, as its first act. Sees no untrusted bytes. Never: guesses; a
+//! process started by hand, without these descriptors, is refused.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{SocketType, sockopt::socket_type};
+
+/// Where a child finds its control channel to the launcher.
+pub const CONTROL: RawFd = 3;
+/// Where a child finds its channel to the logger (not opened for the logger itself).
+pub const LOG: RawFd = 4;
+
+/// What a process of ours owns when its `main` begins, besides descriptors 0 to 2.
+#[derive(Debug)]
+pub struct Inherited {
+    /// Messages from and to the launcher; its end means: finish and exit.
+    pub control: OwnedFd,
+    /// Records to the logger.
+    pub log: Option<OwnedFd>,
+}
+
+impl Inherited {
+    /// Takes the inherited descriptors; works once.
+    ///
+    /// # Errors
+    /// When they are not channels, that is, when this process was not started by the launcher.
+    pub fn take() -> io::Result<Self> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(io::Error::other("the inherited descriptors were taken before"));
+        }
+        let control = channel(CONTROL)
+            .ok_or_else(|| io::Error::other("not started by bulkheadd: descriptor 3 is not its channel"))?;
+        Ok(Self {
+            control,
+            log: channel(LOG),
+        })
+    }
+}
+
+/// The descriptor `number`, if it is open and a channel.
+fn channel(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: `borrow_raw` needs a descriptor that stays open while borrowed. Nothing in this process owns
+    // `number` (`take` runs once, before anything else opens descriptors), so nobody can close it meanwhile;
+    // if it is not open at all, the one use of the borrow, getsockopt, answers EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    if !matches!(socket_type(borrowed.as_fd()), Ok(SocketType::SEQPACKET)) {
+        return None;
+    }
+    // SAFETY: getsockopt above has shown that `number` is open, and `TAKEN` in `take` ensures that no other
+    // owner of it is ever made.
+    let owned = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(owned)
+}

@@ -1,0 +1,10 @@
+//! The system calls that neither `std` nor `rustix` offer in a safe form, and the few compositions of
+//! them that every process of Bulkhead shares.
+//!
+//! Runs in: every process, with that process's privilege. Sees no untrusted bytes itself: it moves them.
+//! Never: decides anything. Besides `jail`, this is the only crate that may contain unsafe code.
+
+pub mod inherit;
+pub mod process;
+pub mod seqpacket;
+pub mod signals;

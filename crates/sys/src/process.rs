@@ -1,0 +1,220 @@
+//! Starting, watching and ending child processes by pidfd.
+//!
+//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: signals a pid (only a pidfd of a child of
+//! its own), and never lets a child reach `exec` when a step before it failed.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+
+/// A child process of the launcher.
+#[derive(Debug)]
+pub struct Child {
+    /// Its process id, for display only.
+    pub pid: u32,
+    pidfd: OwnedFd,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// `exit(0)`.
+    Clean,
+    /// Another exit status.
+    Status(i32),
+    /// Ended by this signal.
+    Signal(i32),
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Clean => write!(f, "exit status 0"),
+            Self::Status(status) => write!(f, "exit status {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// What a child executes.
+#[derive(Debug)]
+pub struct Program {
+    /// The open program file; the child needs no path to it.
+    pub file: OwnedFd,
+    /// The argument vector, the zeroth included.
+    pub arguments: Vec<CString>,
+    /// The whole environment.
+    pub environment: Vec<CString>,
+}
+
+/// A step that failed between fork and exec.
+#[derive(Debug)]
+pub struct StartError {
+    /// The name of the step: a jail layer, or `exec`.
+    pub step: String,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.step, self.source)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Starts `program` in a new process, after `prepare` has built its jail there.
+///
+/// `prepare` must leave the descriptors open that it did not make (those marked to close at exec stay open until
+/// then) and names the step that failed. The call returns once the child executes the program or failed to.
+///
+/// # Errors
+/// The step that failed; the child then never executed anything.
+pub fn start(
+    program: &Program,
+    prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+) -> Result<Child, StartError> {
+    let failed = |step: &str, source: io::Error| StartError {
+        step: step.into(),
+        source,
+    };
+    let (mut report, tell) = io::pipe().map_err(|e| failed("pipe", e))?;
+    let tell: OwnedFd = tell.into();
+    // SAFETY: the launcher is single-threaded, so the child may go on running ordinary code after fork: no
+    // lock can be held by a thread that does not exist in it. The child never returns from this function.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(failed("fork", io::Error::last_os_error()));
+    }
+    if pid == 0 {
+        become_program(program, prepare, tell);
+    }
+    drop(tell);
+    let handle = Pid::from_raw(pid).ok_or_else(|| failed("fork", io::Error::other("no pid")))?;
+    // The child has not been waited for, so its pid cannot have been given to another process yet.
+    let pidfd = pidfd_open(handle, PidfdFlags::empty()).map_err(|e| failed("pidfd_open", e.into()))?;
+    let child = Child {
+        pid: pid as u32,
+        pidfd,
+    };
+    let mut message = Vec::new();
+    report
+        .read_to_end(&mut message)
+        .map_err(|e| failed("report", e))?;
+    if message.len() < 4 {
+        return Ok(child);
+    }
+    let (errno, step) = message.split_at(4);
+    let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
+    child.wait_blocking();
+    Err(failed(
+        &String::from_utf8_lossy(step),
+        io::Error::from_raw_os_error(errno),
+    ))
+}
+
+/// The child's side of [`start`]: never returns to the caller's code.
+fn become_program(
+    program: &Program,
+    prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+    tell: OwnedFd,
+) -> ! {
+    crate::signals::reset();
+    let (step, error) = match prepare() {
+        Err(failure) => failure,
+        Ok(()) => match execute(program) {
+            Ok(never) => match never {},
+            Err(error) => ("exec", error),
+        },
+    };
+    let mut message = error.raw_os_error().unwrap_or(libc::EIO).to_ne_bytes().to_vec();
+    message.extend_from_slice(step.as_bytes());
+    let _ = std::fs::File::from(tell).write_all(&message);
+    // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
+    unsafe { libc::_exit(127) }
+}
+
+fn execute(program: &Program) -> io::Result<Infallible> {
+    let pointers = |list: &[CString]| {
+        list.iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect::<Vec<_>>()
+    };
+    let (arguments, environment) = (pointers(&program.arguments), pointers(&program.environment));
+    let empty: &CStr = c"";
+    // SAFETY: `arguments` and `environment` are null-terminated arrays of pointers to C strings that
+    // `program` keeps alive; `empty` is a C string; the descriptor is open. On success nothing returns.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.file.as_raw_fd(),
+            empty.as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    Err(io::Error::last_os_error())
+}
+
+impl Child {
+    /// The descriptor that becomes readable when the child ends.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// How the child ended, once it has; it is reaped by that.
+    pub fn try_wait(&self) -> io::Result<Option<Exit>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), options)?;
+        Ok(status.map(
+            |status| match (status.exit_status(), status.terminating_signal()) {
+                (Some(0), _) => Exit::Clean,
+                (Some(status), _) => Exit::Status(status),
+                (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+            },
+        ))
+    }
+
+    /// Ends the child at once.
+    pub fn kill(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+    }
+
+    fn wait_blocking(&self) {
+        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+}
+
+/// Places `descriptor` at `number` in this process, to be inherited across exec; for use in `prepare`.
+pub fn place(descriptor: &impl AsFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: dup2 takes two integers; that `number` may belong to an owner of the parent's does not matter in
+    // the child, which executes another program or exits without running destructors.
+    if unsafe { libc::dup2(descriptor.as_fd().as_raw_fd(), number) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Marks every descriptor from `first` on to be closed at exec; for use in `prepare`.
+pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: close_range takes integers; with CLOSE_RANGE_CLOEXEC it closes nothing now.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first as u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

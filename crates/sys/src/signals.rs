@@ -1,0 +1,79 @@
+//! Signals as descriptors, so that no code ever runs inside a signal handler.
+//!
+//! Runs in: the launcher (signalfd) and every child between fork and exec (reset). Sees no untrusted bytes.
+//! Never: installs a handler (OpenSSH's CVE-2024-6387 is the price of handlers that do work).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The signals that the launcher takes as messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM or SIGINT: end everything in order.
+    Stop,
+    /// Anything else that was asked for: nothing to do.
+    Other,
+}
+
+/// Blocks SIGTERM, SIGINT, SIGHUP and SIGPIPE in this process and gives a descriptor on which they arrive.
+pub fn signal_descriptor() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the whole set that `set` points to; the later calls only read or
+    // change that initialised set, and a null old-set pointer is allowed by sigprocmask.
+    let fd = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: signalfd returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Takes the next signal from `descriptor`; `None` when there is none.
+pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: `info` is writable for `size` bytes, which is the length passed to read.
+    let got = unsafe { libc::read(descriptor.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+    if got < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::WouldBlock {
+            Ok(None)
+        } else {
+            Err(error)
+        };
+    }
+    if got as usize != size {
+        return Ok(None);
+    }
+    // SAFETY: the kernel filled all `size` bytes, and every bit pattern is a valid signalfd_siginfo.
+    let number = unsafe { info.assume_init() }.ssi_signo as i32;
+    Ok(Some(if number == libc::SIGTERM || number == libc::SIGINT {
+        Signal::Stop
+    } else {
+        Signal::Other
+    }))
+}
+
+/// Sets every signal to its default disposition and unblocks all: what a child starts with.
+pub(crate) fn reset() {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before sigprocmask reads it; SIG_DFL is a valid disposition for
+    // every signal number, and the calls that fail (SIGKILL, SIGSTOP, gaps) change nothing.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut());
+    }
+}

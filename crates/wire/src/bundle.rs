@@ -1,0 +1,51 @@
+//! Connections on their way from a source (a gate, or a site worker for its services) to a worker.
+//!
+//! Runs in: gate, site worker, service worker. Sees: from a source, what it accepted; from a worker, bytes
+//! that a compromised service may have made up. Never: more than one connection a message.
+//!
+//! Source: seed 001, "Implementation" (descriptor and request as one atomic bundle, row C3); seed 000, 4.2.
+
+use std::net::SocketAddr;
+
+use crate::codec::{Bytes, messages, record};
+
+/// The most bytes already read from a connection that may travel with it.
+///
+/// LIMIT: a whole request head at its largest setting (64 KiB).
+pub const TAKEN_MAX: usize = 64 * 1024;
+
+record! {
+    /// What is known of a connection besides its descriptor.
+    pub struct Bundle {
+        /// The source's number for it, to be named in `done`.
+        id: u64,
+        /// The client.
+        peer: SocketAddr,
+        /// The address of ours that it connected to.
+        local: SocketAddr,
+        /// True where the other end is a site worker, which relays requests of several clients.
+        relayed: bool,
+        /// Bytes that were read from it already; they come before what is still in the socket.
+        taken: Bytes<TAKEN_MAX>,
+    }
+}
+
+messages! {
+    /// From a source to a worker. The end of the channel answers `Drain`: nothing more will come.
+    pub enum ToWorker {
+        /// A connection; its descriptor comes along. Sent only against a credit.
+        1 => Connection { bundle: Bundle },
+    }
+}
+
+messages! {
+    /// From a worker to a source.
+    pub enum FromWorker {
+        /// The source may send that many more connections; and these, received earlier, have ended.
+        1 => Returns { credits: u16, done: Vec<u64> },
+        /// A connection whose next request is another partition's; its descriptor comes along.
+        2 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
+        /// The worker retires: it will take what was sent, and asks for nothing more to be sent.
+        3 => Drain {},
+    }
+}

@@ -1,0 +1,156 @@
+//! The topology: every channel between two roles. A line that is missing is a guarantee.
+//!
+//! Runs in: nothing; it is read by tests, which render it into ARCHITECTURE.md, and by people.
+//!
+//! Source: style.md, "Topology is one table".
+
+use std::fmt::Write as _;
+
+/// A kind of process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// `bulkheadd`, the only root process.
+    Launcher = 0,
+    /// Accepts connections and finds their partition.
+    Gate = 1,
+    /// Serves one site.
+    Site = 2,
+    /// Runs one service.
+    Service = 3,
+    /// Writes the logs.
+    Logger = 4,
+    /// Passes the administrator's orders on.
+    Admin = 5,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 6] = [
+        Self::Launcher,
+        Self::Gate,
+        Self::Site,
+        Self::Service,
+        Self::Logger,
+        Self::Admin,
+    ];
+
+    /// The name of the crate, the program and the process.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Launcher => "bulkheadd",
+            Self::Gate => "gate",
+            Self::Site => "site",
+            Self::Service => "service",
+            Self::Logger => "logger",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// One direction of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// Who sends.
+    pub from: Role,
+    /// Who receives.
+    pub to: Role,
+    /// The message type.
+    pub message: &'static str,
+    /// What comes along.
+    pub descriptors: &'static str,
+}
+
+const fn edge(from: Role, to: Role, message: &'static str, descriptors: &'static str) -> Edge {
+    Edge {
+        from,
+        to,
+        message,
+        descriptors,
+    }
+}
+
+/// Every directed edge there is.
+pub const CHANNELS: &[Edge] = &[
+    edge(
+        Role::Launcher,
+        Role::Gate,
+        "LauncherToGate",
+        "listening sockets, channels to workers",
+    ),
+    edge(
+        Role::Launcher,
+        Role::Site,
+        "LauncherToSite",
+        "its root directory, channels from gates, to services",
+    ),
+    edge(
+        Role::Launcher,
+        Role::Service,
+        "LauncherToService",
+        "channels from gates and its site's worker",
+    ),
+    edge(
+        Role::Launcher,
+        Role::Logger,
+        "LauncherToLogger",
+        "log files, clients' channels",
+    ),
+    edge(
+        Role::Launcher,
+        Role::Admin,
+        "LauncherToAdmin",
+        "the administration socket",
+    ),
+    edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
+    edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
+    edge(
+        Role::Gate,
+        Role::Service,
+        "ToWorker",
+        "a client's connection (`takes_connections` only)",
+    ),
+    edge(
+        Role::Site,
+        Role::Service,
+        "ToWorker",
+        "one end of a pair on which requests are relayed",
+    ),
+    edge(
+        Role::Site,
+        Role::Gate,
+        "FromWorker",
+        "a client's connection, handed back",
+    ),
+    edge(
+        Role::Service,
+        Role::Gate,
+        "FromWorker",
+        "a client's connection, handed back",
+    ),
+    edge(Role::Service, Role::Site, "FromWorker", "none"),
+    edge(Role::Gate, Role::Logger, "log batch", "none"),
+    edge(Role::Site, Role::Logger, "log batch", "none"),
+    edge(Role::Service, Role::Logger, "log batch", "none"),
+    edge(Role::Admin, Role::Logger, "log batch", "none"),
+];
+
+/// The table as Markdown.
+pub fn render() -> String {
+    let mut out =
+        String::from("| from | to | messages | descriptors that come along |\n| --- | --- | --- | --- |\n");
+    for edge in CHANNELS {
+        let _ = writeln!(
+            out,
+            "| {} | {} | `{}` | {} |",
+            edge.from.name(),
+            edge.to.name(),
+            edge.message,
+            edge.descriptors
+        );
+    }
+    out
+}

@@ -1,0 +1,21 @@
+//! Every message that one process of Bulkhead sends to another, and the table of who may talk to whom.
+//!
+//! Runs in: every process. Sees: bytes from less trusted peers, which it turns into typed messages or refuses.
+//! Never: does I/O, allocates more than a stated limit, or accepts a message with bytes left over.
+//!
+//! One message type stands for one directed edge of the topology, so a request that a peer is not entitled to
+//! make cannot even be decoded by the process that it is sent to.
+
+mod bundle;
+mod channels;
+mod codec;
+mod control;
+pub mod log;
+
+pub use bundle::{Bundle, FromWorker, TAKEN_MAX, ToWorker};
+pub use channels::{CHANNELS, Edge, Role, render};
+pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Text};
+pub use control::{
+    AdminToLauncher, ChildToLauncher, Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger,
+    LauncherToService, LauncherToSite, NO_PARTITION, Outcome, RouteTarget, Source, WorkerLimits,
+};

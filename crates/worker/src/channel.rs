@@ -1,0 +1,140 @@
+//! A typed channel to another process.
+//!
+//! Runs in: every process but the launcher. Sees: messages from peers of any trust; a malformed one is
+//! reported to the caller, who knows how far the peer is trusted. Never: acts on a message.
+
+use std::cell::RefCell;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tokio::io::unix::AsyncFd;
+use wire::{DecodeError, MESSAGE_MAX, Message};
+
+/// A message with the descriptor that came along; `None` at the end of the channel.
+pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
+
+/// Makes the event loop watch a non-blocking descriptor; must be called inside the runtime.
+pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // tokio deprecates the safe constructor because another type's `as_raw_fd` might change its answer. That of
+    // `OwnedFd` cannot, and `AsyncFd` owns it until it has been taken off the event loop.
+    #[expect(
+        deprecated,
+        reason = "sound for an OwnedFd; the successor would need unsafe code here"
+    )]
+    AsyncFd::new(descriptor)
+}
+
+/// A channel on which `In` arrives and `Out` leaves.
+#[derive(Debug)]
+pub struct Channel<In, Out> {
+    socket: AsyncFd<OwnedFd>,
+    _edges: PhantomData<(In, Out)>,
+}
+
+/// What a peer may do to a channel.
+#[derive(Debug)]
+pub enum ChannelError {
+    /// The kernel refused.
+    Io(io::Error),
+    /// The peer sent what is not a message of this edge, or one with too many descriptors.
+    Malformed(DecodeError),
+}
+
+impl std::fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "channel: {error}"),
+            Self::Malformed(error) => write!(f, "malformed message: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ChannelError {}
+
+thread_local! {
+    /// One receive and one send buffer for all channels of the process: they are used for one message at a time.
+    static RECEIVE: RefCell<Vec<u8>> = RefCell::new(vec![0; MESSAGE_MAX]);
+    static SEND: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
+}
+
+impl<In: Message, Out: Message> Channel<In, Out> {
+    /// Takes over a channel's descriptor; must be called inside the runtime.
+    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&descriptor, true)?;
+        Ok(Self {
+            socket: watch(descriptor)?,
+            _edges: PhantomData,
+        })
+    }
+
+    /// The next message with its descriptor; `None` when the peer has closed the channel.
+    ///
+    /// # Errors
+    /// [`ChannelError::Malformed`] leaves the channel usable. Cancel-safe.
+    pub async fn receive(&self) -> Result<Arrived<In>, ChannelError> {
+        loop {
+            if let Some(result) = self.try_receive() {
+                return result;
+            }
+            let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
+            // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
+            if let Some(result) = self.try_receive() {
+                return result;
+            }
+            ready.clear_ready();
+        }
+    }
+
+    /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
+    pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
+        RECEIVE.with_borrow_mut(|buffer| match sys::seqpacket::receive(&self.socket, buffer) {
+            Ok(None) => Some(Ok(None)),
+            Ok(Some(got)) => Some(match In::decode(&buffer[..got.len]) {
+                Ok(message) => Ok(Some((message, got.descriptor))),
+                Err(error) => Err(ChannelError::Malformed(error)),
+            }),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => None,
+                io::ErrorKind::Interrupted => None,
+                io::ErrorKind::InvalidData => {
+                    Some(Err(ChannelError::Malformed(DecodeError::Limit(MESSAGE_MAX))))
+                }
+                io::ErrorKind::ConnectionReset => Some(Ok(None)),
+                _ => Some(Err(ChannelError::Io(error))),
+            },
+        })
+    }
+
+    /// Sends a message if there is room for it now.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the channel is full, `BrokenPipe` when the peer is gone.
+    pub fn try_send(&self, message: &Out, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        SEND.with_borrow_mut(|buffer| {
+            buffer.clear();
+            message.encode(buffer);
+            sys::seqpacket::send(&self.socket, buffer, descriptor)
+        })
+    }
+
+    /// Sends a message, waiting for room.
+    pub async fn send(&self, message: &Out, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        loop {
+            match self.try_send(message, descriptor) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            let mut ready = self.socket.writable().await?;
+            match self.try_send(message, descriptor) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                result => return result,
+            }
+        }
+    }
+
+    /// Tells the peer that nothing more will be sent; what it sends still arrives.
+    pub fn finish(&self) {
+        let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);
+    }
+}

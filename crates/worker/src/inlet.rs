@@ -1,0 +1,284 @@
+//! Connections that arrive from a gate or from a site's worker, and the credits against which they are sent.
+//!
+//! Runs in: site and service workers. Sees: bundles from gates (which see the network) and, in a service, from
+//! its site's worker. Never: takes more connections than its limit; keeps silent about one that ended.
+//!
+//! Source: seed 001 (bundles), seed 000 4.1-4.2 (forwarded descriptors); architecture.md, "The life of a connection".
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::{Rc, Weak};
+
+use tokio::sync::Notify;
+use wire::{Bytes, FromWorker, TAKEN_MAX, ToWorker};
+
+use crate::channel::Channel;
+use crate::counters::Counters;
+
+/// How many connections one source may have on their way at once.
+///
+/// LIMIT: enough that a source need not wait for a turn of the worker's loop under load; small enough that the
+/// queue of connections stays where it can still be ordered, in the source. OKWS: 100 in transit per service.
+const CREDITS: u16 = 64;
+
+/// The most ended connections that one message names.
+const DONE_MAX: usize = 1024;
+
+type Line = Channel<ToWorker, FromWorker>;
+
+/// All sources of one worker.
+#[derive(Debug)]
+pub struct Inlets {
+    sources: RefCell<Vec<Rc<Inlet>>>,
+    arrived: RefCell<VecDeque<Arrival>>,
+    arrival: Notify,
+    changed: Notify,
+    draining: Cell<bool>,
+    live: Cell<u32>,
+    live_max: u32,
+    /// The counts that `bulkhead status` shows.
+    pub counters: Rc<Counters>,
+}
+
+/// One source.
+#[derive(Debug)]
+struct Inlet {
+    line: Line,
+    /// Whether it relays requests of several clients on each connection.
+    relays: bool,
+    /// Credits to be returned, and connections that ended, since the last message.
+    returns: RefCell<(u16, Vec<u64>)>,
+    ended: Cell<bool>,
+}
+
+/// A connection that has arrived.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its descriptor: a client's TCP connection or, if relayed, one end of a pair.
+    pub stream: OwnedFd,
+    /// Bytes that were read from it already.
+    pub taken: Vec<u8>,
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address of ours that it connected to.
+    pub local: SocketAddr,
+    /// Whether a site worker is at the other end.
+    pub relayed: bool,
+    /// Says that the connection ended when dropped.
+    pub lease: Lease,
+}
+
+/// A connection's place in the worker; dropping it tells the source that the connection ended.
+#[derive(Debug)]
+pub struct Lease {
+    id: u64,
+    from: Weak<Inlet>,
+    inlets: Rc<Inlets>,
+}
+
+impl Inlets {
+    /// Makes the meeting point of all sources; the worker holds at most `live_max` connections at once.
+    pub fn new(live_max: u32) -> Rc<Self> {
+        Rc::new(Self {
+            sources: RefCell::default(),
+            arrived: RefCell::default(),
+            arrival: Notify::new(),
+            changed: Notify::new(),
+            draining: Cell::new(false),
+            live: Cell::new(0),
+            live_max,
+            counters: Rc::default(),
+        })
+    }
+
+    /// Adds a source and grants it its first credits.
+    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, relays: bool) -> std::io::Result<()> {
+        let inlet = Rc::new(Inlet {
+            line: Channel::new(descriptor)?,
+            relays,
+            returns: RefCell::new((CREDITS, Vec::new())),
+            ended: Cell::new(false),
+        });
+        self.sources.borrow_mut().push(inlet.clone());
+        if self.draining.get() {
+            let _ = inlet.line.try_send(&FromWorker::Drain {}, None);
+        } else {
+            tokio::task::spawn_local(self.clone().flush(inlet.clone()));
+        }
+        tokio::task::spawn_local(self.clone().listen(inlet));
+        Ok(())
+    }
+
+    /// The next connection; `None` once the worker drains and every source has said its last.
+    pub async fn next(&self) -> Option<Arrival> {
+        loop {
+            if let Some(arrival) = self.arrived.borrow_mut().pop_front() {
+                return Some(arrival);
+            }
+            if self.draining.get() && self.sources.borrow().iter().all(|source| source.ended.get()) {
+                return None;
+            }
+            self.arrival.notified().await;
+        }
+    }
+
+    /// Asks every source to send no more; what is under way still arrives.
+    pub fn drain(&self) {
+        self.draining.set(true);
+        for source in self.sources.borrow().iter() {
+            let _ = source.line.try_send(&FromWorker::Drain {}, None);
+        }
+        self.arrival.notify_one();
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the worker retires.
+    pub fn draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Waits until the worker retires.
+    pub async fn drained(&self) {
+        while !self.draining.get() {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Waits until no connection is left.
+    pub async fn idle(&self) {
+        while self.live.get() > 0 {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Receives what one source sends until it closes or misbehaves.
+    async fn listen(self: Rc<Self>, inlet: Rc<Inlet>) {
+        loop {
+            match inlet.line.receive().await {
+                Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
+                    self.live.set(self.live.get() + 1);
+                    self.counters.connected();
+                    let lease = Lease {
+                        id: bundle.id,
+                        from: Rc::downgrade(&inlet),
+                        inlets: self.clone(),
+                    };
+                    self.arrived.borrow_mut().push_back(Arrival {
+                        stream,
+                        taken: bundle.taken.0,
+                        peer: bundle.peer,
+                        local: bundle.local,
+                        relayed: inlet.relays,
+                        lease,
+                    });
+                    if self.live.get() <= self.live_max {
+                        self.give_back(&inlet, |returns| returns.0 += 1);
+                    }
+                    self.arrival.notify_one();
+                }
+                Ok(Some((ToWorker::Connection { .. }, None))) => {
+                    eprintln!("warning: a bundle without a connection")
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    eprintln!("warning: from a source of connections: {error}");
+                    break;
+                }
+            }
+        }
+        inlet.ended.set(true);
+        if !self.draining.get() {
+            self.sources
+                .borrow_mut()
+                .retain(|other| !Rc::ptr_eq(other, &inlet));
+        }
+        self.arrival.notify_one();
+    }
+
+    /// Notes something to be returned to a source, and sees to it that it is sent once per turn of the loop.
+    fn give_back(self: &Rc<Self>, inlet: &Rc<Inlet>, note: impl FnOnce(&mut (u16, Vec<u64>))) {
+        let mut returns = inlet.returns.borrow_mut();
+        let nothing_pending = returns.0 == 0 && returns.1.is_empty();
+        note(&mut returns);
+        if nothing_pending && (returns.0 > 0 || !returns.1.is_empty()) {
+            tokio::task::spawn_local(self.clone().flush(inlet.clone()));
+        }
+    }
+
+    /// Sends what is to be returned to a source.
+    async fn flush(self: Rc<Self>, inlet: Rc<Inlet>) {
+        // A turn of the loop later, what the same turn brings is in the same message.
+        tokio::task::yield_now().await;
+        loop {
+            let (credits, mut done) = inlet.returns.take();
+            let rest = done.split_off(done.len().min(DONE_MAX));
+            inlet.returns.borrow_mut().1 = rest;
+            let credits = if self.draining.get() { 0 } else { credits };
+            if credits == 0 && done.is_empty() {
+                return;
+            }
+            if inlet
+                .line
+                .send(&FromWorker::Returns { credits, done }, None)
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// The source to hand `lease`'s connection back to: where it came from, or else any gate.
+    fn way_back(&self, lease: &Lease) -> Option<Rc<Inlet>> {
+        let alive = |inlet: &Rc<Inlet>| !inlet.relays;
+        lease
+            .from
+            .upgrade()
+            .filter(|inlet| alive(inlet) && !inlet.ended.get())
+            .or_else(|| self.sources.borrow().iter().find(|inlet| alive(inlet)).cloned())
+    }
+}
+
+impl Lease {
+    /// Hands the connection back with the bytes already read from it.
+    ///
+    /// # Errors
+    /// The connection, when there is no gate to take it or too much was read.
+    pub async fn hand_back(self, stream: OwnedFd, taken: Vec<u8>) -> Result<(), OwnedFd> {
+        if taken.len() > TAKEN_MAX {
+            return Err(stream);
+        }
+        let Some(inlet) = self.inlets.way_back(&self) else {
+            return Err(stream);
+        };
+        let message = FromWorker::Back {
+            id: self.id,
+            taken: Bytes(taken),
+        };
+        inlet
+            .line
+            .send(&message, Some(stream.as_fd()))
+            .await
+            .map_err(|_| stream)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let inlets = self.inlets.clone();
+        let was_full = inlets.live.get() > inlets.live_max;
+        inlets.live.set(inlets.live.get() - 1);
+        inlets.counters.disconnected();
+        if let Some(inlet) = self.from.upgrade().filter(|inlet| !inlet.ended.get()) {
+            inlets.give_back(&inlet, |returns| {
+                returns.0 += u16::from(was_full);
+                returns.1.push(self.id);
+            });
+        }
+        if inlets.live.get() == 0 {
+            inlets.changed.notify_waiters();
+        }
+    }
+}

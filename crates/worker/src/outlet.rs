@@ -1,0 +1,1 @@
+//! Connections on their way to workers.
