@@ -1,5 +1,5 @@
 # The commands of this project. `make demo` and `make test` work on a fresh machine: each installs what it needs
-# (through deploy/prepare, which says what it does).
+# through tests/prepare.
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
@@ -23,7 +23,7 @@ lint:
 	@./tests/prepare lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo deny --log-level error check
+	cargo deny --log-level error check bans licenses sources
 
 unit:
 	@./tests/prepare build

@@ -108,8 +108,8 @@ def program_table(summary, cells):
 
 
 def log_text(logs):
-    """How much log each server wrote for a request, as proof that it was on."""
-    return ", ".join(f"{LABELS[name]} {'none' if size is None else f'{size:.0f}'}" for name, size in logs.items())
+    """How long the lines are that each server logs."""
+    return ", ".join(f"{LABELS[name]} {'none' if size is None else size}" for name, size in logs.items())
 
 
 def markdown(run, summary, cells):
@@ -122,7 +122,7 @@ def markdown(run, summary, cells):
              f"- Processor: {facts['cpu']}, {facts['cores']} cores{virtual}",
              f"- Rounds: {options['rounds']} of {options['seconds']} s each, {options['warmup']} s of warm-up before"]
     parts += [f"- {LABELS.get(name, name)}: {text}" for name, text in run["versions"].items()]
-    parts += [f"- Bytes of access log per request: {log_text(run['log_bytes_per_request'])}",
+    parts += [f"- Bytes of a line of access log: {log_text(run['log_line_bytes'])}",
               f"- Bytes of response head with 100.bin: "
               + ", ".join(f"{LABELS[name]} {size}" for name, size in run["head_bytes"].items()), ""]
     if any(cell["ratios"] for cell in summary.values()):

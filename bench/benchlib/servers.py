@@ -152,13 +152,19 @@ class Server:
                 if not text.startswith(b"HTTP/1.1 200") or plain_end != ends:
                     raise RuntimeError(f"{self.name} {'closed' if plain_end else 'kept'} a connection wrongly")
 
-    def log_bytes(self):
-        """How much access log the server has written: proof that the log is on. None for bare, which has none."""
+    def log(self):
+        """The access log so far, proof that it is on: (bytes written, bytes of a line). None for bare, without one."""
         if self.name == "bare":
             return None
         place = self.directory / "log" if self.name == "ours" else self.directory / "access.log"
         files = [path for path in place.rglob("*") if path.is_file()] if place.is_dir() else [place]
-        return sum(path.stat().st_size for path in files if path.exists())
+        sizes = {path: path.stat().st_size for path in files if path.exists()}
+        if not sizes:
+            return 0, 0
+        with open(max(sizes, key=sizes.get), "rb") as file:
+            file.seek(max(0, max(sizes.values()) - 65536))
+            lines = file.read().splitlines()[1:-1]
+        return sum(sizes.values()), round(sum(len(line) + 1 for line in lines) / max(len(lines), 1))
 
     def stop(self):
         """Asks the server to end, then ends what is left of it; by pid, and only if it is still the same process."""

@@ -40,10 +40,14 @@ impl Client {
                 return 0;
             }
         };
-        self.follow(batch.sequence);
         let first = batch.sequence;
+        let mut records = batch.peekable();
+        // The number of a batch of which nothing can be read is worth nothing. None at all are good to tell a gap.
+        if !matches!(records.peek(), Some(Err(_))) {
+            self.follow(first);
+        }
         let mut count = 0;
-        for record in batch {
+        for record in records {
             match record {
                 Ok(record) => self.record(&record, files, now),
                 // What is not read of this batch is seen as a gap before the next one.
@@ -53,8 +57,8 @@ impl Client {
                 }
             }
             count += 1;
+            self.next = self.next.map(|next| next.saturating_add(1));
         }
-        self.next = Some(first.saturating_add(count));
         count
     }
 
@@ -70,9 +74,9 @@ impl Client {
         notices.malformed_how = error.to_string();
     }
 
-    /// Compares the number of a batch's first record with the one that is due.
+    /// Compares the number of a batch's first record with the one that is due, which it becomes.
     fn follow(&mut self, sequence: u64) {
-        let expected = self.next.unwrap_or(sequence);
+        let expected = self.next.replace(sequence).unwrap_or(sequence);
         let notices = self.voice.notice();
         if sequence > expected {
             notices.lost = notices.lost.saturating_add(sequence - expected);
@@ -91,5 +95,60 @@ impl Client {
 
     fn may_write(&self, access: &Access<'_>) -> bool {
         self.site == NO_PARTITION || self.site == access.site
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::log::{Level, append, begin};
+
+    fn batch(sequence: u64, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        begin(&mut bytes, sequence);
+        for _ in 0..count {
+            let text = b"x";
+            let level = Level::Info;
+            append(
+                &mut bytes,
+                &Record::Event {
+                    time_us: 0,
+                    level,
+                    text,
+                },
+            );
+        }
+        bytes
+    }
+
+    /// What is lost and what goes backwards after some batches.
+    fn gaps(batches: &[Vec<u8>]) -> (u64, u64) {
+        let mut client = Client::new("a", 1);
+        for bytes in batches {
+            client.take(bytes, &mut Files::default(), Instant::now());
+        }
+        let notices = client.voice.notice();
+        (notices.lost, notices.backwards)
+    }
+
+    #[test]
+    fn counts_gaps() {
+        assert_eq!(gaps(&[batch(100, 2), batch(102, 1), batch(103, 0)]), (0, 0));
+        assert_eq!(gaps(&[batch(0, 2), batch(5, 1), batch(7, 1)]), (4, 0));
+        assert_eq!(gaps(&[batch(0, 2), batch(9, 0)]), (7, 0));
+        assert_eq!(gaps(&[batch(5, 2), batch(3, 1), batch(4, 1)]), (0, 1));
+        assert_eq!(
+            gaps(&[batch(0, 1), batch(u64::MAX, 1), batch(0, 1)]),
+            (u64::MAX - 1, 1)
+        );
+    }
+
+    #[test]
+    fn what_a_malformed_batch_hides_is_a_gap() {
+        let mut cut = batch(1, 3);
+        cut.pop();
+        assert_eq!(gaps(&[batch(0, 1), cut, batch(4, 1)]), (1, 0));
+        let nonsense = b"\x01nonsense that is long enough".to_vec();
+        assert_eq!(gaps(&[batch(0, 1), nonsense, batch(4, 1)]), (3, 0));
     }
 }

@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn escapes_json() {
         assert_eq!(with(put_json, b"a\"b\\c\n"), r#"a\"b\\c\u000a"#);
-        assert_eq!(with(put_json, "é\u{2028}😀".as_bytes()), r"\u00e9\u2028\ud83d\ude00");
+        assert_eq!(
+            with(put_json, "é\u{2028}😀".as_bytes()),
+            r"\u00e9\u2028\ud83d\ude00"
+        );
         assert_eq!(with(put_json, b"a\xffb\xe2\x82"), r"a\ufffdb\ufffd");
     }
 

@@ -53,7 +53,14 @@ pub fn access_line(out: &mut Vec<u8>, clock: &mut Clock, format: Format, access:
 }
 
 /// Appends a line of the error log; `label` must be escaped already, `text` need not be.
-pub fn event_line(out: &mut Vec<u8>, clock: &mut Clock, time_us: u64, level: Level, label: &str, text: &[u8]) {
+pub fn event_line(
+    out: &mut Vec<u8>,
+    clock: &mut Clock,
+    time_us: u64,
+    level: Level,
+    label: &str,
+    text: &[u8],
+) {
     clock.put_rfc3339(out, time_us);
     out.extend_from_slice(match level {
         Level::Error => b" error [",

@@ -51,7 +51,8 @@ struct Output {
 #[derive(Debug)]
 struct Failure {
     error: io::Error,
-    retry_at: Instant,
+    /// Not to be tried before.
+    retry_at: Option<Instant>,
     say_at: Instant,
 }
 
@@ -194,8 +195,8 @@ impl Output {
 
     /// Writes what waits; returns how many lines are to be reported lost, and why, once it works again.
     fn write(&mut self, now: Instant) -> Option<(u64, io::Error)> {
-        let failed_before = self.failure.as_ref();
-        if self.pending.is_empty() || failed_before.is_some_and(|failure| now < failure.retry_at) {
+        let retry_at = self.failure.as_ref().and_then(|failure| failure.retry_at);
+        if self.pending.is_empty() || retry_at.is_some_and(|at| now < at) {
             return None;
         }
         let file = self.file.as_mut()?;
@@ -227,14 +228,14 @@ impl Output {
         };
         self.failure = Some(Failure {
             error,
-            retry_at: now + RETRY,
+            retry_at: Some(now + RETRY),
             say_at,
         });
     }
 
     fn retry_now(&mut self) {
         if let Some(failure) = &mut self.failure {
-            failure.retry_at = Instant::now();
+            failure.retry_at = None;
         }
     }
 

@@ -11,12 +11,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use wire::{ChildToLauncher, DecodeError, LauncherToLogger, MESSAGE_MAX};
 use worker::Start;
-use worker::channel::{Channel, ChannelError};
+use worker::channel::{Channel, ChannelError, watch};
 use worker::counters::Counters;
 
 use crate::client::Client;
@@ -51,7 +50,10 @@ impl fmt::Display for ServeError {
             Self::Control(error) => write!(f, "from the launcher: {error}"),
             Self::NoDescriptor => write!(f, "from the launcher: a message without its descriptor"),
             Self::NoSuchFormat(number) => {
-                write!(f, "from the launcher: access log format {number}, known are 0 to 2")
+                write!(
+                    f,
+                    "from the launcher: access log format {number}, known are 0 to 2"
+                )
             }
             Self::Io(error) => write!(f, "logger: {error}"),
         }
@@ -192,7 +194,7 @@ impl Desk {
     fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: Reader) -> Result<(), ServeError> {
         rustix::io::ioctl_fionbio(&descriptor, true).map_err(io::Error::from)?;
         let source = Rc::new(Source {
-            descriptor: AsyncFd::with_interest(descriptor, Interest::READABLE)?,
+            descriptor: watch(descriptor)?,
             reader: RefCell::new(reader),
         });
         self.sources.borrow_mut().push(source.clone());
@@ -267,40 +269,43 @@ impl Desk {
         left
     }
 
+    /// Reads one message, or one piece of a pipe's stream.
     fn read_one(&self, source: &Source, buffer: &mut [u8], files: &mut Files, now: Instant) -> Left {
         let result = match &mut *source.reader.borrow_mut() {
-            Reader::Batches(client) => match sys::seqpacket::receive(&source.descriptor, buffer) {
-                Ok(Some(got)) => {
-                    let records = client.take(&buffer[..got.len], files, now);
-                    self.counters.requests.set(self.counters.requests.get() + records);
-                    Ok(true)
-                }
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    client.malformed(DecodeError::Limit(MESSAGE_MAX));
-                    Ok(true)
-                }
-                result => result.map(|_| false),
-            },
-            Reader::Lines(lines) => rustix::io::read(&source.descriptor, buffer)
-                .map(|count| {
-                    lines.take(&buffer[..count], files, now);
-                    count > 0
-                })
-                .map_err(io::Error::from),
+            Reader::Batches(client) => self.read_batch(source, client, buffer, files, now),
+            Reader::Lines(lines) => read_lines(source, lines, buffer, files, now),
         };
-        match result {
-            Ok(true) => Left::More,
-            Ok(false) => Left::Ended,
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => Left::Nothing,
-                // The kernel says once that a peer ended without reading; what it sent can still be read.
-                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset => Left::More,
-                _ => {
-                    eprintln!("error: a source of log records failed: {error}");
-                    Left::Ended
-                }
-            },
+        result.unwrap_or_else(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Left::Nothing,
+            // The kernel says once that a peer ended without reading; what it sent can still be read.
+            io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset => Left::More,
+            _ => {
+                eprintln!("error: a source of log records failed: {error}");
+                Left::Ended
+            }
+        })
+    }
+
+    fn read_batch(
+        &self,
+        source: &Source,
+        client: &mut Client,
+        buffer: &mut [u8],
+        files: &mut Files,
+        now: Instant,
+    ) -> io::Result<Left> {
+        match sys::seqpacket::receive(&source.descriptor, buffer) {
+            Ok(None) => return Ok(Left::Ended),
+            Ok(Some(got)) => {
+                let records = client.take(&buffer[..got.len], files, now);
+                self.counters.requests.set(self.counters.requests.get() + records);
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                client.malformed(DecodeError::Limit(MESSAGE_MAX));
+            }
+            Err(error) => return Err(error),
         }
+        Ok(Left::More)
     }
 
     /// Forgets a source, and says what is still to be said of it.
@@ -309,7 +314,9 @@ impl Desk {
         if matches!(*source.reader.borrow(), Reader::Batches(_)) {
             self.counters.disconnected();
         }
-        self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, source));
+        self.sources
+            .borrow_mut()
+            .retain(|other| !Rc::ptr_eq(other, source));
         self.dirty.notify_one();
     }
 
@@ -338,6 +345,18 @@ impl Desk {
             self.files.borrow_mut().write(Instant::now());
         }
     }
+}
+
+fn read_lines(
+    source: &Source,
+    lines: &mut Lines,
+    buffer: &mut [u8],
+    files: &mut Files,
+    now: Instant,
+) -> io::Result<Left> {
+    let count = rustix::io::read(&source.descriptor, &mut *buffer)?;
+    lines.take(&buffer[..count], files, now);
+    Ok(if count > 0 { Left::More } else { Left::Ended })
 }
 
 impl Source {

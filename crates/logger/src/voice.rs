@@ -22,6 +22,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Voice {
     label: String,
+    /// The label as it stands in a line, escaped.
+    mark: String,
     /// When the present second began, and how many lines it has had.
     second: Option<(Instant, u32)>,
     suppressed: u64,
@@ -48,7 +50,8 @@ impl Voice {
         let mut escaped = Vec::new();
         put_text(&mut escaped, label.as_bytes());
         Self {
-            label: String::from_utf8_lossy(&escaped).into_owned(),
+            label: label.to_owned(),
+            mark: String::from_utf8_lossy(&escaped).into_owned(),
             second: None,
             suppressed: 0,
             notices: Notices::default(),
@@ -67,7 +70,7 @@ impl Voice {
         };
         self.second = Some((since, lines.saturating_add(1)));
         if lines < LINES_MAX {
-            files.event(time_us, level, &self.label, text);
+            files.event(time_us, level, &self.mark, text);
         } else {
             self.suppressed += 1;
         }
@@ -115,7 +118,13 @@ impl Voice {
 
     fn say_notices(&mut self, files: &mut Files) {
         let notices = std::mem::take(&mut self.notices);
-        let Notices { lost, refused, malformed, malformed_how, backwards } = notices;
+        let Notices {
+            lost,
+            refused,
+            malformed,
+            malformed_how,
+            backwards,
+        } = notices;
         let label = &self.label;
         if lost > 0 {
             self.put(files, &format!("lost {lost} records of {label}"));
@@ -125,7 +134,10 @@ impl Voice {
             self.put(files, &text);
         }
         if malformed > 0 {
-            self.put(files, &format!("dropped {malformed} malformed batches of {label}: {malformed_how}"));
+            self.put(
+                files,
+                &format!("dropped {malformed} malformed batches of {label}: {malformed_how}"),
+            );
         }
         if backwards > 0 {
             let text = format!("{backwards} batches of {label} have numbers that were used before");
@@ -134,7 +146,6 @@ impl Voice {
     }
 
     fn put(&self, files: &mut Files, text: &str) {
-        // The label has been escaped already, and escaping its backslashes again does no harm but to the eye.
         files.event(now_us(), Level::Warning, "logger", text.as_bytes());
     }
 }

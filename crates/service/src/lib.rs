@@ -1,1 +1,141 @@
+//! The SDK: what a program needs in order to be a service of Bulkhead.
+//!
+//! Runs in: a service's worker, under that service's uid, inside its jail. Sees: requests of clients, whole or
+//! in part made up. Never: opens a file or a socket by name (the service itself may, as far as its jail lets it).
+//!
+//! Source: seed 000, 4.2 and 5 (a service is `init` and `process`; one process, one thread, no locks).
+//!
+//! A service has long-lived state, made once in [`Service::init`], and answers requests in
+//! [`Service::process`]. Everything runs on one thread, so state is held in `Cell` and `RefCell`:
+//!
+//! ```no_run
+//! use std::cell::Cell;
+//! use std::process::ExitCode;
+//!
+//! use bulkhead_service::{Context, Error, Request, Response, Service, escape};
+//!
+//! struct Greeter {
+//!     greeting: String,
+//!     greeted: Cell<u64>,
+//! }
+//!
+//! impl Service for Greeter {
+//!     async fn init(cx: &Context) -> Result<Self, Error> {
+//!         let greeting = cx.arguments().first().cloned().ok_or("usage: greeter GREETING")?;
+//!         Ok(Self { greeting, greeted: Cell::new(0) })
+//!     }
+//!
+//!     async fn process(&self, request: Request) -> Response {
+//!         self.greeted.set(self.greeted.get() + 1);
+//!         let name = request.param("name").unwrap_or_default();
+//!         Response::html(format!("<p>{}, {}!", escape(&self.greeting), escape(&name)))
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     bulkhead_service::main::<Greeter>()
+//! }
+//! ```
+//!
+//! Anything that is a `tower::Service`, such as an `axum::Router`, is a service too:
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     bulkhead_service::main_tower(|_cx| async { Ok(Router::new().route("/", get(|| async { "hello" }))) })
+//! }
+//! ```
+//!
+//! What a service may rely on: a request's future is polled until it ends, also when the client has gone; a
+//! worker that retires answers everything it has received, then exits. A panic ends the process: its state may
+//! be broken, and the launcher starts a new one.
 
+mod body;
+mod connection;
+mod context;
+mod escape;
+mod form;
+mod io;
+mod process;
+mod record;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+use std::process::ExitCode;
+
+pub use body::{Body, BodyError};
+pub use bytes::Bytes;
+pub use context::{Context, Error, Limits};
+pub use escape::{Escaped, UrlEncoded, escape, url_encode};
+pub use form::Params;
+pub use http::{self, Method, StatusCode};
+pub use request::{Client, Request};
+pub use response::{Response, ResponseBody};
+pub use wire::log::Level;
+
+use process::{Native, Tower, serve};
+
+/// The header in which a site's worker names the client, as `IP:PORT`, on every request that it relays.
+///
+/// SECURITY: it is believed only on connections from the site's worker, which strips it from what clients send;
+/// a service never sees it.
+pub const CLIENT_HEADER: &str = "bulkhead-client";
+
+/// A service: long-lived state and an answer to each request.
+///
+/// Futures need not be `Send`; there is one thread.
+pub trait Service: Sized + 'static {
+    /// Makes the state, before the first request arrives.
+    ///
+    /// # Errors
+    /// End the worker; the message goes to the error log.
+    fn init(cx: &Context) -> impl Future<Output = Result<Self, Error>>;
+
+    /// Answers one request. Several may be under way at once, each going on where another one awaits.
+    fn process(&self, request: Request) -> impl Future<Output = Response>;
+}
+
+/// The whole `main` of a program that is the service `S`; must be called before threads are started.
+pub fn main<S: Service>() -> ExitCode {
+    abort_on_panic();
+    worker::run(async |start| {
+        serve(start, Context::program_arguments(), async |cx: &Context| {
+            Ok(Native(S::init(cx).await?))
+        })
+        .await
+    })
+}
+
+/// The whole `main` of a program whose service `make` returns: any `tower::Service`, cloned for every request.
+///
+/// The client's address is in the request's extensions, as [`Client`].
+pub fn main_tower<T, B>(make: impl AsyncFnOnce(Context) -> Result<T, Error>) -> ExitCode
+where
+    T: tower_service::Service<http::Request<Body>, Response = http::Response<B>> + Clone + 'static,
+    T::Error: Into<Error>,
+    B: http_body::Body<Data = Bytes> + 'static,
+    B::Error: Into<Error>,
+{
+    abort_on_panic();
+    worker::run(async |start| {
+        serve(start, Context::program_arguments(), async |cx: &Context| {
+            Ok(Tower(make(cx.clone()).await?))
+        })
+        .await
+    })
+}
+
+/// Makes every panic end the process.
+///
+/// The runtime would catch a panic and go on, with the service's state in an unknown condition.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}

@@ -19,7 +19,11 @@ pub(crate) enum Fast {
     /// It is not for the fast path; nothing was sent.
     General,
     /// Sent, all but `rest`.
-    Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
+    Sent {
+        status: u16,
+        body_bytes: u64,
+        rest: Option<Vec<u8>>,
+    },
     /// The connection is broken.
     Broken,
 }
@@ -32,26 +36,35 @@ enum Compared {
 }
 
 /// Answers `head` on the socket `fd`, if it can be done at once.
-pub(crate) fn answer<P: Partition>(
-    site: &Site<P>,
-    head: &Head<'_>,
-    fd: BorrowedFd<'_>,
-    tick: u64,
-) -> Fast {
+pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: BorrowedFd<'_>, tick: u64) -> Fast {
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
-    let Some(entry) = plain.then(|| entry(site, head.path, tick)).flatten() else { return Fast::General };
+    let Some(entry) = plain.then(|| entry(site, head.path, tick)).flatten() else {
+        return Fast::General;
+    };
     let (ready, status) = match compare(head, &entry) {
         Compared::Whole => (&entry.whole, 200),
         Compared::Unchanged => (&entry.unchanged, 304),
         Compared::Unsure => return Fast::General,
     };
     let bytes = ready.bytes(tick, || site.clock.date());
-    let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
+    let end = if head.verb == Verb::Head {
+        ready.split + 2
+    } else {
+        bytes.len()
+    };
     let line = connection_line(head);
     let body_bytes = (end - ready.split - 2) as u64;
     match send(fd, &bytes[..end], ready, line) {
-        Ok(sent) if sent == end + line.len() => Fast::Sent { status, body_bytes, rest: None },
-        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(&bytes[..end], ready, line, sent)) },
+        Ok(sent) if sent == end + line.len() => Fast::Sent {
+            status,
+            body_bytes,
+            rest: None,
+        },
+        Ok(sent) => Fast::Sent {
+            status,
+            body_bytes,
+            rest: Some(rest(&bytes[..end], ready, line, sent)),
+        },
         Err(_) => Fast::Broken,
     }
 }

@@ -24,7 +24,7 @@ use crate::answer;
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::partition::{Ends, Partition, Site};
-use crate::serve;
+use crate::socket::expired;
 use crate::wire_io::{Gauge, Left, Wire};
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
@@ -97,8 +97,11 @@ pub(crate) async fn exchange<P: Partition>(
     };
     Over {
         // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
-        stream: { drop(wire.stream); Rc::into_inner(stream).map(RefCell::into_inner) }
-            .filter(|_| outcome != Outcome::Broken),
+        stream: {
+            drop(wire.stream);
+            Rc::into_inner(stream).map(RefCell::into_inner)
+        }
+        .filter(|_| outcome != Outcome::Broken),
         taken,
         keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
         linger: !complete,
@@ -127,13 +130,17 @@ where
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
-            return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+            return Poll::Ready(if result.is_ok() {
+                Outcome::Answered
+            } else {
+                Outcome::Broken
+            });
         }
         if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
             return Poll::Ready(Outcome::Broken);
         }
         match gauge.waiting.get() {
-            Some(since) if serve::expired(cx, &mut timer, since + stall) => Poll::Ready(Outcome::Broken),
+            Some(since) if expired(cx, &mut timer, since + stall) => Poll::Ready(Outcome::Broken),
             _ => Poll::Pending,
         }
     })
@@ -143,7 +150,10 @@ where
 /// Looks whether the client has closed its side; once it has sent more instead, that cannot be seen any more.
 fn client_gone(cx: &mut Context<'_>, stream: &RefCell<TcpStream>, watch: &mut bool) -> bool {
     let mut byte = [0];
-    match stream.borrow().poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte)) {
+    match stream
+        .borrow()
+        .poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte))
+    {
         Poll::Pending => false,
         Poll::Ready(Ok(count)) if count > 0 => {
             *watch = false;
@@ -185,7 +195,10 @@ async fn respond<P: Partition>(
     }
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
     gauge.status.set(response.status().as_u16());
-    response.map(|inner| Counted { inner, gauge: gauge.clone() })
+    response.map(|inner| Counted {
+        inner,
+        gauge: gauge.clone(),
+    })
 }
 
 /// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
@@ -203,7 +216,13 @@ fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
         .filter(|name| name != header::CONTENT_LENGTH)
         .collect();
-    let fixed = [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+    let fixed = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+    ];
     for name in named.iter().chain(&fixed) {
         response.headers_mut().remove(name);
     }

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod body;
 pub mod cache;
 pub mod clock;
+mod closing;
 pub mod conditions;
 pub mod fast;
 pub mod files;
@@ -18,6 +19,8 @@ pub mod partition;
 pub mod path;
 pub mod range;
 pub mod serve;
+mod socket;
+pub mod target;
 mod wire_io;
 
 pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};

@@ -125,8 +125,10 @@ impl<P: Partition> Site<P> {
         if !host.iter().any(u8::is_ascii_uppercase) {
             return self.partition.owns(host, path);
         }
-        let mut lower = [0; crate::head::HOST_BYTES_MAX];
-        let Some(lower) = lower.get_mut(..host.len()) else { return false };
+        let mut lower = [0; crate::target::HOST_BYTES_MAX];
+        let Some(lower) = lower.get_mut(..host.len()) else {
+            return false;
+        };
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
         self.partition.owns(lower, path)

@@ -43,7 +43,11 @@ pub fn resolve(raw: &str) -> Result<Relative, BadPath> {
         admit(&bytes[start..])?;
     }
     let slash = rest.is_empty() || rest.ends_with('/');
-    let mut relative = Relative { bytes, slash, canonical };
+    let mut relative = Relative {
+        bytes,
+        slash,
+        canonical,
+    };
     relative.canonical = canonical && encode(&relative) == raw;
     Ok(relative)
 }
@@ -56,7 +60,9 @@ fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), BadPath> {
             rest = tail;
             continue;
         }
-        let [high, low, tail @ ..] = tail else { return Err(BadPath::Malformed) };
+        let [high, low, tail @ ..] = tail else {
+            return Err(BadPath::Malformed);
+        };
         let byte = hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low);
         match byte.ok_or(BadPath::Malformed)? {
             0 => return Err(BadPath::Malformed),
@@ -122,10 +128,30 @@ mod tests {
         assert_eq!(bytes("/a/b%20c"), Ok("a/b c".into()));
         assert_eq!(bytes("//a///b/"), Ok("a/b".into()));
         assert_eq!(bytes("/.well-known/x"), Ok(".well-known/x".into()));
-        for raw in ["/..", "/a/../b", "/%2e%2E/x", "/.%2e", "/%", "/%4", "/%zz", "/a%00b", "a", ""] {
+        for raw in [
+            "/..",
+            "/a/../b",
+            "/%2e%2E/x",
+            "/.%2e",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/a%00b",
+            "a",
+            "",
+        ] {
             assert_eq!(bytes(raw), Err(BadPath::Malformed), "{raw}");
         }
-        for raw in ["/.git", "/a/.htaccess", "/.", "/%2ehidden", "/...", "/a%2fb", "/..%2fx", "/.well-known2"] {
+        for raw in [
+            "/.git",
+            "/a/.htaccess",
+            "/.",
+            "/%2ehidden",
+            "/...",
+            "/a%2fb",
+            "/..%2fx",
+            "/.well-known2",
+        ] {
             assert_eq!(bytes(raw), Err(BadPath::Hidden), "{raw}");
         }
     }

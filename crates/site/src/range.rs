@@ -28,7 +28,9 @@ pub enum Wanted {
 
 /// Reads a `Range` value for a file of `size` bytes.
 pub fn parse(value: &[u8], size: u64) -> Wanted {
-    let Some((unit, list)) = value.split_at_checked(6) else { return Wanted::Whole };
+    let Some((unit, list)) = value.split_at_checked(6) else {
+        return Wanted::Whole;
+    };
     if !unit.eq_ignore_ascii_case(b"bytes=") {
         return Wanted::Whole;
     }
@@ -67,7 +69,10 @@ fn span(spec: &[u8], size: u64) -> Option<Option<Span>> {
         return match (suffix, length) {
             (0, _) => Some(None),
             (_, 0) => None,
-            _ => Some(Some(Span { start: size - length, length })),
+            _ => Some(Some(Span {
+                start: size - length,
+                length,
+            })),
         };
     }
     let start = number(first)?;
@@ -75,7 +80,10 @@ fn span(spec: &[u8], size: u64) -> Option<Option<Span>> {
     if last < start {
         return None;
     }
-    Some((start < size).then(|| Span { start, length: last.min(size - 1) - start + 1 }))
+    Some((start < size).then(|| Span {
+        start,
+        length: last.min(size - 1) - start + 1,
+    }))
 }
 
 /// Digits only; numbers beyond all files are as good as the largest.
@@ -120,7 +128,16 @@ mod tests {
         for value in ["bytes=10-", "bytes=-0", "bytes=99-100,-0"] {
             assert_eq!(parse(value.as_bytes(), 10), Wanted::Unsatisfiable, "{value}");
         }
-        for value in ["", "bytes", "bytes=", "bytes=,", "bytes=a-", "bytes=4-2", "lines=0-1", "bytes=--1"] {
+        for value in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes=a-",
+            "bytes=4-2",
+            "lines=0-1",
+            "bytes=--1",
+        ] {
             assert_eq!(parse(value.as_bytes(), 10), Wanted::Whole, "{value}");
         }
         assert_eq!(parse(b"bytes=0-", 0), Wanted::Unsatisfiable);
@@ -150,7 +167,9 @@ mod tests {
                     0 => {
                         value += &format!("{a}-{b},");
                         whole |= b < a;
-                        (a..=b).filter(|&i| i < size).for_each(|i| marks[i as usize] = true);
+                        (a..=b)
+                            .filter(|&i| i < size)
+                            .for_each(|i| marks[i as usize] = true);
                     }
                     1 => {
                         value += &format!("{a}-,");

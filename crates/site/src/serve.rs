@@ -5,30 +5,24 @@
 //! was read when it hands a connection back.
 
 use std::future::poll_fn;
-use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown};
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use rustix::net::RecvFlags;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::answer;
 use crate::fast::{self, Fast};
-use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::head::{self, Checked, Framing, Head, Refusal};
 use crate::http;
 use crate::partition::{Access, Ends, Partition, Site};
-
-/// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
-/// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 1 << 20;
+use crate::socket::{Socket, expired};
 
 /// A connection as it comes from the gate.
 pub struct Client {
@@ -58,10 +52,21 @@ pub enum Ended {
 
 /// Serves a connection until it ends or is no longer ours.
 pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
-    let ends = Ends { peer: client.peer, local: client.local };
+    let ends = Ends {
+        peer: client.peer,
+        local: client.local,
+    };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
-    let mut link = Link { site, ends, socket, taken: client.taken, arrived, since: arrived, timer: None };
+    let mut link = Link {
+        site,
+        ends,
+        socket,
+        taken: client.taken,
+        arrived,
+        since: arrived,
+        timer: None,
+    };
     let mut drained = pin!(site.partition.drained());
     let mut next = link.first();
     loop {
@@ -77,7 +82,7 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
 }
 
 /// What is to be done next.
-enum Next {
+pub(crate) enum Next {
     Read,
     Write(Box<Partial>),
     General,
@@ -87,7 +92,7 @@ enum Next {
 }
 
 /// An answer of the fast path that the socket did not take at once.
-struct Partial {
+pub(crate) struct Partial {
     rest: Vec<u8>,
     head: Vec<u8>,
     status: u16,
@@ -95,35 +100,14 @@ struct Partial {
     keep: bool,
 }
 
-enum Socket {
-    /// Not registered with the runtime; a connection of one request never is.
-    Fresh(TcpStream),
-    Registered(tokio::net::TcpStream),
-}
-
-impl Socket {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Fresh(stream) => stream.as_fd(),
-            Socket::Registered(stream) => stream.as_fd(),
-        }
-    }
-
-    fn register(self) -> io::Result<tokio::net::TcpStream> {
-        match self {
-            Socket::Fresh(stream) => tokio::net::TcpStream::from_std(stream),
-            Socket::Registered(stream) => Ok(stream),
-        }
-    }
-}
-
-struct Link<'a, P> {
-    site: &'a Rc<Site<P>>,
+/// A connection and how far it has come.
+pub(crate) struct Link<'a, P> {
+    pub(crate) site: &'a Rc<Site<P>>,
     ends: Ends,
     /// `None` only while it is lent out, or after it broke.
-    socket: Option<Socket>,
+    pub(crate) socket: Option<Socket>,
     /// Bytes read and not yet answered.
-    taken: Vec<u8>,
+    pub(crate) taken: Vec<u8>,
     /// When the bytes being worked on arrived.
     arrived: Instant,
     /// Since when the next head, or the rest of it, has been awaited.
@@ -158,7 +142,9 @@ impl<P: Partition> Link<'_, P> {
         }
         let site = self.site;
         let mut scratch = site.scratch.borrow_mut();
-        let Some(socket) = &self.socket else { return Next::Close };
+        let Some(socket) = &self.socket else {
+            return Next::Close;
+        };
         match rustix::net::recv(socket.fd(), &mut scratch[..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
             Ok((0, _)) | Err(_) => Next::Close,
@@ -233,22 +219,38 @@ impl<P: Partition> Link<'_, P> {
 
     /// `Next::Read` stands for "answered, go on".
     fn fast(&self, head: &Head<'_>, raw: &[u8], tick: u64) -> Next {
-        let Some(socket) = &self.socket else { return Next::Close };
+        let Some(socket) = &self.socket else {
+            return Next::Close;
+        };
         match fast::answer(self.site, head, socket.fd(), tick) {
             Fast::General => Next::General,
             Fast::Broken => Next::Close,
-            Fast::Sent { status, body_bytes, rest: None } => {
+            Fast::Sent {
+                status,
+                body_bytes,
+                rest: None,
+            } => {
                 self.record(Some(head), status, body_bytes);
                 if head.keep { Next::Read } else { Next::Close }
             }
-            Fast::Sent { status, body_bytes, rest: Some(rest) } => {
-                let partial = Partial { rest, head: raw.to_vec(), status, body_bytes, keep: head.keep };
+            Fast::Sent {
+                status,
+                body_bytes,
+                rest: Some(rest),
+            } => {
+                let partial = Partial {
+                    rest,
+                    head: raw.to_vec(),
+                    status,
+                    body_bytes,
+                    keep: head.keep,
+                };
                 Next::Write(Box::new(partial))
             }
         }
     }
 
-    fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
+    pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
         self.site.partition.record(&Access {
             ends: &self.ends,
             method: head.map_or("", |head| head.method),
@@ -264,7 +266,7 @@ impl<P: Partition> Link<'_, P> {
     }
 
     /// Takes the socket out, registered with the runtime.
-    fn lend(&mut self) -> Option<tokio::net::TcpStream> {
+    pub(crate) fn lend(&mut self) -> Option<tokio::net::TcpStream> {
         self.socket.take()?.register().ok()
     }
 
@@ -272,8 +274,15 @@ impl<P: Partition> Link<'_, P> {
     async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let limits = self.site.partition.limits();
         let idle = self.taken.is_empty();
-        let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
-        let Some(mut stream) = self.lend() else { return Next::Close };
+        let deadline = self.since
+            + if idle {
+                limits.idle_timeout
+            } else {
+                limits.head_timeout
+            };
+        let Some(mut stream) = self.lend() else {
+            return Next::Close;
+        };
         let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
         self.socket = Some(Socket::Registered(stream));
         match waited {
@@ -309,7 +318,11 @@ impl<P: Partition> Link<'_, P> {
         if drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
-        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
+        if expired(cx, &mut self.timer, deadline) {
+            Poll::Ready(Waited::Late)
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Sends what the fast path could not.
@@ -327,26 +340,20 @@ impl<P: Partition> Link<'_, P> {
     fn go_on(&mut self) -> Next {
         self.arrived = Instant::now();
         self.since = self.arrived;
-        if self.taken.is_empty() { Next::Read } else { self.digest_taken() }
-    }
-
-    /// Writes all of `bytes` to a client that takes some of them in every `stall_timeout`.
-    async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let mut stream = self.lend()?;
-        let stall = self.site.partition.limits().stall_timeout;
-        while !bytes.is_empty() {
-            let written = tokio::time::timeout(stall, stream.write(bytes)).await.ok()?.ok()?;
-            bytes = &bytes[written..];
+        if self.taken.is_empty() {
+            Next::Read
+        } else {
+            self.digest_taken()
         }
-        self.socket = Some(Socket::Registered(stream));
-        Some(())
     }
 
     /// Answers the request that `taken` begins with through hyper.
     async fn general(&mut self) -> Next {
         let limits = self.site.partition.limits();
         let taken = Bytes::from(std::mem::take(&mut self.taken));
-        let Checked::Whole(head) = head::check(&taken, limits.head_bytes) else { return Next::Close };
+        let Checked::Whole(head) = head::check(&taken, limits.head_bytes) else {
+            return Next::Close;
+        };
         let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
         let strange = ::http::Uri::try_from(head.target).is_err();
         if large || strange {
@@ -354,7 +361,9 @@ impl<P: Partition> Link<'_, P> {
             let strange = Refusal::Malformed("a target that is not a URI");
             return Next::Refuse(if large { Refusal::BodyTooLarge } else { strange });
         }
-        let Some(stream) = self.lend() else { return Next::Close };
+        let Some(stream) = self.lend() else {
+            return Next::Close;
+        };
         let raw = &taken[..head.length];
         let rest = taken.slice(head.length..);
         let over = http::exchange(self.site, stream, self.ends, raw, &head, rest).await;
@@ -369,95 +378,4 @@ impl<P: Partition> Link<'_, P> {
         }
         Next::Close
     }
-
-    /// Answers with an error, and ends the connection.
-    async fn refuse(&mut self, refusal: Refusal) -> Next {
-        let status = refusal.status();
-        let taken = std::mem::take(&mut self.taken);
-        let head = match head::check(&taken, usize::MAX) {
-            Checked::Whole(head) => Some(head),
-            _ => None,
-        };
-        let (mut text, page) = (self.refusal_head(status), answer::page(status));
-        text.push_str(&format!("Content-Length: {}\r\n\r\n", page.len()));
-        let silent = head.as_ref().is_some_and(|head| head.verb == Verb::Head);
-        if !silent {
-            text.push_str(&page);
-        }
-        let sent = self.write(text.as_bytes()).await;
-        self.record(head.as_ref(), status.as_u16(), if silent { 0 } else { page.len() as u64 });
-        if sent.is_some() {
-            self.linger().await;
-        }
-        Next::Close
-    }
-
-    fn refusal_head(&self, status: ::http::StatusCode) -> String {
-        self.site.clock.tick(Instant::now());
-        let date = self.site.clock.date();
-        format!(
-            "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\nConnection: close\r\n\
-             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n",
-            status.as_str(),
-            status.canonical_reason().unwrap_or("Error"),
-            answer::SERVER,
-            String::from_utf8_lossy(&date),
-        )
-    }
-
-    /// Closes our side and reads on for a while: unread input would make the kernel reset the connection,
-    /// and the client could lose the answer.
-    async fn linger(&mut self) {
-        let Some(mut stream) = self.lend() else { return };
-        if rustix::net::shutdown(&stream, Shutdown::Write).is_err() {
-            return;
-        }
-        let site = self.site;
-        let drain = async {
-            let mut left = LINGER_BYTES;
-            while left > 0 {
-                let count = poll_fn(|cx| {
-                    let mut scratch = site.scratch.borrow_mut();
-                    let mut buffer = ReadBuf::new(&mut scratch);
-                    let polled = Pin::new(&mut stream).poll_read(cx, &mut buffer);
-                    polled.map(|result| result.map_or(0, |()| buffer.filled().len()))
-                });
-                match count.await {
-                    0 => return,
-                    count => left = left.saturating_sub(count),
-                }
-            }
-        };
-        // Whether it was in time makes no difference.
-        let _ = tokio::time::timeout(LINGER, drain).await;
-    }
-
-    fn hand_back(&mut self) -> Ended {
-        let stream = match self.socket.take() {
-            Some(Socket::Fresh(stream)) => stream.into(),
-            Some(Socket::Registered(stream)) => match stream.into_std() {
-                Ok(stream) => stream.into(),
-                Err(_) => return Ended::Closed,
-            },
-            None => return Ended::Closed,
-        };
-        Ended::HandBack { stream, taken: std::mem::take(&mut self.taken) }
-    }
-}
-
-/// Whether `deadline` has passed. The timer is moved only when it fires too early or would fire too late, not
-/// for every request.
-pub(crate) fn expired(cx: &mut Context<'_>, timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant) -> bool {
-    let deadline = tokio::time::Instant::from_std(deadline);
-    let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-    if timer.deadline() > deadline {
-        timer.as_mut().reset(deadline);
-    }
-    while timer.as_mut().poll(cx).is_ready() {
-        if timer.deadline() >= deadline {
-            return true;
-        }
-        timer.as_mut().reset(deadline);
-    }
-    false
 }

@@ -88,7 +88,12 @@ impl Wire {
         }
     }
 
-    fn read_socket(&mut self, cx: &mut Context<'_>, room: usize, out: &mut ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn read_socket(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        out: &mut ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut bytes = [0; STEP_BYTES];
         let mut buffer = ReadBuf::new(&mut bytes[..room.min(STEP_BYTES)]);
         let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_read(cx, &mut buffer);
@@ -115,7 +120,11 @@ impl Wire {
 }
 
 impl hyper::rt::Read for Wire {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut out: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut out: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.head.has_remaining() {
             let count = this.head.len().min(out.remaining());

@@ -10,7 +10,8 @@ pub mod channel;
 pub mod counters;
 pub mod inlet;
 pub mod log;
-pub mod outlet;
+pub mod outlets;
+pub mod routes;
 mod start;
 
 pub use channel::watch;

@@ -14,10 +14,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use wire::log::{Access, BATCH_MAX, Level, RECORD_MAX, Record, TEXT_MAX, append, begin};
+
+use crate::channel::watch;
 
 /// How many full batches wait in memory while the logger does not read.
 ///
@@ -82,13 +83,10 @@ impl Log {
     ///
     /// `site` is for [`Log::site`]; a record waits at most about `flush_ms` milliseconds.
     pub fn new(channel: Option<OwnedFd>, site: u16, flush_ms: u32) -> io::Result<Self> {
-        let channel = match channel {
-            Some(descriptor) => {
-                rustix::io::ioctl_fionbio(&descriptor, true)?;
-                Some(AsyncFd::with_interest(descriptor, Interest::WRITABLE)?)
-            }
-            None => None,
-        };
+        if let Some(descriptor) = &channel {
+            rustix::io::ioctl_fionbio(descriptor, true)?;
+        }
+        let channel = channel.map(watch).transpose()?;
         let log = Self(Rc::new(Shared {
             channel,
             site: Cell::new(site),
@@ -397,7 +395,9 @@ mod tests {
         let mut batches = Vec::new();
         while let Ok(Some(got)) = sys::seqpacket::receive(logger, &mut buffer) {
             let batch = Batch::decode(&buffer[..got.len]).unwrap();
-            batches.push((batch.sequence, batch.map(|record| record.unwrap()).count() as u64));
+            let first = batch.sequence;
+            let records: Result<Vec<_>, _> = batch.collect();
+            batches.push((first, records.unwrap().len() as u64));
         }
         batches
     }

@@ -1,0 +1,180 @@
+//! The body of a request.
+//!
+//! Runs in: a service's worker. Sees: bytes that a client made up. Never: passes on more than the limit.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::timer::Stall;
+
+/// What a connection knows of the body of its current request.
+///
+/// It is shared with [`Body`], which has to be `Send` for tower's sake; hence atomics, on one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    unread: AtomicBool,
+    over_limit: AtomicBool,
+}
+
+impl Flow {
+    /// A request has begun.
+    pub(crate) fn begin(&self, has_body: bool) {
+        self.unread.store(has_body, Ordering::Relaxed);
+        self.over_limit.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the client may still be sending.
+    pub(crate) fn unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Whether the body was found to be over its limit.
+    pub(crate) fn over_limit(&self) -> bool {
+        self.over_limit.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of a request, at most `body_bytes` of the configuration long.
+#[derive(Debug)]
+pub struct Body(Source);
+
+#[derive(Debug)]
+enum Source {
+    Full(Option<Bytes>),
+    Arriving(Box<Arriving>),
+}
+
+#[derive(Debug)]
+struct Arriving {
+    incoming: Incoming,
+    limit: u64,
+    left: u64,
+    stall: Stall,
+    flow: Arc<Flow>,
+}
+
+/// Why a body could not be read.
+#[derive(Debug)]
+pub enum BodyError {
+    /// It is longer than the limit, in bytes; to be answered with 413.
+    TooLong(u64),
+    /// The client stopped sending for too long; to be answered with 408.
+    Stalled,
+    /// The client sent something that is no body, or closed the connection; to be answered with 400.
+    Broken(hyper::Error),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong(limit) => write!(f, "the request's body is over the limit of {limit} bytes"),
+            Self::Stalled => write!(f, "the request's body did not go on arriving"),
+            Self::Broken(error) => write!(f, "the request's body could not be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Broken(error) => Some(error),
+            Self::TooLong(_) | Self::Stalled => None,
+        }
+    }
+}
+
+impl Body {
+    /// No body at all.
+    pub fn empty() -> Self {
+        Self(Source::Full(None))
+    }
+
+    pub(crate) fn arriving(
+        incoming: Incoming,
+        limit: u64,
+        stall: Option<Duration>,
+        flow: Arc<Flow>,
+    ) -> Self {
+        Self(Source::Arriving(Box::new(Arriving {
+            incoming,
+            limit,
+            left: limit,
+            stall: Stall::new(stall),
+            flow,
+        })))
+    }
+}
+
+/// A body that is there already, for tests of a service.
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self(Source::Full(Some(bytes.into())))
+    }
+}
+
+impl Arriving {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            return self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled)));
+        };
+        self.stall.reset();
+        let next = next.map(|frame| self.count(frame.map_err(BodyError::Broken)?));
+        if next.is_none() || self.incoming.is_end_stream() {
+            self.flow.unread.store(false, Ordering::Relaxed);
+        }
+        Poll::Ready(next)
+    }
+
+    /// Passes a frame on if it is within the limit.
+    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BodyError> {
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match self.left.checked_sub(length) {
+            Some(left) => {
+                self.left = left;
+                Ok(frame)
+            }
+            None => {
+                self.left = 0;
+                self.flow.over_limit.store(true, Ordering::Relaxed);
+                Err(BodyError::TooLong(self.limit))
+            }
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Source::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Source::Arriving(arriving) => arriving.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Full(bytes) => bytes.is_none(),
+            Source::Arriving(arriving) => arriving.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Source::Arriving(arriving) => arriving.incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! One connection, from its arrival to its end.
+//!
+//! Runs in: a service's worker. Sees: everything that a client sends. Never: answers a second request on a
+//! client's connection unless the whole host is this service's; believes a client about its address.
+//!
+//! Source: architecture.md, "Two rules follow from handing connections over".
+
+use std::cell::OnceCell;
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use worker::inlet::Arrival;
+
+use crate::body::{Body, BodyError, Flow};
+use crate::io::Io;
+use crate::process::{Process, Worker};
+use crate::record::{Record, Recorded, log_malformed};
+use crate::timer::Timer;
+use crate::{CLIENT_HEADER, Client, Level, Response};
+
+/// The smallest buffer that hyper works with.
+const BUFFER_MIN: usize = 8192;
+
+/// Whose a connection is, and how long it may live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// From the site's worker, with requests of several clients; it ends when that worker closes it.
+    Relayed,
+    /// A client's, for one request: the next one might be another partition's.
+    OneRequest,
+    /// A client's, all of whose requests are for this service.
+    Kept,
+}
+
+struct Connection<P> {
+    worker: Rc<Worker<P>>,
+    kind: Kind,
+    peer: SocketAddr,
+    flow: Arc<Flow>,
+    /// The first request's host.
+    host: OnceCell<String>,
+}
+
+/// Serves one connection.
+pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
+    let kind = match (arrival.relayed, worker.owns_host) {
+        (true, _) => Kind::Relayed,
+        (false, true) => Kind::Kept,
+        (false, false) => Kind::OneRequest,
+    };
+    let connection = Rc::new(Connection {
+        worker,
+        kind,
+        peer: arrival.peer,
+        flow: Arc::default(),
+        host: OnceCell::new(),
+    });
+    match Io::new(
+        arrival.stream,
+        arrival.taken,
+        connection.stall(),
+        connection.flow.clone(),
+    ) {
+        Ok(io) => connection.drive(io).await,
+        Err(error) => connection.warn(format_args!("a connection arrived that cannot be used: {error}")),
+    }
+    // The source may count the connection as ended from here on, not before.
+    drop(arrival.lease);
+}
+
+impl<P: Process> Connection<P> {
+    /// Runs HTTP until the connection ends.
+    async fn drive(self: Rc<Self>, io: Io) {
+        if self.kind == Kind::Kept {
+            io.set_nodelay();
+        }
+        let this = self.clone();
+        let answer = service_fn(move |request| {
+            let this = this.clone();
+            async move { Ok::<_, Infallible>(this.answer(request).await) }
+        });
+        let mut http = pin!(self.protocol().serve_connection(io, answer));
+        let outcome = tokio::select! {
+            biased;
+            outcome = http.as_mut() => outcome,
+            () = self.retired() => {
+                Pin::as_mut(&mut http).graceful_shutdown();
+                http.await
+            }
+        };
+        if let Err(error) = outcome {
+            self.failed(&error);
+        }
+    }
+
+    fn protocol(&self) -> http1::Builder {
+        let limits = self.worker.context.limits();
+        let mut http = http1::Builder::new();
+        // A request that has arrived is processed to its end, so that a service need not be prepared to be
+        // stopped at any `await`.
+        http.timer(Timer).half_close(true);
+        match self.kind {
+            // The site's worker has applied the limits, and keeps idle connections at its own discretion.
+            Kind::Relayed => http.header_read_timeout(None),
+            Kind::OneRequest => http
+                .keep_alive(false)
+                .max_header_size(limits.head_bytes)
+                .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
+                .header_read_timeout(limits.head_timeout),
+            // hyper's timer runs from the end of the request before, so it is what limits idleness, too.
+            Kind::Kept => http
+                .max_header_size(limits.head_bytes)
+                .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
+                .header_read_timeout(limits.head_timeout.max(limits.idle_timeout)),
+        };
+        http
+    }
+
+    /// Waits until this connection is to end after the request under way.
+    async fn retired(&self) {
+        match self.kind {
+            Kind::Kept => self.worker.inlets.drained().await,
+            // These end on their own; a relayed one must not be closed by us, since a request may be on its way.
+            Kind::OneRequest | Kind::Relayed => pending().await,
+        }
+    }
+
+    /// How long the client may make no progress within a request; the site's worker sees to its own clients.
+    fn stall(&self) -> Option<Duration> {
+        (self.kind != Kind::Relayed).then_some(self.worker.context.limits().idle_timeout)
+    }
+
+    async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Recorded> {
+        let mut record = self.record(&request);
+        let response = self.respond(request).await;
+        record.answered(response.status());
+        response.into_http().map(|body| Recorded::new(body, record))
+    }
+
+    fn record(&self, request: &http::Request<Incoming>) -> Record {
+        let worker = &self.worker;
+        let counters = worker.inlets.counters.clone();
+        match self.kind {
+            Kind::Relayed => Record::counted(counters),
+            Kind::OneRequest | Kind::Kept => {
+                Record::logged(counters, worker.log.clone(), worker.site, self.peer, request)
+            }
+        }
+    }
+
+    /// Checks a request, and has the service answer it.
+    async fn respond(&self, mut request: http::Request<Incoming>) -> Response {
+        let limit = self.worker.context.limits().body_bytes;
+        self.flow.begin(!request.body().is_end_stream());
+        if self.kind == Kind::Kept && !self.same_host(&request) {
+            return Response::status_page(StatusCode::MISDIRECTED_REQUEST).with_close();
+        }
+        if request.body().size_hint().lower() > limit {
+            return BodyError::TooLong(limit).into();
+        }
+        let client = self.client(request.headers_mut());
+        request.extensions_mut().insert(Client(client));
+        let (stall, flow) = (self.stall(), self.flow.clone());
+        let request = request.map(|incoming| Body::arriving(incoming, limit, stall, flow));
+        let response = self.worker.process.answer(request.into()).await;
+        if self.flow.over_limit() {
+            return BodyError::TooLong(limit).into();
+        }
+        response.unwrap_or_else(|error| {
+            self.worker.log.event(Level::Error, error);
+            Response::status_page(StatusCode::INTERNAL_SERVER_ERROR)
+        })
+    }
+
+    /// Whether the request is for the host of the first one: only that one has been found to be ours.
+    fn same_host<B>(&self, request: &http::Request<B>) -> bool {
+        let host = host(request);
+        *self.host.get_or_init(|| host.clone()) == host
+    }
+
+    /// The client's address, and removes the header that may tell it.
+    fn client(&self, headers: &mut HeaderMap) -> SocketAddr {
+        let told = headers.remove(CLIENT_HEADER);
+        // SECURITY: a client's own header says nothing.
+        told.filter(|_| self.kind == Kind::Relayed)
+            .and_then(|value| value.to_str().ok()?.parse().ok())
+            .unwrap_or(self.peer)
+    }
+
+    /// Notes how a connection failed, as far as that is of interest.
+    fn failed(&self, error: &hyper::Error) {
+        let worker = &self.worker;
+        if !error.is_parse() {
+            // The client went away or was too slow; the record of its request, if any, says so.
+        } else if self.kind == Kind::Relayed {
+            self.warn(format_args!("a malformed request from the site's worker: {error}"));
+        } else {
+            let status = if error.is_parse_too_large() {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            } else {
+                StatusCode::BAD_REQUEST
+            };
+            log_malformed(&worker.log, worker.site, self.peer, status);
+        }
+    }
+
+    fn warn(&self, text: std::fmt::Arguments<'_>) {
+        self.worker.log.event(Level::Warning, text);
+    }
+}
+
+/// The host that a request is for, in lower case: the target's, or else the Host header's (RFC 9112 3.2.2).
+fn host<B>(request: &http::Request<B>) -> String {
+    let in_header = || request.headers().get(HOST)?.to_str().ok();
+    request
+        .uri()
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .or_else(in_header)
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+}

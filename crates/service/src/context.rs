@@ -1,0 +1,111 @@
+//! What a service is told at its start, and its way to the error log.
+//!
+//! Runs in: a service's worker. Sees: its own arguments, written by the operator. Never: anything of a request.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use wire::WorkerLimits;
+use wire::log::Level;
+use worker::log::Log;
+
+/// What went wrong, in words for the operator.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a service is told at its start; a clone is the same context.
+#[derive(Clone, Debug)]
+pub struct Context {
+    arguments: Vec<String>,
+    limits: Limits,
+    log: Option<Log>,
+}
+
+/// The limits that hold for this worker, from the operator's configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest request head, in bytes.
+    pub head_bytes: usize,
+    /// The longest request body, in bytes; the SDK enforces it.
+    pub body_bytes: u64,
+    /// How many connections the worker holds at once.
+    pub connections: u32,
+    /// How long a started request head may take to arrive.
+    pub head_timeout: Duration,
+    /// How long a connection may go without any progress.
+    pub idle_timeout: Duration,
+}
+
+impl Context {
+    pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log) -> Self {
+        Self {
+            arguments,
+            limits,
+            log: Some(log),
+        }
+    }
+
+    /// A context outside of Bulkhead, for a service's own tests; its events go to standard error.
+    pub fn for_test(arguments: &[&str]) -> Self {
+        Self {
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            limits: Limits {
+                head_bytes: 8192,
+                body_bytes: 1 << 20,
+                connections: 64,
+                head_timeout: Duration::from_secs(10),
+                idle_timeout: Duration::from_secs(60),
+            },
+            log: None,
+        }
+    }
+
+    /// The arguments of this program, without its name.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// The value that follows the argument `name`, as in `--index FILE`.
+    ///
+    /// # Errors
+    /// When it is not there, in words for the operator.
+    pub fn option(&self, name: &str) -> Result<&str, Error> {
+        let mut rest = self.arguments.iter().skip_while(|argument| *argument != name);
+        rest.nth(1)
+            .map(String::as_str)
+            .ok_or_else(|| format!("the argument `{name} VALUE` is missing from `command`").into())
+    }
+
+    /// The limits that hold for this worker.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Writes a line to the error log.
+    pub fn event(&self, level: Level, text: impl Display) {
+        match &self.log {
+            Some(log) => log.event(level, text),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// This process's arguments. Any that is not UTF-8 is kept, with marks for what is not.
+    pub(crate) fn program_arguments() -> Vec<String> {
+        std::env::args_os()
+            .skip(1)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+impl From<&WorkerLimits> for Limits {
+    fn from(limits: &WorkerLimits) -> Self {
+        let milliseconds = |ms: u32| Duration::from_millis(ms.into());
+        Self {
+            head_bytes: limits.head_bytes as usize,
+            body_bytes: limits.body_bytes,
+            connections: limits.connections,
+            head_timeout: milliseconds(limits.head_timeout_ms),
+            idle_timeout: milliseconds(limits.idle_timeout_ms),
+        }
+    }
+}

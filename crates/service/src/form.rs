@@ -1,0 +1,114 @@
+//! Parameters of a query or of a submitted form.
+//!
+//! Runs in: a service's worker. Sees: text that a client made up. Never: fails; what is no parameter is text.
+//!
+//! Source: seed 000, 5 (FilterCGI; mechanisms.md, D14).
+
+/// The characters that [`Params::filtered`] leaves out, as OKWS does.
+const METACHARACTERS: [char; 8] = ['<', '>', '(', ')', '#', '&', ';', '"'];
+
+/// Decoded parameters, in the order of their arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Decodes `application/x-www-form-urlencoded` text.
+    ///
+    /// ```
+    /// let params = bulkhead_service::Params::parse("q=web+server&page=2&q=%C3%A4");
+    /// assert_eq!(params.get("q"), Some("web server"));
+    /// assert_eq!(params.all("q").collect::<Vec<_>>(), ["web server", "ä"]);
+    /// ```
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(name, value)| (decode(name, Plus::Space), decode(value, Plus::Space)))
+                .collect(),
+        )
+    }
+
+    /// The first value of `name`, as the client meant it. It must be escaped wherever it is put out.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// The first value of `name` without the characters that are special to HTML and to shells.
+    ///
+    /// It is for text that needs none of them. Escaping is what makes output safe, and it is still needed.
+    pub fn filtered(&self, name: &str) -> Option<String> {
+        self.get(name).map(|value| {
+            value
+                .chars()
+                .filter(|character| !METACHARACTERS.contains(character) && !character.is_control())
+                .collect()
+        })
+    }
+
+    /// Every value of `name`.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.iter().filter(move |(other, _)| *other == name).map(|(_, value)| value)
+    }
+
+    /// Every name and value.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// What a plus sign stands for: it differs between paths and forms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plus {
+    Space,
+    Itself,
+}
+
+/// Decodes percent-encoded text; bytes that are not UTF-8 become replacement characters.
+pub(crate) fn decode(text: &str, plus: Plus) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (byte, escaped(after)) {
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                rest = &after[2..];
+            }
+            (b'+', _) if plus == Plus::Space => out.push(b' '),
+            _ => out.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The byte that the first two of `digits` stand for.
+fn escaped(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (high, low) = (digit(*digits.first()?)?, digit(*digits.get(1)?)?);
+    u8::try_from(high * 16 + low).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_no_form_stays_text() {
+        assert_eq!(decode("100%", Plus::Space), "100%");
+        assert_eq!(decode("%4", Plus::Space), "%4");
+        assert_eq!(decode("%zz%41", Plus::Space), "%zzA");
+        assert_eq!(decode("%ff", Plus::Space), "\u{fffd}");
+        assert_eq!(decode("g++", Plus::Itself), "g++");
+        let params = Params::parse("&&=x&flag&a=b=c");
+        let pairs: Vec<_> = params.iter().collect();
+        assert_eq!(pairs, [("", "x"), ("flag", ""), ("a", "b=c")]);
+    }
+
+    #[test]
+    fn a_filtered_value_has_no_metacharacters() {
+        let params = Params::parse("q=%3Cscript%3Ealert(1)%3B%0a%26%23");
+        assert_eq!(params.filtered("q").as_deref(), Some("scriptalert1"));
+        assert_eq!(params.filtered("other"), None);
+    }
+}

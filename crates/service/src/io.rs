@@ -1,0 +1,204 @@
+//! A client's connection, or a relayed one, as hyper reads and writes it.
+//!
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets them.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::ReadBufCursor;
+use rustix::net::{AddressFamily, sockopt::socket_domain};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::body::Flow;
+use crate::timer::Stall;
+
+/// How much one read takes.
+const READ_MAX: usize = 16 * 1024;
+
+/// How long we wait, after our answer, for a client that is still sending.
+///
+/// LIMIT: a round trip or two; longer would let such clients hold the worker's places.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// One buffer for all connections: bytes are passed on as soon as they are read.
+    static READ: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_MAX]);
+}
+
+/// A connection: bytes that were read before it came here, then what is in its socket.
+#[derive(Debug)]
+pub(crate) struct Io {
+    taken: Vec<u8>,
+    /// How many of `taken` have been read.
+    replayed: usize,
+    stream: Stream,
+    write_stall: Stall,
+    linger: Linger,
+    flow: Arc<Flow>,
+}
+
+/// Where a connection is in its end.
+#[derive(Debug)]
+enum Linger {
+    Open,
+    Lingering(Stall),
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Does the same to either kind of stream.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $action:expr) => {
+        match $stream {
+            Stream::Tcp($inner) => $action,
+            Stream::Unix($inner) => $action,
+        }
+    };
+}
+
+impl Stream {
+    fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&descriptor, true)?;
+        Ok(if socket_domain(&descriptor)? == AddressFamily::UNIX {
+            Self::Unix(UnixStream::from_std(descriptor.into())?)
+        } else {
+            Self::Tcp(TcpStream::from_std(descriptor.into())?)
+        })
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl Io {
+    /// Takes over a connection; a write that makes no progress for `write_stall` fails.
+    pub(crate) fn new(
+        descriptor: OwnedFd,
+        taken: Vec<u8>,
+        write_stall: Option<Duration>,
+        flow: Arc<Flow>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            taken,
+            replayed: 0,
+            stream: Stream::new(descriptor)?,
+            write_stall: Stall::new(write_stall),
+            linger: Linger::Open,
+            flow,
+        })
+    }
+
+    /// Sends small answers at once, for a connection that stays open.
+    pub(crate) fn set_nodelay(&self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            // It only costs time when refused.
+            let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// Passes the outcome of a write on, unless it has been pending for too long.
+    fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.write_stall.reset();
+            return result;
+        }
+        ready!(self.write_stall.poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Discards what still arrives until the client has closed, or for long enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Linger::Lingering(time) = &mut self.linger else {
+            return Poll::Ready(());
+        };
+        if time.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        READ.with_borrow_mut(|scratch| {
+            loop {
+                let mut buffer = ReadBuf::new(scratch);
+                match ready!(self.stream.poll_read(cx, &mut buffer)) {
+                    Ok(()) if !buffer.filled().is_empty() => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
+        })
+    }
+}
+
+impl hyper::rt::Read for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut out: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let rest = &this.taken[this.replayed..];
+        if !rest.is_empty() {
+            let count = rest.len().min(out.remaining());
+            out.put_slice(&rest[..count]);
+            this.replayed += count;
+            if this.replayed == this.taken.len() {
+                this.taken = Vec::new();
+                this.replayed = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        READ.with_borrow_mut(|scratch| {
+            let count = scratch.len().min(out.remaining());
+            let mut buffer = ReadBuf::new(&mut scratch[..count]);
+            ready!(this.stream.poll_read(cx, &mut buffer))?;
+            out.put_slice(buffer.filled());
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+impl hyper::rt::Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = either!(&mut self.stream, stream => Pin::new(stream).poll_write(cx, bytes));
+        self.written(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = either!(&mut self.stream, stream => Pin::new(stream).poll_write_vectored(cx, parts));
+        self.written(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Sockets hold nothing back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if matches!(self.linger, Linger::Open) {
+            ready!(either!(&mut self.stream, stream => Pin::new(stream).poll_shutdown(cx)))?;
+            if !self.flow.unread() {
+                return Poll::Ready(Ok(()));
+            }
+            // RFC 9112 9.6: closing while the client still sends would reset the connection, and our answer
+            // might be lost with it.
+            self.linger = Linger::Lingering(Stall::new(Some(LINGER_MAX)));
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+}

@@ -1,0 +1,106 @@
+//! A request, as a service sees it.
+//!
+//! Runs in: a service's worker. Sees: what a client made up. Never: takes the client's word for who it is.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+
+use crate::body::{Body, BodyError};
+use crate::form::{Params, Plus, decode};
+
+/// A request: an [`http::Request`] and what is often asked of it.
+///
+/// ```
+/// let request = bulkhead_service::Request::get("/package/g%2B%2B?lines=3");
+/// assert_eq!(request.path_below("/package/").as_deref(), Some("g++"));
+/// assert_eq!(request.param("lines").as_deref(), Some("3"));
+/// ```
+#[derive(Debug)]
+pub struct Request(http::Request<Body>);
+
+/// The address of the client, in a request's extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client(pub SocketAddr);
+
+impl Request {
+    /// A `GET` of `target`, for tests of a service; of `/` if `target` is none.
+    pub fn get(target: &str) -> Self {
+        let mut request = http::Request::new(Body::empty());
+        *request.uri_mut() = target.parse().unwrap_or_default();
+        Self(request)
+    }
+
+    /// The client's address; none of the client's own claims is taken into account.
+    pub fn client(&self) -> SocketAddr {
+        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        self.extensions().get::<Client>().map_or(unknown, |client| client.0)
+    }
+
+    /// The path, as sent.
+    pub fn path(&self) -> &str {
+        self.uri().path()
+    }
+
+    /// What follows `prefix` in the path, decoded; `None` if the path does not begin with it.
+    ///
+    /// It may hold any character, also `/` and NUL, and must not be used as the name of a file.
+    pub fn path_below(&self, prefix: &str) -> Option<String> {
+        let rest = self.path().strip_prefix(prefix)?;
+        Some(decode(rest, Plus::Itself))
+    }
+
+    /// The parameters in the query.
+    pub fn params(&self) -> Params {
+        Params::parse(self.uri().query().unwrap_or_default())
+    }
+
+    /// The first value of the query's parameter `name`, decoded. It must be escaped wherever it is put out.
+    pub fn param(&self, name: &str) -> Option<String> {
+        self.params().get(name).map(str::to_owned)
+    }
+
+    /// The whole body.
+    ///
+    /// # Errors
+    /// [`BodyError`] converts into the [`crate::Response`] to be given.
+    pub async fn bytes(self) -> Result<Bytes, BodyError> {
+        Ok(self.0.into_body().collect().await?.to_bytes())
+    }
+
+    /// The parameters in the body of a submitted form.
+    ///
+    /// # Errors
+    /// As [`Self::bytes`].
+    pub async fn form(self) -> Result<Params, BodyError> {
+        let bytes = self.bytes().await?;
+        Ok(Params::parse(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// The request without its helpers.
+    pub fn into_http(self) -> http::Request<Body> {
+        self.0
+    }
+}
+
+impl From<http::Request<Body>> for Request {
+    fn from(request: http::Request<Body>) -> Self {
+        Self(request)
+    }
+}
+
+impl Deref for Request {
+    type Target = http::Request<Body>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Request {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}

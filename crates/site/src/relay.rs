@@ -1,0 +1,205 @@
+//! Requests on their way to the site's services, and the answers on their way back.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and answers of services,
+//! which may be compromised. Must never: let a client speak in the name of the relay, or send a request twice
+//! that a service may have seen.
+//!
+//! A relayed request travels on one end of a socket pair whose other end went to the service in a bundle, as a
+//! client's connection would; such pairs are kept for further requests. Source: architecture.md, "The life of a
+//! connection", 6.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use worker::outlet::Outlets;
+
+use crate::body::{BoundedBody, ResponseBody};
+use crate::partition::Ends;
+
+/// The header that tells a service whose request it is; only the relay sets it.
+pub const CLIENT_HEADER: HeaderName = HeaderName::from_static("bulkhead-client");
+
+/// LIMIT: how long a service may take to begin its answer; a client has given up by then.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// LIMIT: pairs kept per service for further requests; more than run at once are of no use.
+const IDLE_MAX: usize = 64;
+/// Seconds after which a client that got 503 may try again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
+/// What belongs to one connection and is not passed on (RFC 9110 7.6.1), and what only the relay may say.
+const NOT_PASSED_ON: [HeaderName; 11] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    CLIENT_HEADER,
+];
+
+type Sender = SendRequest<BoundedBody>;
+
+/// The way to one service.
+pub struct Relay {
+    /// Where new pairs go.
+    pub outlets: Rc<Outlets>,
+    idle: RefCell<Vec<Sender>>,
+    /// Counts retirements of workers: pairs from before one are not used again.
+    epoch: Cell<u64>,
+    broken: Cell<bool>,
+}
+
+impl Relay {
+    /// The way to a service whose workers are attached to `outlets`.
+    pub fn new(outlets: Rc<Outlets>) -> Rc<Self> {
+        Rc::new(Self { outlets, idle: RefCell::default(), epoch: Cell::new(0), broken: Cell::new(false) })
+    }
+
+    /// Whether requests are answered with 500 because the service is broken.
+    pub fn set_broken(&self, broken: bool) {
+        self.broken.set(broken);
+    }
+
+    /// A worker retires: pairs that nobody uses are closed, which lets it go, and no other is kept.
+    pub fn renew(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.idle.borrow_mut().clear();
+    }
+
+    /// Has the service answer `request`.
+    pub async fn send(self: &Rc<Self>, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
+        if self.broken.get() {
+            return plain(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        prepare(request.headers_mut(), &request_host(&request), ends);
+        *request.version_mut() = http::Version::HTTP_11;
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
+            Ok(Ok(answer)) => self.pass_back(answer),
+            Ok(Err(status)) => plain(status),
+            Err(_) => plain(StatusCode::GATEWAY_TIMEOUT),
+        }
+    }
+
+    async fn exchange(
+        self: &Rc<Self>,
+        ends: Ends,
+        mut request: Request<BoundedBody>,
+    ) -> Result<Response<Incoming>, StatusCode> {
+        loop {
+            let kept = self.idle.borrow_mut().pop();
+            let fresh = kept.is_none();
+            let epoch = self.epoch.get();
+            let (mut sender, undelivered) = match kept {
+                Some(sender) => (sender, None),
+                None => {
+                    let (sender, undelivered) = self.connect(ends).await?;
+                    (sender, Some(undelivered))
+                }
+            };
+            match sender.try_send_request(request).await {
+                Ok(answer) => {
+                    self.keep(sender, epoch);
+                    return Ok(answer);
+                }
+                // A kept pair whose service has gone: the request was not sent and goes on a new one.
+                Err(mut error) if !fresh => match error.take_message() {
+                    Some(again) => request = again,
+                    None => return Err(StatusCode::BAD_GATEWAY),
+                },
+                Err(_) if undelivered.is_some_and(|flag| flag.get()) => return Err(StatusCode::SERVICE_UNAVAILABLE),
+                Err(_) => return Err(StatusCode::BAD_GATEWAY),
+            }
+        }
+    }
+
+    /// Makes a pair and sends one end to the service.
+    async fn connect(self: &Rc<Self>, ends: Ends) -> Result<(Sender, Rc<Cell<bool>>), StatusCode> {
+        let failed = |_| StatusCode::SERVICE_UNAVAILABLE;
+        let (ours, theirs) = sys::seqpacket::stream_pair().map_err(failed)?;
+        let undelivered = Rc::new(Cell::new(false));
+        self.deliver(theirs, ends, undelivered.clone())?;
+        let stream = tokio::net::UnixStream::from_std(ours.into()).map_err(failed)?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        tokio::task::spawn_local(async move {
+            // What goes wrong here is seen by the request that it goes wrong for.
+            let _ = connection.await;
+        });
+        Ok((sender, undelivered))
+    }
+
+    /// Keeps a pair once its answer has been passed on, if its worker has not retired meanwhile.
+    fn keep(self: &Rc<Self>, mut sender: Sender, epoch: u64) {
+        let relay = self.clone();
+        tokio::task::spawn_local(async move {
+            let ready = sender.ready().await.is_ok();
+            let mut idle = relay.idle.borrow_mut();
+            if ready && relay.epoch.get() == epoch && idle.len() < IDLE_MAX {
+                idle.push(sender);
+            }
+        });
+    }
+
+    fn pass_back(&self, answer: Response<Incoming>) -> Response<ResponseBody> {
+        let (mut parts, body) = answer.into_parts();
+        remove_not_passed_on(&mut parts.headers);
+        Response::from_parts(parts, ResponseBody::stream(body))
+    }
+}
+
+/// Makes the headers of a client's request those of a relayed one.
+fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
+    remove_not_passed_on(headers);
+    // The host may have come in the target, which goes on without it.
+    headers.entry(header::HOST).or_insert_with(|| host.clone());
+    let mut set = |name: HeaderName, value: String| {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
+    set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
+    set(HeaderName::from_static("x-forwarded-proto"), "http".into());
+}
+
+fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
+    let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    authority.unwrap_or(HeaderValue::from_static(""))
+}
+
+fn remove_not_passed_on(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&NOT_PASSED_ON) {
+        headers.remove(name);
+    }
+}
+
+/// An answer of our own in place of the service's.
+fn plain(status: StatusCode) -> Response<ResponseBody> {
+    let text = format!("<!doctype html><title>{status}</title><h1>{status}</h1>\n");
+    let mut answer = Response::new(ResponseBody::Full(text.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    answer
+}

@@ -1,0 +1,599 @@
+//! Every message of every edge: there and back, and every way in which its bytes can be wrong.
+//!
+//! Runs in: `cargo test`. The peers of Bulkhead's processes are assumed to be compromised, so what is refused
+//! matters as much as what is understood.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+
+use wire::{
+    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, DecodeError, FromWorker, LauncherToAdmin,
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION,
+    Outcome, Role, RouteTarget, Source, TAKEN_MAX, Text, ToWorker, WorkerLimits,
+};
+
+/// Values for the messages of one edge.
+trait Samples: Message + Debug + PartialEq {
+    /// At least one of every variant, the extremes of every field among them.
+    fn samples() -> Vec<Self>;
+}
+
+fn text<const MAX: usize>(length: usize) -> Text<MAX> {
+    Text::new("x".repeat(length))
+}
+
+fn bytes(length: usize) -> Bytes<TAKEN_MAX> {
+    Bytes((0..length).map(|at| at as u8).collect())
+}
+
+fn counters() -> Vec<Counters> {
+    let counters = |connections_now, connections, requests| Counters {
+        connections_now,
+        connections,
+        requests,
+    };
+    vec![
+        counters(0, 0, 0),
+        counters(1, 2, 3),
+        counters(u32::MAX, u64::MAX, u64::MAX),
+    ]
+}
+
+fn worker_limits() -> WorkerLimits {
+    WorkerLimits {
+        head_bytes: 1,
+        head_timeout_ms: 2,
+        body_bytes: u64::MAX,
+        idle_timeout_ms: 3,
+        start_timeout_ms: 4,
+        connections: 5,
+        flush_ms: u32::MAX,
+    }
+}
+
+fn addresses() -> Vec<SocketAddr> {
+    [
+        "0.0.0.0:0",
+        "192.0.2.1:65535",
+        "[::]:0",
+        "[::1]:80",
+        "[2001:db8::1]:443",
+        "[ffff:ffff::ffff]:65535",
+    ]
+    .map(|address| address.parse().expect("an address"))
+    .to_vec()
+}
+
+impl Samples for ToWorker {
+    fn samples() -> Vec<Self> {
+        let connection = |peer, local, relayed, taken| {
+            let bundle = Bundle {
+                id: u64::MAX - 1,
+                peer,
+                local,
+                relayed,
+                taken: bytes(taken),
+            };
+            Self::Connection { bundle }
+        };
+        let mut all = Vec::new();
+        for peer in addresses() {
+            for local in addresses() {
+                all.push(connection(peer, local, false, 0));
+                all.push(connection(peer, local, true, 1));
+            }
+        }
+        all.push(connection(addresses()[1], addresses()[4], true, TAKEN_MAX));
+        all
+    }
+}
+
+impl Samples for FromWorker {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Returns {
+                credits: 0,
+                done: vec![],
+            },
+            Self::Returns {
+                credits: u16::MAX,
+                done: vec![0, 1, u64::MAX],
+            },
+            Self::Returns {
+                credits: 1,
+                done: (0..8000).collect(),
+            },
+            Self::Back {
+                id: 0,
+                taken: bytes(0),
+            },
+            Self::Back {
+                id: u64::MAX,
+                taken: bytes(TAKEN_MAX),
+            },
+            Self::Drain {},
+        ]
+    }
+}
+
+impl Samples for ChildToLauncher {
+    fn samples() -> Vec<Self> {
+        let mut all = vec![Self::Ready {}];
+        all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
+        all
+    }
+}
+
+impl Samples for AdminToLauncher {
+    fn samples() -> Vec<Self> {
+        let mut all = vec![
+            Self::Ready {},
+            Self::Status { ticket: 0 },
+            Self::Relaunch {
+                ticket: u32::MAX,
+                target: u16::MAX,
+            },
+            Self::Stop { ticket: 7 },
+        ];
+        all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
+        all
+    }
+}
+
+impl Samples for LauncherToGate {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Limits {
+                head_bytes: 1,
+                head_timeout_ms: 2,
+                start_timeout_ms: 3,
+                connections: 4,
+                flush_ms: 5,
+            },
+            Self::Listen { index: 0 },
+            Self::Route {
+                listener: 0,
+                host: text(0),
+                path: text(0),
+                partition: 0,
+                site: 0,
+            },
+            Self::Route {
+                listener: u16::MAX,
+                host: text(255),
+                path: text(1024),
+                partition: NO_PARTITION,
+                site: NO_PARTITION,
+            },
+            Self::Route {
+                listener: 1,
+                host: Text::new("bücher.example"),
+                path: Text::new("/€/𝄞\0"),
+                partition: 2,
+                site: 3,
+            },
+            Self::Begin {},
+            Self::Attach { partition: 1 },
+            Self::Broken {
+                partition: 1,
+                broken: false,
+            },
+            Self::Broken {
+                partition: 1,
+                broken: true,
+            },
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for LauncherToSite {
+    fn samples() -> Vec<Self> {
+        let route = |target| Self::Route {
+            host: text(255),
+            path: text(1024),
+            target,
+            partition: 9,
+        };
+        vec![
+            Self::Limits {
+                limits: worker_limits(),
+                site: 1,
+            },
+            Self::Root {},
+            Self::Index { name: text(0) },
+            Self::Index { name: text(255) },
+            route(RouteTarget::Files),
+            route(RouteTarget::Service),
+            route(RouteTarget::Elsewhere),
+            Self::Begin {},
+            Self::Attach {},
+            Self::AttachService { partition: u16::MAX },
+            Self::Broken {
+                partition: 0,
+                broken: true,
+            },
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for LauncherToService {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Limits {
+                limits: worker_limits(),
+                site: 1,
+                owns_host: false,
+            },
+            Self::Limits {
+                limits: worker_limits(),
+                site: u16::MAX,
+                owns_host: true,
+            },
+            Self::Begin {},
+            Self::Attach { source: Source::Gate },
+            Self::Attach { source: Source::Site },
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for LauncherToLogger {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Format {
+                format: 2,
+                flush_ms: 1000,
+            },
+            Self::AccessLog { site: 0 },
+            Self::ErrorLog {},
+            Self::Client {
+                label: text(0),
+                site: 0,
+            },
+            Self::Client {
+                label: text(128),
+                site: NO_PARTITION,
+            },
+            Self::Stderr { label: text(128) },
+            Self::Begin {},
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for LauncherToAdmin {
+    fn samples() -> Vec<Self> {
+        let answer = |outcome| Self::Answer {
+            ticket: 1,
+            outcome,
+            reason: text(512),
+        };
+        let process = |role, counters| Self::Process {
+            ticket: 1,
+            role,
+            name: text(128),
+            pid: 2,
+            uid: u32::MAX,
+            state: text(32),
+            restarts: 3,
+            age_ms: u64::MAX,
+            counters,
+            last_exit: text(64),
+        };
+        let mut all = vec![
+            Self::Socket {},
+            Self::Target {
+                target: 1,
+                name: text(128),
+            },
+            Self::Owner { uid: 1000 },
+            Self::Begin {},
+            Self::StatusEnd {
+                ticket: 1,
+                missing: text(1024),
+            },
+            answer(Outcome::Done),
+            answer(Outcome::Failed),
+            answer(Outcome::Busy),
+            Self::Report {},
+        ];
+        for role in Role::ALL {
+            all.extend(counters().into_iter().map(|counters| process(role, counters)));
+        }
+        all
+    }
+}
+
+/// Calls `$check` for the messages of every edge.
+macro_rules! every_edge {
+    ($check:ident) => {
+        $check::<ToWorker>();
+        $check::<FromWorker>();
+        $check::<ChildToLauncher>();
+        $check::<AdminToLauncher>();
+        $check::<LauncherToGate>();
+        $check::<LauncherToSite>();
+        $check::<LauncherToService>();
+        $check::<LauncherToLogger>();
+        $check::<LauncherToAdmin>();
+    };
+}
+
+fn encoded(message: &impl Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
+}
+
+/// The numbers of the messages that `M` has.
+fn kinds<M: Message>() -> BTreeSet<u8> {
+    (0..=u8::MAX)
+        .filter(|&kind| M::decode(&[1, kind]).err() != Some(DecodeError::Type(kind)))
+        .collect()
+}
+
+#[test]
+fn samples_have_every_variant() {
+    fn check<M: Samples>() {
+        let sampled: BTreeSet<u8> = M::samples().iter().map(|message| encoded(message)[1]).collect();
+        assert_eq!(sampled, kinds::<M>(), "{}", std::any::type_name::<M>());
+        assert_eq!(sampled.first(), Some(&1));
+        assert_eq!(
+            sampled.last().map(|&last| usize::from(last)),
+            Some(sampled.len()),
+            "no gaps"
+        );
+    }
+    every_edge!(check);
+}
+
+#[test]
+fn there_and_back() {
+    fn check<M: Samples>() {
+        for message in M::samples() {
+            let bytes = encoded(&message);
+            assert_eq!(M::decode(&bytes).as_ref(), Ok(&message));
+            assert!(bytes.len() <= MESSAGE_MAX, "{} bytes of {message:?}", bytes.len());
+        }
+    }
+    every_edge!(check);
+}
+
+#[test]
+fn encoding_appends() {
+    let mut out = vec![0xaa];
+    ChildToLauncher::Ready {}.encode(&mut out);
+    assert_eq!(out, [0xaa, 1, 1]);
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    fn check<M: Samples>() {
+        for message in M::samples() {
+            let bytes = encoded(&message);
+            for end in 0..bytes.len() {
+                assert_eq!(
+                    M::decode(&bytes[..end]),
+                    Err(DecodeError::Short),
+                    "{end} of {message:?}"
+                );
+            }
+        }
+    }
+    every_edge!(check);
+}
+
+#[test]
+fn one_byte_more_is_refused() {
+    fn check<M: Samples>() {
+        for message in M::samples() {
+            for extra in [0, 1, 0xff] {
+                let mut bytes = encoded(&message);
+                bytes.push(extra);
+                assert_eq!(M::decode(&bytes), Err(DecodeError::Long), "{message:?}");
+            }
+        }
+    }
+    every_edge!(check);
+}
+
+#[test]
+fn another_version_is_refused() {
+    fn check<M: Samples>() {
+        for message in M::samples() {
+            let mut bytes = encoded(&message);
+            for version in (0..=u8::MAX).filter(|&version| version != 1) {
+                bytes[0] = version;
+                assert_eq!(M::decode(&bytes), Err(DecodeError::Version(version)));
+            }
+        }
+    }
+    every_edge!(check);
+}
+
+#[test]
+fn another_type_is_refused() {
+    fn check<M: Samples>() {
+        let known = kinds::<M>();
+        for message in M::samples() {
+            let mut bytes = encoded(&message);
+            for kind in (0..=u8::MAX).filter(|kind| !known.contains(kind)) {
+                bytes[1] = kind;
+                assert_eq!(M::decode(&bytes), Err(DecodeError::Type(kind)));
+            }
+        }
+    }
+    every_edge!(check);
+}
+
+/// Two encodings of one message would be two things to think of where messages are compared or counted.
+#[test]
+fn a_changed_byte_is_refused_or_means_what_it_says() {
+    fn check<M: Samples>() {
+        for message in M::samples() {
+            let bytes = encoded(&message);
+            for at in 0..bytes.len().min(200) {
+                for change in [0x01, 0x02, 0x40, 0x80, 0xff] {
+                    let mut bytes = bytes.clone();
+                    bytes[at] ^= change;
+                    if let Ok(other) = M::decode(&bytes) {
+                        assert_ne!(other, message, "byte {at} ^ {change:#x}");
+                        assert_eq!(encoded(&other), bytes, "byte {at} ^ {change:#x} of {message:?}");
+                    }
+                }
+            }
+        }
+    }
+    every_edge!(check);
+}
+
+/// Nothing follows the length here: had the decoder wanted the bytes (or the room for them) before it looked at
+/// the limit, it would have said that they are missing. Room in the heap is checked by `fuzz/run`, which gives
+/// the decoders a limit for one allocation.
+#[test]
+fn a_length_over_its_limit_is_refused_first() {
+    fn refused<M: Message + Debug + PartialEq>(start: &[u8], length: &[u8], limit: usize) {
+        let bytes = [&[1], start, length].concat();
+        assert_eq!(M::decode(&bytes), Err(DecodeError::Limit(limit)));
+    }
+    let no_text: &[u8] = &[0; 2];
+    let over = |limit: u16| (limit + 1).to_le_bytes();
+    for length in [TAKEN_MAX as u32 + 1, 1 << 31, u32::MAX] {
+        refused::<ToWorker>(
+            &[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(),
+            &length.to_le_bytes(),
+            TAKEN_MAX,
+        );
+        refused::<FromWorker>(&[&[2][..], &[0; 8]].concat(), &length.to_le_bytes(), TAKEN_MAX);
+    }
+    refused::<LauncherToGate>(&[3, 0, 0], &over(255), 255);
+    refused::<LauncherToGate>(&[&[3, 0, 0], no_text].concat(), &over(1024), 1024);
+    refused::<LauncherToGate>(&[3, 0, 0], &u16::MAX.to_le_bytes(), 255);
+    refused::<LauncherToSite>(&[3], &over(255), 255);
+    refused::<LauncherToSite>(&[4], &over(255), 255);
+    refused::<LauncherToSite>(&[&[4], no_text].concat(), &over(1024), 1024);
+    refused::<LauncherToLogger>(&[4], &over(128), 128);
+    refused::<LauncherToLogger>(&[5], &over(128), 128);
+    refused::<LauncherToAdmin>(&[2, 0, 0], &over(128), 128);
+    refused::<LauncherToAdmin>(&[5, 0, 0, 0, 0, 0], &over(128), 128);
+    refused::<LauncherToAdmin>(&[6, 0, 0, 0, 0], &over(1024), 1024);
+    refused::<LauncherToAdmin>(&[7, 0, 0, 0, 0, 0], &over(512), 512);
+}
+
+#[test]
+fn a_list_longer_than_its_message_is_refused() {
+    for missing in 1..=8 {
+        let mut bytes = vec![1, 1, 0, 0, 0xff, 0xff];
+        bytes.resize(bytes.len() + 65535 * 8 - missing, 0);
+        assert_eq!(FromWorker::decode(&bytes), Err(DecodeError::Short));
+    }
+    assert_eq!(
+        FromWorker::decode(&[1, 1, 0, 0, 0xff, 0xff]),
+        Err(DecodeError::Short)
+    );
+}
+
+#[test]
+fn values_that_a_field_does_not_have_are_refused() {
+    for flag in 2..=u8::MAX {
+        assert_eq!(
+            LauncherToGate::decode(&[1, 6, 0, 0, flag]),
+            Err(DecodeError::Value("flag"))
+        );
+    }
+    for source in 2..=u8::MAX {
+        assert_eq!(
+            LauncherToService::decode(&[1, 3, source]),
+            Err(DecodeError::Value("Source"))
+        );
+    }
+    for target in 3..=u8::MAX {
+        let bytes = [1, 4, 0, 0, 0, 0, target, 0, 0];
+        assert_eq!(
+            LauncherToSite::decode(&bytes),
+            Err(DecodeError::Value("RouteTarget"))
+        );
+    }
+    for outcome in 3..=u8::MAX {
+        let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
+        assert_eq!(
+            LauncherToAdmin::decode(&bytes),
+            Err(DecodeError::Value("Outcome"))
+        );
+    }
+    for role in 6..=u8::MAX {
+        assert_eq!(
+            LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]),
+            Err(DecodeError::Value("role"))
+        );
+    }
+    for not_utf8 in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {
+        let bytes = [&[1, 3, not_utf8.len() as u8, 0], not_utf8].concat();
+        assert_eq!(LauncherToSite::decode(&bytes), Err(DecodeError::Value("text")));
+    }
+}
+
+#[test]
+fn text_is_cut_between_characters() {
+    assert_eq!(Text::<4>::new("abcde").as_str(), "abcd");
+    assert_eq!(Text::<4>::new("abc€").as_str(), "abc");
+    assert_eq!(Text::<2>::new("€").as_str(), "");
+    assert_eq!(Text::<255>::new("é".repeat(200)).as_str().len(), 254);
+}
+
+/// One client has one name in every log: an IPv4 address that arrives at an IPv6 socket is an IPv4 address.
+#[test]
+fn a_mapped_address_is_an_ipv4_address() {
+    let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
+    let bundle = Bundle {
+        id: 0,
+        peer: mapped,
+        local: mapped,
+        relayed: false,
+        taken: Bytes(vec![]),
+    };
+    let ToWorker::Connection { bundle } =
+        ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
+    assert_eq!(bundle.peer, "192.0.2.1:80".parse().unwrap());
+}
+
+/// What a compromised child can make the launcher hold or read: integers, of a size known beforehand.
+#[test]
+fn messages_to_the_launcher_have_a_fixed_size() {
+    fn check<M: Samples>(bytes_max: usize) {
+        for message in M::samples() {
+            assert!(encoded(&message).len() <= bytes_max, "{message:?}");
+        }
+        for kind in kinds::<M>() {
+            for filling in [0, 1, 0xff] {
+                let accepted: Vec<usize> = (0..200)
+                    .filter(|&length| M::decode(&[&[1, kind], &vec![filling; length][..]].concat()).is_ok())
+                    .collect();
+                assert_eq!(accepted.len(), 1, "type {kind} has the sizes {accepted:?}");
+            }
+        }
+    }
+    check::<ChildToLauncher>(22);
+    check::<AdminToLauncher>(22);
+}
+
+#[test]
+fn refusals_say_what_was_wrong() {
+    let said = [
+        (DecodeError::Short, "message ends in the middle of a field"),
+        (DecodeError::Long, "message has bytes after its last field"),
+        (
+            DecodeError::Version(9),
+            "message has version 9; this is version 1",
+        ),
+        (DecodeError::Type(9), "no message of type 9 on this channel"),
+        (DecodeError::Value("flag"), "flag out of its range"),
+        (DecodeError::Limit(128), "field over its limit of 128 bytes"),
+    ];
+    for (error, text) in said {
+        assert_eq!(error.to_string(), text);
+    }
+}

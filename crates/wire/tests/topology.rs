@@ -1,0 +1,138 @@
+//! The table of who may talk to whom: what must not be in it, and that ARCHITECTURE.md shows it as it is.
+//!
+//! Runs in: `cargo test`; with `BLESS=1` it writes the table into ARCHITECTURE.md.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use wire::{CHANNELS, Edge, Role};
+
+const BEGIN: &str = "<!-- topology: begin -->\n";
+const END: &str = "<!-- topology: end -->";
+
+fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
+    let chosen = CHANNELS.iter().filter(|edge| chosen(edge));
+    chosen.map(|edge| (edge.from, edge.to, edge.message)).collect()
+}
+
+#[test]
+fn architecture_shows_the_table() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let start = text
+        .find(BEGIN)
+        .expect("ARCHITECTURE.md has the marker `topology: begin`")
+        + BEGIN.len();
+    let length = text[start..]
+        .find(END)
+        .expect("ARCHITECTURE.md has the marker `topology: end` after it");
+    let (before, shown, after) = (
+        &text[..start],
+        &text[start..start + length],
+        &text[start + length..],
+    );
+    if std::env::var_os("BLESS").is_some() {
+        if shown != wire::render() {
+            std::fs::write(&path, format!("{before}{}{after}", wire::render())).unwrap();
+        }
+        return;
+    }
+    assert_eq!(
+        shown,
+        wire::render(),
+        "run `BLESS=1 cargo test -p wire` to rewrite ARCHITECTURE.md"
+    );
+}
+
+#[test]
+fn no_edge_is_there_twice() {
+    let mut seen = HashSet::new();
+    for edge in CHANNELS {
+        assert!(seen.insert((edge.from, edge.to)), "{edge:?}");
+    }
+}
+
+/// A name in the table is the name of a type (or the log's batches, which are not one type).
+#[test]
+fn messages_are_types() {
+    let types = [
+        std::any::type_name::<wire::ToWorker>(),
+        std::any::type_name::<wire::FromWorker>(),
+        std::any::type_name::<wire::ChildToLauncher>(),
+        std::any::type_name::<wire::AdminToLauncher>(),
+        std::any::type_name::<wire::LauncherToGate>(),
+        std::any::type_name::<wire::LauncherToSite>(),
+        std::any::type_name::<wire::LauncherToService>(),
+        std::any::type_name::<wire::LauncherToLogger>(),
+        std::any::type_name::<wire::LauncherToAdmin>(),
+    ];
+    let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
+    names.insert("log batch");
+    let used: HashSet<&str> = CHANNELS.iter().map(|edge| edge.message).collect();
+    assert_eq!(used, names);
+}
+
+#[test]
+fn the_launcher_hears_two_types_and_takes_no_descriptor() {
+    for edge in CHANNELS.iter().filter(|edge| edge.to == Role::Launcher) {
+        let expected = match edge.from {
+            Role::Gate | Role::Site | Role::Service | Role::Logger => "ChildToLauncher",
+            Role::Admin => "AdminToLauncher",
+            Role::Launcher => panic!("the launcher talks to itself"),
+        };
+        assert_eq!(edge.message, expected, "{edge:?}");
+        assert_eq!(edge.descriptors, "none", "{edge:?}");
+    }
+    let elsewhere = edges(|edge| edge.to != Role::Launcher && edge.message.ends_with("ToLauncher"));
+    assert_eq!(elsewhere, []);
+}
+
+/// Two processes of one role never meet: what takes one gate, site or service over stays there.
+#[test]
+fn no_role_talks_to_its_own_kind() {
+    assert_eq!(edges(|edge| edge.from == edge.to), []);
+}
+
+#[test]
+fn services_are_reached_by_the_launcher_a_gate_or_their_site() {
+    let senders: Vec<Role> = CHANNELS
+        .iter()
+        .filter(|edge| edge.to == Role::Service)
+        .map(|edge| edge.from)
+        .collect();
+    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site]);
+}
+
+#[test]
+fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
+    let from = |role| edges(|edge| edge.from == role);
+    assert_eq!(
+        from(Role::Logger),
+        [(Role::Logger, Role::Launcher, "ChildToLauncher")]
+    );
+    assert_eq!(
+        from(Role::Admin),
+        [
+            (Role::Admin, Role::Launcher, "AdminToLauncher"),
+            (Role::Admin, Role::Logger, "log batch"),
+        ]
+    );
+    assert_eq!(
+        edges(|edge| edge.to == Role::Admin),
+        [(Role::Launcher, Role::Admin, "LauncherToAdmin")]
+    );
+}
+
+#[test]
+fn log_batches_carry_no_descriptor_and_go_to_the_logger_only() {
+    for edge in CHANNELS.iter().filter(|edge| edge.message == "log batch") {
+        assert_eq!((edge.to, edge.descriptors), (Role::Logger, "none"));
+    }
+}
+
+#[test]
+fn roles_have_a_number_and_a_name_each() {
+    let names: HashSet<_> = Role::ALL.iter().map(|role| role.name()).collect();
+    let numbers: HashSet<_> = Role::ALL.iter().map(|role| *role as u8).collect();
+    assert_eq!((names.len(), numbers.len()), (Role::ALL.len(), Role::ALL.len()));
+}

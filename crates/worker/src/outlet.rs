@@ -1,1 +1,0 @@
-//! Connections on their way to workers.

@@ -1,0 +1,175 @@
+//! Whose a request is, by its host and path: the one rule, for gates and site workers alike.
+//!
+//! Runs in: gates and site workers. Sees: hosts and paths of requests (untrusted). Never: lets the two disagree
+//! (a connection would go back and forth between them for ever).
+
+use std::borrow::Cow;
+
+/// A table of hosts and path prefixes.
+#[derive(Clone, Debug)]
+pub struct Routes<T> {
+    /// Exact hosts first, then the longest pattern, `*` last; within a host the longest path first.
+    hosts: Vec<(String, Vec<(String, T)>)>,
+}
+
+impl<T> Default for Routes<T> {
+    fn default() -> Self {
+        Self { hosts: Vec::new() }
+    }
+}
+
+impl<T> Routes<T> {
+    /// Adds a line: requests for `host` (a name, `*.name` or `*`) whose path is at or below `path`.
+    pub fn add(&mut self, host: &str, path: &str, target: T) {
+        let place = match self.hosts.iter().position(|(known, _)| known == host) {
+            Some(place) => place,
+            None => {
+                let rank = pattern_rank(host);
+                let place = self
+                    .hosts
+                    .partition_point(|(known, _)| pattern_rank(known) <= rank);
+                self.hosts.insert(place, (host.into(), Vec::new()));
+                place
+            }
+        };
+        let paths = &mut self.hosts[place].1;
+        let before = paths.partition_point(|(known, _)| known.len() >= path.len());
+        paths.insert(before, (path.into(), target));
+    }
+
+    /// The line for a request; `host` in lower case, without port, final dot and brackets; `path` as sent,
+    /// without the query.
+    pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {
+        let path = normal(path);
+        let (_, paths) = self
+            .hosts
+            .iter()
+            .find(|(pattern, _)| host_matches(pattern, host))?;
+        paths
+            .iter()
+            .find(|(prefix, _)| covers(prefix, &path))
+            .map(|(_, target)| target)
+    }
+
+    /// Every line.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
+        self.hosts.iter().flat_map(|(host, paths)| {
+            paths
+                .iter()
+                .map(move |(path, target)| (host.as_str(), path.as_str(), target))
+        })
+    }
+}
+
+fn pattern_rank(host: &str) -> usize {
+    match host.strip_prefix('*') {
+        None => 0,
+        Some("") => usize::MAX,
+        Some(suffix) => usize::MAX / 2 - suffix.len(),
+    }
+}
+
+fn host_matches(pattern: &str, host: &[u8]) -> bool {
+    match pattern.strip_prefix('*') {
+        None => pattern.as_bytes() == host,
+        Some("") => true,
+        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_bytes()),
+    }
+}
+
+/// Whether `path` is at or below `prefix`; a prefix that does not end in `/` ends at a segment's border.
+pub fn covers(prefix: &str, path: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The path as the table sees it: escapes of unreserved characters resolved (RFC 3986 6.2.2.2), and `/` for one
+/// with dot segments, which no client sends and the site's own worker refuses.
+pub fn normal(path: &str) -> Cow<'_, str> {
+    let unescaped = if path.contains('%') {
+        Cow::Owned(unescape_unreserved(path))
+    } else {
+        Cow::Borrowed(path)
+    };
+    let has_dots = unescaped.contains("/.") && unescaped.split('/').any(|part| part == "." || part == "..");
+    if has_dots { Cow::Borrowed("/") } else { unescaped }
+}
+
+fn unescape_unreserved(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let code = after.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match code {
+            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                out.push(char::from(byte));
+                rest = &after[2..];
+            }
+            _ => {
+                out.push('%');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Routes<u8> {
+        let mut routes = Routes::default();
+        routes.add("*", "/", 9);
+        routes.add("a.test", "/", 0);
+        routes.add("*.test", "/", 4);
+        routes.add("a.test", "/search", 1);
+        routes.add("a.test", "/package/", 2);
+        routes.add("*.wild.test", "/", 3);
+        routes
+    }
+
+    #[test]
+    fn the_more_exact_host_wins() {
+        let routes = table();
+        for (host, target) in [
+            ("a.test", 0),
+            ("x.wild.test", 3),
+            ("wild.test", 4),
+            ("b.test", 4),
+            ("test", 9),
+        ] {
+            assert_eq!(routes.find(host.as_bytes(), "/"), Some(&target), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_longest_path_wins_at_a_border() {
+        let routes = table();
+        let cases = [
+            ("/search", 1),
+            ("/search/x", 1),
+            ("/searching", 0),
+            ("/package/", 2),
+            ("/package/apt", 2),
+            ("/package", 0),
+            ("/%73earch", 1),
+            ("/search%2fx", 0),
+            ("/%2e%2e/search", 0),
+            ("/search/../x", 0),
+            ("/..search", 0),
+            ("/%", 0),
+            ("/%zz", 0),
+        ];
+        for (path, target) in cases {
+            assert_eq!(routes.find(b"a.test", path), Some(&target), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_host_no_line() {
+        assert_eq!(Routes::<u8>::default().find(b"a.test", "/"), None);
+    }
+}

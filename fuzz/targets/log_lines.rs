@@ -1,0 +1,22 @@
+//! From a batch to the lines of a log: each record is one line of printable ASCII, whatever a client makes up.
+//!
+//! Runs in: `fuzz/run`. The first byte chooses the format.
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use logger::{Format, format_batch};
+
+fuzz_target!(|data: &[u8]| -> Corpus {
+    let Some((number, bytes)) = data.split_first() else {
+        return Corpus::Reject;
+    };
+    let Some(format) = Format::from_number(*number) else {
+        return Corpus::Reject;
+    };
+    let (mut out, mut lines) = (Vec::new(), 0);
+    let _ = format_batch(bytes, format, &mut out, &mut lines);
+    assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), lines);
+    assert!(out.is_empty() || out.ends_with(b"\n"));
+    assert!(out.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')));
+    Corpus::Keep
+});
