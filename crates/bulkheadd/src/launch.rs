@@ -250,10 +250,7 @@ impl Ground {
                 _ => RouteTarget::Service,
             };
             // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
-            if target != RouteTarget::Elsewhere
-                || any_host
-                || site.hosts.iter().any(|own| own.trim_matches(['[', ']']) == host)
-            {
+            if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
                 let (host, path, partition) = (Text::new(host), Text::new(path), other.partition);
                 told.push((
                     LauncherToSite::Route {

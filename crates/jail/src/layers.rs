@@ -50,18 +50,14 @@ pub const LAYERS: &[Layer] = &[
 /// Places the listed descriptors; all others close at exec.
 ///
 /// INVARIANT: the launcher keeps every number that is placed here occupied, so no descriptor that is still
-/// needed (the failure report, the program) is overwritten.
+/// needed (the failure report, the program) is overwritten, and none is placed where it already is.
 fn descriptors(jail: &Jail) -> io::Result<()> {
+    // First all of them, as what is between two listed numbers is not listed; placing takes the mark off again.
+    sys::process::close_on_exec_from(0)?;
     for (descriptor, number) in &jail.descriptors {
         sys::process::place(descriptor, *number)?;
     }
-    let first_other = jail
-        .descriptors
-        .iter()
-        .map(|(_, number)| number + 1)
-        .max()
-        .unwrap_or(0);
-    sys::process::close_on_exec_from(first_other)
+    Ok(())
 }
 
 /// A session of its own (no terminal to push input into), and files that only their owner may read.
@@ -110,10 +106,18 @@ fn root(jail: &Jail) -> io::Result<()> {
     Ok(())
 }
 
+/// Goes to the directory that the process starts in.
+///
+/// SECURITY: one that lies outside of the process's root would be a way out: `..` ends at the root only for those
+/// who are below it. So a jail has the one or the other.
 fn directory(jail: &Jail) -> io::Result<()> {
-    if let Some(directory) = &jail.directory {
-        rustix::process::fchdir(directory)?;
+    let Some(directory) = &jail.directory else {
+        return Ok(());
+    };
+    if jail.root.is_some() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
+    rustix::process::fchdir(directory)?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub struct Jail {
     pub identity: Option<Identity>,
     /// The directory that becomes its root; `None` leaves the machine's.
     pub root: Option<OwnedFd>,
-    /// The directory that it starts in, if its root is the machine's.
+    /// The directory that it starts in, if its root is the machine's; with a `root` of its own it is refused.
     pub directory: Option<OwnedFd>,
     /// Descriptors and the numbers at which the program finds them; all others are closed.
     pub descriptors: Vec<(OwnedFd, RawFd)>,

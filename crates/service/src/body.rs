@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::timer::Stall;
@@ -97,12 +97,7 @@ impl Body {
         Self(Source::Full(None))
     }
 
-    pub(crate) fn arriving(
-        incoming: Incoming,
-        limit: u64,
-        stall: Option<Duration>,
-        flow: Arc<Flow>,
-    ) -> Self {
+    pub(crate) fn arriving(incoming: Incoming, limit: u64, stall: Option<Duration>, flow: Arc<Flow>) -> Self {
         Self(Source::Arriving(Box::new(Arriving {
             incoming,
             limit,

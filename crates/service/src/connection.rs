@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl<P: Process> Connection<P> {
             biased;
             outcome = http.as_mut() => outcome,
             () = self.retired() => {
-                Pin::as_mut(&mut http).graceful_shutdown();
+                http.as_mut().graceful_shutdown();
                 http.await
             }
         };
@@ -204,7 +204,9 @@ impl<P: Process> Connection<P> {
         if !error.is_parse() {
             // The client went away or was too slow; the record of its request, if any, says so.
         } else if self.kind == Kind::Relayed {
-            self.warn(format_args!("a malformed request from the site's worker: {error}"));
+            self.warn(format_args!(
+                "a malformed request from the site's worker: {error}"
+            ));
         } else {
             let status = if error.is_parse_too_large() {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE

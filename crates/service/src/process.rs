@@ -111,7 +111,15 @@ pub(crate) async fn serve<P: Process>(
 impl Setup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
     async fn receive(control: &Control) -> Result<Option<Self>, Error> {
-        let Some((LauncherToService::Limits { limits, site, owns_host }, _)) = control.receive().await? else {
+        let Some((
+            LauncherToService::Limits {
+                limits,
+                site,
+                owns_host,
+            },
+            _,
+        )) = control.receive().await?
+        else {
             return Ok(None);
         };
         let mut setup = Self {
@@ -154,12 +162,12 @@ impl<P: Process> Worker<P> {
     async fn obey(self: Rc<Self>, control: &Control) -> Result<(), Error> {
         while let Some(message) = control.receive().await? {
             match message {
-                (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
+                (LauncherToService::Attach { source }, Some(descriptor)) => {
+                    self.attach(source, descriptor)?
+                }
                 (LauncherToService::Report {}, _) => {
                     let counters = self.inlets.counters.snapshot();
-                    let _ = control
-                        .send(&ChildToLauncher::Counters { counters }, None)
-                        .await;
+                    let _ = control.send(&ChildToLauncher::Counters { counters }, None).await;
                 }
                 (other, _) => return Err(unexpected(&other)),
             }

@@ -47,7 +47,10 @@ struct Entry {
 impl Record {
     /// A request that somebody else logs.
     pub(crate) fn counted(counters: Rc<Counters>) -> Self {
-        Self { counters, entry: None }
+        Self {
+            counters,
+            entry: None,
+        }
     }
 
     /// A request of `peer` that has just begun.

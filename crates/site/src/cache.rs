@@ -82,15 +82,10 @@ pub struct Entry {
 
 impl Entry {
     fn new(key: &str, file: &File, body: &[u8], tick: u64) -> Entry {
-        let (meta, media) = (file.meta, file.media);
+        let meta = file.meta;
         let (etag, last_modified) = (meta.etag(), meta.last_modified());
-        let date = String::from_utf8_lossy(&last_modified);
-        let validators = format!("Last-Modified: {date}\r\nETag: {etag}\r\n");
-        let fields = format!(
-            "Content-Type: {media}\r\nContent-Length: {}\r\n{validators}Accept-Ranges: bytes\r\n\
-             X-Content-Type-Options: nosniff\r\n",
-            body.len()
-        );
+        let validators = validators(&meta);
+        let fields = fields(file, &validators);
         let whole = Ready::new("200 OK", &fields, body);
         let unchanged = Ready::new("304 Not Modified", &validators, b"");
         let cost = OVERHEAD_BYTES + key.len() + whole.length() + unchanged.length();
@@ -108,6 +103,31 @@ impl Entry {
             cost,
         }
     }
+}
+
+fn validators(meta: &Meta) -> String {
+    let date = meta.last_modified();
+    format!(
+        "Last-Modified: {}\r\nETag: {}\r\n",
+        String::from_utf8_lossy(&date),
+        meta.etag()
+    )
+}
+
+fn fields(file: &File, validators: &str) -> String {
+    format!(
+        "Content-Type: {}\r\nContent-Length: {}\r\n{validators}Accept-Ranges: bytes\r\n\
+         X-Content-Type-Options: nosniff\r\n",
+        file.media, file.meta.size
+    )
+}
+
+/// The head of a 200 for a file that is not kept, with the line `connection` in it.
+pub(crate) fn head(file: &File, connection: &[u8], date: [u8; DATE_BYTES]) -> Vec<u8> {
+    let ready = Ready::new("200 OK", &fields(file, &validators(&file.meta)), b"");
+    let mut bytes = ready.bytes(1, || date).clone();
+    bytes.splice(ready.split..ready.split, connection.iter().copied());
+    bytes
 }
 
 /// The entries, by the path of a request as sent.
@@ -175,11 +195,12 @@ impl Cache {
         }
     }
 
-    /// Makes an entry for `path`, if it leads to a file that can be kept.
-    pub fn fill(&self, files: &Files, path: &str, tick: u64) -> Option<Rc<Entry>> {
+    /// Makes an entry for `path`; the file itself is given back if it cannot be kept.
+    pub fn fill(&self, files: &Files, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
         match files.lookup(path) {
-            Ok((Found::File(file), true)) => self.insert(path, &file, tick),
-            _ => None,
+            Ok((Found::File(file), true)) => self.insert(path, &file, tick).ok_or(Some(file)),
+            Ok((Found::File(file), false)) => Err(Some(file)),
+            _ => Err(None),
         }
     }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::answer;
 use crate::head::{self, Checked, Refusal, Verb};
@@ -23,21 +23,6 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
 
 impl<P: Partition> Link<'_, P> {
-    /// Writes all of `bytes` to a client that takes some of them in every `stall_timeout`.
-    pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let mut stream = self.lend()?;
-        let stall = self.site.partition.limits().stall_timeout;
-        while !bytes.is_empty() {
-            let written = tokio::time::timeout(stall, stream.write(bytes))
-                .await
-                .ok()?
-                .ok()?;
-            bytes = &bytes[written..];
-        }
-        self.socket = Some(Socket::Registered(stream));
-        Some(())
-    }
-
     /// Answers with an error, and ends the connection.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
         let status = refusal.status();
@@ -64,7 +49,7 @@ impl<P: Partition> Link<'_, P> {
         Next::Close
     }
 
-    fn refusal_head(&self, status: ::http::StatusCode) -> String {
+    fn refusal_head(&self, status: http::StatusCode) -> String {
         self.site.clock.tick(Instant::now());
         let date = self.site.clock.date();
         format!(

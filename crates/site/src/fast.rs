@@ -1,4 +1,5 @@
-//! The fast path: a plain `GET` or `HEAD` of a cached answer, in one system call and without allocation.
+//! The fast path: a plain `GET` or `HEAD` of a cached answer, in one system call and without allocation; of a
+//! larger file, by `sendfile`.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head. Must never: answer what
 //! the general path would answer differently.
@@ -10,7 +11,8 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::cache::{Entry, Ready};
+use crate::cache::{self, Entry, Ready};
+use crate::files::File;
 use crate::head::{Framing, Head, Verb};
 use crate::partition::{Partition, Site};
 
@@ -24,6 +26,8 @@ pub(crate) enum Fast {
         body_bytes: u64,
         rest: Option<Vec<u8>>,
     },
+    /// To be sent with this head; nothing was sent.
+    File { head: Vec<u8>, file: File },
     /// The connection is broken.
     Broken,
 }
@@ -38,8 +42,13 @@ enum Compared {
 /// Answers `head` on the socket `fd`, if it can be done at once.
 pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: BorrowedFd<'_>, tick: u64) -> Fast {
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
-    let Some(entry) = plain.then(|| entry(site, head.path, tick)).flatten() else {
-        return Fast::General;
+    let entry = match plain.then(|| entry(site, head.path, tick)) {
+        Some(Ok(entry)) => entry,
+        Some(Err(Some(file))) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
+            let head = cache::head(&file, connection_line(head), site.clock.date());
+            return Fast::File { head, file };
+        }
+        _ => return Fast::General,
     };
     let (ready, status) = match compare(head, &entry) {
         Compared::Whole => (&entry.whole, 200),
@@ -70,13 +79,13 @@ pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: Borrowed
 }
 
 #[inline]
-fn entry<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Option<Rc<Entry>> {
-    let files = site.files.as_ref()?;
+fn entry<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
+    let files = site.files.as_ref().ok_or(None)?;
     if let Some(entry) = site.cache.get(files, path, tick) {
-        return Some(entry);
+        return Ok(entry);
     }
     match site.partition.service(path) {
-        Some(_) => None,
+        Some(_) => Err(None),
         None => site.cache.fill(files, path, tick),
     }
 }

@@ -10,18 +10,23 @@ pub mod cache;
 pub mod clock;
 mod closing;
 pub mod conditions;
+mod exchange;
 pub mod fast;
 pub mod files;
 pub mod head;
-pub mod http;
+
 pub mod mime;
+pub mod own;
 pub mod partition;
 pub mod path;
 pub mod range;
+pub mod relay;
+mod sending;
 pub mod serve;
 mod socket;
 pub mod target;
 mod wire_io;
+pub mod worker_main;
 
 pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};
 pub use partition::{Access, Ends, Limits, Partition, Site};

@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use worker::outlet::Outlets;
+use tokio::net::UnixStream;
+use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
@@ -53,17 +55,56 @@ type Sender = SendRequest<BoundedBody>;
 /// The way to one service.
 pub struct Relay {
     /// Where new pairs go.
-    pub outlets: Rc<Outlets>,
-    idle: RefCell<Vec<Sender>>,
-    /// Counts retirements of workers: pairs from before one are not used again.
-    epoch: Cell<u64>,
+    outlets: Rc<Outlets>,
+    pairs: Rc<Pairs>,
     broken: Cell<bool>,
 }
 
+/// The pairs to one service that wait for further requests.
+#[derive(Default)]
+struct Pairs {
+    idle: RefCell<Vec<Sender>>,
+    /// Counts retirements of workers: pairs from before one are not used again.
+    epoch: Cell<u64>,
+    /// Counts pairs that no worker took; each request watches whether its own is among them.
+    undelivered: Cell<u64>,
+}
+
+impl Owner for Pairs {
+    /// Dropping the service's end makes the request that waits on ours fail at once.
+    fn undelivered(&self, _outgoing: Outgoing) {
+        self.undelivered.set(self.undelivered.get() + 1);
+    }
+
+    fn delivered(&self) {}
+
+    /// A service has no connections of clients from us, so what it hands back is its own invention.
+    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>) {}
+
+    /// Pairs that nobody uses are closed, which lets the worker go, and no other from before is kept.
+    fn retiring(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.idle.borrow_mut().clear();
+    }
+
+    fn ended(&self) {}
+}
+
 impl Relay {
-    /// The way to a service whose workers are attached to `outlets`.
-    pub fn new(outlets: Rc<Outlets>) -> Rc<Self> {
-        Rc::new(Self { outlets, idle: RefCell::default(), epoch: Cell::new(0), broken: Cell::new(false) })
+    /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker.
+    pub fn new(name: &str, wait_max: Duration) -> Rc<Self> {
+        let pairs = Rc::new(Pairs::default());
+        let outlets = Outlets::new(name, wait_max, pairs.clone());
+        Rc::new(Self {
+            outlets,
+            pairs,
+            broken: Cell::new(false),
+        })
+    }
+
+    /// Adds a worker of the service.
+    pub fn attach(&self, channel: OwnedFd) -> std::io::Result<()> {
+        self.outlets.attach(channel)
     }
 
     /// Whether requests are answered with 500 because the service is broken.
@@ -71,41 +112,38 @@ impl Relay {
         self.broken.set(broken);
     }
 
-    /// A worker retires: pairs that nobody uses are closed, which lets it go, and no other is kept.
-    pub fn renew(&self) {
-        self.epoch.set(self.epoch.get() + 1);
-        self.idle.borrow_mut().clear();
+    /// Closes the pairs that nobody uses.
+    pub fn close_idle(&self) {
+        self.pairs.retiring();
     }
 
     /// Has the service answer `request`.
-    pub async fn send(self: &Rc<Self>, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
+    pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
         if self.broken.get() {
             return plain(StatusCode::INTERNAL_SERVER_ERROR);
         }
-        prepare(request.headers_mut(), &request_host(&request), ends);
+        let host = request_host(&request);
+        prepare(request.headers_mut(), &host, ends);
         *request.version_mut() = http::Version::HTTP_11;
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
-            Ok(Ok(answer)) => self.pass_back(answer),
+            Ok(Ok(answer)) => Self::pass_back(answer),
             Ok(Err(status)) => plain(status),
             Err(_) => plain(StatusCode::GATEWAY_TIMEOUT),
         }
     }
 
     async fn exchange(
-        self: &Rc<Self>,
+        &self,
         ends: Ends,
         mut request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         loop {
-            let kept = self.idle.borrow_mut().pop();
+            let (epoch, undelivered) = (self.pairs.epoch.get(), self.pairs.undelivered.get());
+            let kept = self.pairs.idle.borrow_mut().pop();
             let fresh = kept.is_none();
-            let epoch = self.epoch.get();
-            let (mut sender, undelivered) = match kept {
-                Some(sender) => (sender, None),
-                None => {
-                    let (sender, undelivered) = self.connect(ends).await?;
-                    (sender, Some(undelivered))
-                }
+            let mut sender = match kept {
+                Some(sender) => sender,
+                None => self.connect(ends).await?,
             };
             match sender.try_send_request(request).await {
                 Ok(answer) => {
@@ -113,45 +151,49 @@ impl Relay {
                     return Ok(answer);
                 }
                 // A kept pair whose service has gone: the request was not sent and goes on a new one.
-                Err(mut error) if !fresh => match error.take_message() {
+                Err(mut error) => match error.take_message().filter(|_| !fresh) {
                     Some(again) => request = again,
+                    None if fresh && self.pairs.undelivered.get() > undelivered => {
+                        return Err(StatusCode::SERVICE_UNAVAILABLE);
+                    }
                     None => return Err(StatusCode::BAD_GATEWAY),
                 },
-                Err(_) if undelivered.is_some_and(|flag| flag.get()) => return Err(StatusCode::SERVICE_UNAVAILABLE),
-                Err(_) => return Err(StatusCode::BAD_GATEWAY),
             }
         }
     }
 
     /// Makes a pair and sends one end to the service.
-    async fn connect(self: &Rc<Self>, ends: Ends) -> Result<(Sender, Rc<Cell<bool>>), StatusCode> {
-        let failed = |_| StatusCode::SERVICE_UNAVAILABLE;
-        let (ours, theirs) = sys::seqpacket::stream_pair().map_err(failed)?;
-        let undelivered = Rc::new(Cell::new(false));
-        self.deliver(theirs, ends, undelivered.clone())?;
-        let stream = tokio::net::UnixStream::from_std(ours.into()).map_err(failed)?;
-        let (sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        tokio::task::spawn_local(async move {
-            // What goes wrong here is seen by the request that it goes wrong for.
-            let _ = connection.await;
+    async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
+        let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        let Ends { peer, local } = ends;
+        self.outlets.send(Outgoing {
+            stream: theirs,
+            peer,
+            local,
+            relayed: true,
+            taken: Vec::new(),
         });
-        Ok((sender, undelivered))
+        let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        // What goes wrong on it is seen by the request that it goes wrong for.
+        tokio::task::spawn_local(connection);
+        Ok(sender)
     }
 
-    /// Keeps a pair once its answer has been passed on, if its worker has not retired meanwhile.
-    fn keep(self: &Rc<Self>, mut sender: Sender, epoch: u64) {
-        let relay = self.clone();
+    /// Keeps a pair once its answer has been passed on, if no worker has retired meanwhile.
+    fn keep(&self, mut sender: Sender, epoch: u64) {
+        let pairs = self.pairs.clone();
         tokio::task::spawn_local(async move {
             let ready = sender.ready().await.is_ok();
-            let mut idle = relay.idle.borrow_mut();
-            if ready && relay.epoch.get() == epoch && idle.len() < IDLE_MAX {
+            let mut idle = pairs.idle.borrow_mut();
+            if ready && pairs.epoch.get() == epoch && idle.len() < IDLE_MAX {
                 idle.push(sender);
             }
         });
     }
 
-    fn pass_back(&self, answer: Response<Incoming>) -> Response<ResponseBody> {
+    fn pass_back(answer: Response<Incoming>) -> Response<ResponseBody> {
         let (mut parts, body) = answer.into_parts();
         remove_not_passed_on(&mut parts.headers);
         Response::from_parts(parts, ResponseBody::stream(body))
@@ -169,12 +211,18 @@ fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
         }
     };
     set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
-    set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
+    set(
+        HeaderName::from_static("x-forwarded-for"),
+        ends.peer.ip().to_string(),
+    );
     set(HeaderName::from_static("x-forwarded-proto"), "http".into());
 }
 
 fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
-    let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let authority = request
+        .uri()
+        .authority()
+        .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     authority.unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -197,7 +245,10 @@ fn plain(status: StatusCode) -> Response<ResponseBody> {
     let mut answer = Response::new(ResponseBody::Full(text.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, RETRY_AFTER);
     }

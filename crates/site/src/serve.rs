@@ -18,10 +18,11 @@ use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::exchange::exchange;
 use crate::fast::{self, Fast};
-use crate::head::{self, Checked, Framing, Head, Refusal};
-use crate::http;
+use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
 use crate::partition::{Access, Ends, Partition, Site};
+use crate::sending::{Partial, Sending};
 use crate::socket::{Socket, expired};
 
 /// A connection as it comes from the gate.
@@ -73,6 +74,7 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
         next = match next {
             Next::Read => link.wait(drained.as_mut()).await,
             Next::Write(partial) => link.finish_write(*partial).await,
+            Next::File(sending) => link.send_file(*sending).await,
             Next::General => link.general().await,
             Next::Refuse(refusal) => link.refuse(refusal).await,
             Next::Close => return Ended::Closed,
@@ -85,19 +87,11 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
 pub(crate) enum Next {
     Read,
     Write(Box<Partial>),
+    File(Box<Sending>),
     General,
     Refuse(Refusal),
     Close,
     HandBack,
-}
-
-/// An answer of the fast path that the socket did not take at once.
-pub(crate) struct Partial {
-    rest: Vec<u8>,
-    head: Vec<u8>,
-    status: u16,
-    body_bytes: u64,
-    keep: bool,
 }
 
 /// A connection and how far it has come.
@@ -225,6 +219,17 @@ impl<P: Partition> Link<'_, P> {
         match fast::answer(self.site, head, socket.fd(), tick) {
             Fast::General => Next::General,
             Fast::Broken => Next::Close,
+            Fast::File { head: lead, file } => Next::File(Box::new(Sending {
+                lead,
+                size: if head.verb == Verb::Head {
+                    0
+                } else {
+                    file.meta.size
+                },
+                file,
+                head: raw.to_vec(),
+                keep: head.keep,
+            })),
             Fast::Sent {
                 status,
                 body_bytes,
@@ -325,19 +330,8 @@ impl<P: Partition> Link<'_, P> {
         }
     }
 
-    /// Sends what the fast path could not.
-    async fn finish_write(&mut self, partial: Partial) -> Next {
-        if self.write(&partial.rest).await.is_none() {
-            return Next::Close;
-        }
-        if let Checked::Whole(head) = head::check(&partial.head, usize::MAX) {
-            self.record(Some(&head), partial.status, partial.body_bytes);
-        }
-        if partial.keep { self.go_on() } else { Next::Close }
-    }
-
     /// After an answer that took its time: the next request.
-    fn go_on(&mut self) -> Next {
+    pub(crate) fn go_on(&mut self) -> Next {
         self.arrived = Instant::now();
         self.since = self.arrived;
         if self.taken.is_empty() {
@@ -355,7 +349,7 @@ impl<P: Partition> Link<'_, P> {
             return Next::Close;
         };
         let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
-        let strange = ::http::Uri::try_from(head.target).is_err();
+        let strange = http::Uri::try_from(head.target).is_err();
         if large || strange {
             self.taken = taken.to_vec();
             let strange = Refusal::Malformed("a target that is not a URI");
@@ -366,7 +360,7 @@ impl<P: Partition> Link<'_, P> {
         };
         let raw = &taken[..head.length];
         let rest = taken.slice(head.length..);
-        let over = http::exchange(self.site, stream, self.ends, raw, &head, rest).await;
+        let over = exchange(self.site, stream, self.ends, raw, &head, rest).await;
         self.record(Some(&head), over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {

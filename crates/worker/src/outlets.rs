@@ -42,6 +42,8 @@ pub struct Outgoing {
 
 /// What an owner of [`Outlets`] is told.
 pub trait Owner {
+    /// A worker has been sent a connection; it is out of our hands.
+    fn delivered(&self);
     /// No worker took this connection in time, or too many wait already.
     fn undelivered(&self, outgoing: Outgoing);
     /// A worker hands this connection back: its next request is another partition's.
@@ -176,6 +178,7 @@ impl Outlets {
                     worker.credits.set(worker.credits.get() - 1);
                     worker.sent.borrow_mut().insert(id);
                     self.next_id.set(id + 1);
+                    self.owner.delivered();
                     return Ok(());
                 }
                 // It is full, or gone, which `listen` will see; another may do.

@@ -37,7 +37,7 @@ impl<T> Routes<T> {
         paths.insert(before, (path.into(), target));
     }
 
-    /// The line for a request; `host` in lower case, without port, final dot and brackets; `path` as sent,
+    /// The line for a request; `host` in lower case, without port and final dot; `path` as sent,
     /// without the query.
     pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {
         let path = normal(path);
@@ -91,6 +91,10 @@ pub fn normal(path: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(path)
     };
+    if path == "*" {
+        // `OPTIONS *` is about the host as a whole.
+        return Cow::Borrowed("/");
+    }
     let has_dots = unescaped.contains("/.") && unescaped.split('/').any(|part| part == "." || part == "..");
     if has_dots { Cow::Borrowed("/") } else { unescaped }
 }
@@ -162,6 +166,7 @@ mod tests {
             ("/..search", 0),
             ("/%", 0),
             ("/%zz", 0),
+            ("*", 0),
         ];
         for (path, target) in cases {
             assert_eq!(routes.find(b"a.test", path), Some(&target), "{path}");

@@ -1,0 +1,158 @@
+//! Where clients' orders and the launcher's answers meet: tickets, and the names that stand for targets.
+//!
+//! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: hands a name on;
+//! it finds the number that the launcher gave it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use tokio::sync::oneshot;
+use wire::{AdminToLauncher, LauncherToAdmin, Outcome};
+use worker::channel::Channel;
+use worker::counters::Counters;
+
+use crate::order::Order;
+use crate::reply::{Process, Reply};
+
+/// The channel to and from the launcher.
+pub(crate) type Control = Channel<LauncherToAdmin, AdminToLauncher>;
+
+/// The state of this process.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) control: Control,
+    pub(crate) counters: Counters,
+    /// The uid, besides root, that may give orders.
+    pub(crate) owner: Cell<Option<u32>>,
+    targets: RefCell<Vec<(u16, String)>>,
+    pending: RefCell<HashMap<u32, Pending>>,
+    next_ticket: Cell<u32>,
+    /// The launcher has closed its end: no order can be given any more.
+    closed: Cell<bool>,
+}
+
+/// An order that the launcher has yet to answer.
+#[derive(Debug)]
+struct Pending {
+    processes: Vec<Process>,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// Takes a ticket back, however its order ends.
+struct Ticket<'d> {
+    desk: &'d Desk,
+    number: u32,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.desk.pending.borrow_mut().remove(&self.number);
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(control: Control) -> Self {
+        Self {
+            control,
+            counters: Counters::default(),
+            owner: Cell::new(None),
+            targets: RefCell::default(),
+            pending: RefCell::default(),
+            // When `admin` itself is relaunched, two of them use tickets at a time; a pid has at most 22 bits, so
+            // each has a range of its own.
+            next_ticket: Cell::new(std::process::id() << 10),
+            closed: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn add_target(&self, number: u16, name: &str) {
+        self.targets.borrow_mut().push((number, name.to_owned()));
+    }
+
+    /// Passes an order on and waits for its answer.
+    pub(crate) async fn order(&self, order: Order) -> Reply {
+        let (number, answer) = self.ticket();
+        let ticket = Ticket { desk: self, number };
+        let stops = order == Order::Stop {};
+        let message = match order {
+            Order::Status {} => AdminToLauncher::Status { ticket: number },
+            Order::Stop {} => AdminToLauncher::Stop { ticket: number },
+            Order::Relaunch { name } => match self.target(&name) {
+                Ok(target) => AdminToLauncher::Relaunch {
+                    ticket: number,
+                    target,
+                },
+                Err(reply) => return reply,
+            },
+        };
+        let sent = !self.closed.get() && self.control.send(&message, None).await.is_ok();
+        let reply = if sent { answer.await.ok() } else { None };
+        drop(ticket);
+        match reply {
+            Some(reply) => reply,
+            // The channel's end before the answer: that it stops is what was asked for.
+            None if stops => Reply::done(),
+            None => Reply::failed("the admin process is ending, as the server stops or it is being relaunched"),
+        }
+    }
+
+    fn ticket(&self) -> (u32, oneshot::Receiver<Reply>) {
+        let number = self.next_ticket.get();
+        self.next_ticket.set(number.wrapping_add(1));
+        let (reply, answer) = oneshot::channel();
+        let processes = Vec::new();
+        self.pending
+            .borrow_mut()
+            .insert(number, Pending { processes, reply });
+        (number, answer)
+    }
+
+    fn target(&self, name: &str) -> Result<u16, Reply> {
+        let targets = self.targets.borrow();
+        if let Some((number, _)) = targets.iter().find(|(_, known)| known == name) {
+            return Ok(*number);
+        }
+        let names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
+        Err(Reply::failed(format!(
+            "there is no {name:?}; the names are: {}",
+            names.join(", ")
+        )))
+    }
+
+    /// Takes a line of a status.
+    pub(crate) fn process(&self, ticket: u32, process: Process) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.processes.push(process);
+        }
+    }
+
+    /// Takes the end of a status.
+    pub(crate) fn status_end(&self, ticket: u32, missing: &str) {
+        self.finish(ticket, |processes| Reply::status(missing.to_owned(), processes));
+    }
+
+    /// Takes the answer to a relaunch or a stop.
+    pub(crate) fn answer(&self, ticket: u32, outcome: Outcome, reason: &str) {
+        self.finish(ticket, |_| match outcome {
+            Outcome::Done => Reply::done(),
+            Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),
+            Outcome::Busy if reason.is_empty() => Reply::failed("another such order is under way"),
+            Outcome::Failed | Outcome::Busy => Reply::failed(reason),
+        });
+    }
+
+    /// Answers an order; one whose client has given up is not found, or does not listen.
+    fn finish(&self, ticket: u32, reply: impl FnOnce(Vec<Process>) -> Reply) {
+        let pending = self.pending.borrow_mut().remove(&ticket);
+        if let Some(pending) = pending {
+            let _ = pending.reply.send(reply(pending.processes));
+        }
+    }
+
+    /// Ends every order that has no answer: none can come any more.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        let pending = self.pending.take();
+        drop(pending);
+    }
+}

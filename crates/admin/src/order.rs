@@ -1,0 +1,65 @@
+//! Orders as they arrive: one line of JSON each.
+//!
+//! Runs in: the admin role. Sees: the bytes of a client that passed the check of its uid. Never: accepts a field
+//! or an order that it does not know.
+
+use serde::Deserialize;
+
+/// The longest request, in bytes, with its newline.
+///
+/// LIMIT: a name is at most 127 bytes, so this leaves ample room, and 16 clients hold at most 64 KiB.
+pub const REQUEST_MAX: usize = 4096;
+
+/// What an administrator may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "order", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Order {
+    /// List every process.
+    Status {},
+    /// Start a new process of `name`, then retire the old one.
+    Relaunch {
+        /// A site, a service as `site/service`, or a role.
+        name: String,
+    },
+    /// End the server in order.
+    Stop {},
+}
+
+impl Order {
+    /// Reads an order.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|error| format!("the request is not an order: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_order() {
+        assert_eq!(Order::parse(br#"{"order":"status"}"#), Ok(Order::Status {}));
+        assert_eq!(Order::parse(b"{\"order\":\"stop\"}\r"), Ok(Order::Stop {}));
+        let name = "packages/search".to_owned();
+        let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);
+        assert_eq!(relaunch, Ok(Order::Relaunch { name }));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for text in [
+            "",
+            "status",
+            r#"{"order":"exec"}"#,
+            r#"{"order":"relaunch"}"#,
+            r#"{"order":"relaunch","name":1}"#,
+            r#"{"order":"stop","now":true}"#,
+            r#"{"order":"stop"}{"order":"stop"}"#,
+        ] {
+            assert!(Order::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Answers as they leave: one line of JSON each.
+//!
+//! Runs in: the admin role. Sees: the launcher's messages (trusted), and text of clients quoted in errors.
+//! Never: writes a control character of theirs; JSON escapes it.
+
+use serde::Serialize;
+use wire::LauncherToAdmin;
+
+/// One process, as `bulkhead status` gets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Process {
+    role: &'static str,
+    name: String,
+    pid: u32,
+    uid: u32,
+    state: String,
+    restarts: u32,
+    age_ms: u64,
+    connections_now: u32,
+    connections: u64,
+    requests: u64,
+    last_exit: String,
+}
+
+impl Process {
+    /// Takes the launcher's line about a process, with its ticket; `None` if the message is another.
+    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
+        let LauncherToAdmin::Process {
+            ticket,
+            role,
+            name,
+            pid,
+            uid,
+            state,
+            restarts,
+            age_ms,
+            counters,
+            last_exit,
+        } = message
+        else {
+            return None;
+        };
+        let process = Self {
+            role: role.name(),
+            name: name.as_str().to_owned(),
+            pid,
+            uid,
+            state: state.as_str().to_owned(),
+            restarts,
+            age_ms,
+            connections_now: counters.connections_now,
+            connections: counters.connections,
+            requests: counters.requests,
+            last_exit: last_exit.as_str().to_owned(),
+        };
+        Some((ticket, process))
+    }
+}
+
+/// The answer to an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Reply {
+    /// Every process, and the layers that the machine lacks.
+    Status {
+        ok: bool,
+        missing: String,
+        processes: Vec<Process>,
+    },
+    /// It is done.
+    Done { ok: bool },
+    /// It is not done, and why.
+    Failed { ok: bool, error: String },
+}
+
+impl Reply {
+    pub(crate) fn status(missing: String, processes: Vec<Process>) -> Self {
+        Self::Status {
+            ok: true,
+            missing,
+            processes,
+        }
+    }
+
+    pub(crate) fn done() -> Self {
+        Self::Done { ok: true }
+    }
+
+    pub(crate) fn failed(error: impl Into<String>) -> Self {
+        Self::Failed {
+            ok: false,
+            error: error.into(),
+        }
+    }
+
+    /// The line to be sent.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        // Neither of the reasons for which this can fail (keys that are not text, a failing writer) exists here.
+        let mut line = serde_json::to_vec(self)
+            .unwrap_or_else(|_| br#"{"ok":false,"error":"the answer could not be written"}"#.to_vec());
+        line.push(b'\n');
+        line
+    }
+}

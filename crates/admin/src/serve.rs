@@ -1,0 +1,161 @@
+//! The admin role at work: the launcher's messages, and the socket that comes along with the first of them.
+//!
+//! Runs in: the admin role. Sees: the launcher's messages (trusted: a malformed one ends the process). Never:
+//! accepts a client before it knows who may give orders.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+use wire::{AdminToLauncher, LauncherToAdmin};
+use worker::Start;
+use worker::channel::ChannelError;
+
+use crate::client;
+use crate::desk::{Control, Desk};
+use crate::reply::Process;
+
+/// The most clients at once; further ones wait in the socket's queue.
+///
+/// LIMIT: an administrator and some monitoring; each client is gone after 70 s at the latest.
+const CLIENTS_MAX: u32 = 16;
+
+/// How long clients may take to get their answers after the launcher has closed its channel.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// How long to wait after a failed accept (too many open files) before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the admin role had to end.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The channel from the launcher failed.
+    Control(ChannelError),
+    /// The launcher said `Begin` before what must come before it.
+    Incomplete(&'static str),
+    /// The event loop refused a descriptor, or a message to the launcher could not be sent.
+    Io(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control(error) => write!(f, "from the launcher: {error}"),
+            Self::Incomplete(what) => write!(f, "from the launcher: nothing was said of {what}"),
+            Self::Io(error) => write!(f, "admin: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Control(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Incomplete(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Runs the admin role until the launcher closes the control channel; must be called inside a `LocalSet`.
+///
+/// # Errors
+/// When the launcher cannot be understood or reached.
+pub async fn serve(start: Start) -> Result<(), ServeError> {
+    let desk = Rc::new(Desk::new(Control::new(start.control)?));
+    let clients = Arc::new(Semaphore::new(CLIENTS_MAX as usize));
+    let mut socket = None;
+    let mut accepting = None;
+    let result = loop {
+        let (message, descriptor) = match desk.control.receive().await {
+            Ok(Some(arrived)) => arrived,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(ServeError::Control(error)),
+        };
+        match message {
+            LauncherToAdmin::Socket {} => socket = descriptor,
+            LauncherToAdmin::Begin {} => {
+                let listener = listener(socket.take())?;
+                if desk.owner.get().is_none() {
+                    break Err(ServeError::Incomplete("the owner"));
+                }
+                let task = accept(listener, desk.clone(), clients.clone());
+                accepting = Some(tokio::task::spawn_local(task));
+                desk.control.send(&AdminToLauncher::Ready {}, None).await?;
+            }
+            message => obey(&desk, message).await?,
+        }
+    };
+    if let Some(task) = accepting {
+        task.abort();
+    }
+    desk.close();
+    // Whoever holds a permit is a client that waits for its answer.
+    let _ = tokio::time::timeout(DRAIN_MAX, clients.acquire_many(CLIENTS_MAX)).await;
+    result
+}
+
+fn listener(socket: Option<OwnedFd>) -> Result<UnixListener, ServeError> {
+    let socket = socket.ok_or(ServeError::Incomplete("the administration socket"))?;
+    let listener = std::os::unix::net::UnixListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(UnixListener::from_std(listener)?)
+}
+
+/// Does what any message but those of the set-up asks for.
+async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
+    match message {
+        LauncherToAdmin::Target { target, name } => desk.add_target(target, name.as_str()),
+        LauncherToAdmin::Owner { uid } => desk.owner.set(Some(uid)),
+        LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
+        LauncherToAdmin::Answer {
+            ticket,
+            outcome,
+            reason,
+        } => desk.answer(ticket, outcome, reason.as_str()),
+        LauncherToAdmin::Report {} => {
+            let counters = desk.counters.snapshot();
+            desk.control
+                .send(&AdminToLauncher::Counters { counters }, None)
+                .await?;
+        }
+        other => {
+            if let Some((ticket, process)) = Process::from_message(other) {
+                desk.process(ticket, process);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes clients from the socket, as many at once as there are permits.
+async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Arc<Semaphore>) {
+    // The semaphore is never closed; if it were, there would be nothing left to do.
+    while let Ok(permit) = clients.clone().acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let desk = desk.clone();
+        tokio::task::spawn_local(async move {
+            desk.counters.connected();
+            client::serve(stream, &desk).await;
+            desk.counters.disconnected();
+            drop(permit);
+        });
+    }
+}

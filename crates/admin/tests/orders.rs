@@ -1,0 +1,270 @@
+//! Orders over real sockets: this test plays the launcher on one side and the administrator on the other.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Text};
+use worker::channel::Channel;
+
+type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;
+
+/// A running admin role, seen from the launcher.
+struct Admin {
+    launcher: Launcher,
+    socket: PathBuf,
+    role: tokio::task::JoinHandle<Result<(), admin::ServeError>>,
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+async fn started(owner: u32) -> Admin {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let socket = std::env::temp_dir().join(format!("bulkhead-admin-{}-{number}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (ours, control) = sys::seqpacket::pair().unwrap();
+    let role = tokio::task::spawn_local(admin::serve(worker::Start { control, log: None }));
+    let launcher = Launcher::new(ours).unwrap();
+    let descriptor = std::os::fd::AsFd::as_fd(&listener);
+    let tell = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();
+    tell(LauncherToAdmin::Socket {}, Some(descriptor)).await;
+    for (target, name) in ["gate", "packages", "packages/search"].into_iter().enumerate() {
+        let (target, name) = (target as u16, Text::new(name));
+        tell(LauncherToAdmin::Target { target, name }, None).await;
+    }
+    tell(LauncherToAdmin::Owner { uid: owner }, None).await;
+    tell(LauncherToAdmin::Begin {}, None).await;
+    let admin = Admin {
+        launcher,
+        socket,
+        role,
+    };
+    assert_eq!(admin.heard().await, AdminToLauncher::Ready {});
+    admin
+}
+
+impl Admin {
+    async fn heard(&self) -> AdminToLauncher {
+        self.launcher.receive().await.unwrap().unwrap().0
+    }
+
+    async fn tell(&self, message: LauncherToAdmin) {
+        self.launcher.send(&message, None).await.unwrap();
+    }
+
+    /// An administrator on a thread of its own, as the command is a blocking program.
+    fn ask(&self, request: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
+        let (socket, request) = (self.socket.clone(), request.into());
+        tokio::task::spawn_blocking(move || {
+            let mut stream = UnixStream::connect(socket).unwrap();
+            let _ = stream.write_all(&request);
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer.matches('\n').count(), 1, "one line: {answer:?}");
+            serde_json::from_str(&answer).unwrap()
+        })
+    }
+}
+
+fn run(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let limit = Duration::from_secs(30);
+    let test = async { tokio::time::timeout(limit, test()).await.unwrap() };
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn process(ticket: u32) -> LauncherToAdmin {
+    LauncherToAdmin::Process {
+        ticket,
+        role: Role::Service,
+        name: Text::new("packages/search"),
+        pid: 77,
+        uid: 61_003,
+        state: Text::new("serving"),
+        restarts: 2,
+        age_ms: 1500,
+        counters: Counters {
+            connections_now: 1,
+            connections: 9,
+            requests: 30,
+        },
+        last_exit: Text::new("killed by signal 9"),
+    }
+}
+
+#[test]
+fn a_status_lists_what_the_launcher_says() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let answer = admin.ask("{\"order\":\"status\"}\n");
+        let AdminToLauncher::Status { ticket } = admin.heard().await else {
+            panic!("a status was asked for");
+        };
+        admin.tell(process(ticket.wrapping_add(5))).await;
+        admin.tell(process(ticket)).await;
+        let missing = Text::new("seccomp");
+        admin.tell(LauncherToAdmin::StatusEnd { ticket, missing }).await;
+        let answer = answer.await.unwrap();
+        assert_eq!(answer["ok"], true);
+        assert_eq!(answer["missing"], "seccomp");
+        assert_eq!(answer["processes"].as_array().unwrap().len(), 1);
+        let process = &answer["processes"][0];
+        assert_eq!(process["role"], "service");
+        assert_eq!(process["name"], "packages/search");
+        assert_eq!(process["pid"], 77);
+        assert_eq!(process["uid"], 61_003);
+        assert_eq!(process["restarts"], 2);
+        assert_eq!(process["age_ms"], 1500);
+        assert_eq!(process["connections"], 9);
+        assert_eq!(process["last_exit"], "killed by signal 9");
+    });
+}
+
+#[test]
+fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        for (outcome, reason) in [
+            (Outcome::Done, ""),
+            (Outcome::Failed, "exited with 1"),
+            (Outcome::Busy, ""),
+        ] {
+            let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/search\"}\n");
+            let AdminToLauncher::Relaunch { ticket, target: 2 } = admin.heard().await else {
+                panic!("target 2 was to be relaunched");
+            };
+            let reason = Text::new(reason);
+            let message = LauncherToAdmin::Answer {
+                ticket,
+                outcome,
+                reason: reason.clone(),
+            };
+            admin.tell(message).await;
+            let answer = answer.await.unwrap();
+            assert_eq!(answer["ok"], outcome == Outcome::Done);
+            if outcome == Outcome::Failed {
+                assert_eq!(answer["error"], reason.as_str());
+            }
+        }
+    });
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_names_and_never_reaches_the_launcher() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/serach\"}\n");
+        let answer = answer.await.unwrap();
+        assert_eq!(answer["ok"], false);
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains("packages/serach"), "{error}");
+        assert!(error.contains("gate, packages, packages/search"), "{error}");
+        assert!(admin.launcher.try_receive().is_none());
+    });
+}
+
+#[test]
+fn what_is_no_order_is_refused_and_never_reaches_the_launcher() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let long = vec![b' '; 5000];
+        for request in [
+            b"hello\n".to_vec(),
+            b"{\"order\":\"exec\"}\n".to_vec(),
+            vec![0xff, b'\n'],
+            long,
+        ] {
+            let answer = admin.ask(request).await.unwrap();
+            assert_eq!(answer["ok"], false);
+        }
+        assert!(admin.launcher.try_receive().is_none());
+    });
+}
+
+#[test]
+fn counters_are_reported() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        admin.ask("nonsense\n").await.unwrap();
+        admin.tell(LauncherToAdmin::Report {}).await;
+        let AdminToLauncher::Counters { counters } = admin.heard().await else {
+            panic!("counters were asked for");
+        };
+        assert_eq!((counters.connections, counters.requests), (1, 1));
+    });
+}
+
+#[test]
+fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let answer = admin.ask("{\"order\":\"stop\"}\n");
+        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        admin.launcher.finish();
+        assert_eq!(answer.await.unwrap()["ok"], true);
+    });
+}
+
+#[test]
+fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
+    run(async || {
+        let mut admin = started(own_uid()).await;
+        let status = admin.ask("{\"order\":\"status\"}\n");
+        assert!(matches!(admin.heard().await, AdminToLauncher::Status { .. }));
+        // One that never says anything must not hold the end up.
+        let silent = UnixStream::connect(&admin.socket).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let before = std::time::Instant::now();
+        admin.launcher.finish();
+        assert_eq!(status.await.unwrap()["ok"], false);
+        assert!((&mut admin.role).await.unwrap().is_ok());
+        assert!(before.elapsed() < Duration::from_secs(3));
+        drop(silent);
+    });
+}
+
+#[test]
+fn a_client_over_the_limit_waits_its_turn() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let silent: Vec<_> = (0..16)
+            .map(|_| UnixStream::connect(&admin.socket).unwrap())
+            .collect();
+        let late = admin.ask("nonsense\n");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!late.is_finished());
+        drop(silent);
+        assert_eq!(late.await.unwrap()["ok"], false);
+    });
+}
+
+#[test]
+fn others_than_root_and_the_owner_are_refused() {
+    // Root is always let in, so this can be seen by another user only.
+    if own_uid() == 0 {
+        return;
+    }
+    run(async || {
+        let admin = started(own_uid() + 1).await;
+        let answer = admin.ask("{\"order\":\"stop\"}\n").await.unwrap();
+        assert_eq!(answer["ok"], false);
+        assert!(answer["error"].as_str().unwrap().contains("may not give orders"));
+        assert!(admin.launcher.try_receive().is_none());
+    });
+}

@@ -1,0 +1,170 @@
+//! The gate's own answers: short pages for what no partition answers.
+//!
+//! Runs in: the gate. Sees: the head that is answered, for the log. Never: repeats anything of it to the client.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use request::head::{self, Checked, Head};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use wire::log::Access;
+use worker::log::now_us;
+
+use crate::connection;
+use crate::desk::Desk;
+
+/// LIMIT: after an answer, what the client still sends is thrown away for so long and so much, since closing
+/// the connection with unread bytes would destroy the answer on its way.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 64 * 1024;
+
+/// Why a request is answered here.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The head is not acceptable, or did not arrive in time.
+    Head(head::Refusal),
+    /// No site has this host and path.
+    NoSuchPlace,
+    /// The partition is broken.
+    Broken,
+    /// No worker took the connection in time, or too many wait.
+    Unavailable,
+}
+
+impl Refusal {
+    /// Status code, reason phrase, and a sentence for people.
+    fn words(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::Head(head::Refusal::TooLarge) => (
+                431,
+                "Request Header Fields Too Large",
+                "The request head is longer than this server allows.",
+            ),
+            Self::Head(head::Refusal::Version) => (
+                505,
+                "HTTP Version Not Supported",
+                "This server speaks HTTP/1.1 and HTTP/1.0.",
+            ),
+            Self::Head(head::Refusal::NotImplemented) => {
+                (501, "Not Implemented", "This server is not a proxy.")
+            }
+            Self::Head(head::Refusal::Late) => {
+                (408, "Request Timeout", "The request did not arrive in time.")
+            }
+            Self::Head(head::Refusal::Expectation) => (
+                417,
+                "Expectation Failed",
+                "This server knows no such expectation.",
+            ),
+            Self::Head(head::Refusal::BodyTooLarge) => (
+                413,
+                "Content Too Large",
+                "The request body is larger than this server allows.",
+            ),
+            Self::Head(head::Refusal::Malformed(_)) => {
+                (400, "Bad Request", "What was sent is not a valid HTTP request.")
+            }
+            Self::NoSuchPlace => (404, "Not Found", "There is no such site here."),
+            Self::Broken => (
+                500,
+                "Internal Server Error",
+                "This part of the site is out of order.",
+            ),
+            Self::Unavailable => (
+                503,
+                "Service Unavailable",
+                "This part of the site is not available at the moment.",
+            ),
+        }
+    }
+}
+
+/// Answers a connection, notes it, and closes it with care.
+pub fn refuse(
+    desk: &Rc<Desk>,
+    stream: OwnedFd,
+    peer: SocketAddr,
+    taken: &[u8],
+    site: u16,
+    refusal: Refusal,
+    since: Instant,
+) {
+    let (status, reason, sentence) = refusal.words();
+    let body =
+        format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
+    let body_bytes = {
+        let mut buffer = desk.peeked.borrow_mut();
+        let head = connection::peek(&stream, taken, &mut buffer);
+        let head = match head::check(head, desk.limits.head_bytes) {
+            Checked::Whole(head) => Some(head),
+            _ => None,
+        };
+        let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
+        let body_bytes = if bodyless { 0 } else { body.len() };
+        note(desk, peer, site, status, body_bytes, since, head.as_ref());
+        body_bytes
+    };
+    let mut answer = format!(
+        "HTTP/1.1 {status} {reason}\r\nServer: bulkhead\r\nDate: {}\r\nContent-Type: text/html\r\n\
+         Content-Length: {}\r\nConnection: close\r\n{}\r\n",
+        httpdate::fmt_http_date(SystemTime::now()),
+        body.len(),
+        if status == 503 { "Retry-After: 5\r\n" } else { "" },
+    );
+    answer.push_str(&body[..body_bytes]);
+    desk.answered();
+    // A fresh socket has room for an answer as short as this; a client that left none gets none.
+    let _ = send(
+        &stream,
+        answer.as_bytes(),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
+    let _ = shutdown(&stream, Shutdown::Write);
+    tokio::task::spawn_local(linger(desk.clone(), stream));
+}
+
+fn note(
+    desk: &Desk,
+    peer: SocketAddr,
+    site: u16,
+    status: u16,
+    body_bytes: usize,
+    since: Instant,
+    head: Option<&Head<'_>>,
+) {
+    desk.log.access(&Access {
+        time_us: now_us(),
+        duration_us: u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX),
+        site,
+        peer,
+        status,
+        body_bytes: body_bytes as u64,
+        version: head.map_or(u8::MAX, |head| head.minor),
+        method: head.map_or(b"", |head| head.method.as_bytes()),
+        target: head.map_or(b"", |head| head.target.as_bytes()),
+        host: head.map_or(b"", |head| head.host),
+        referer: head.map_or(b"", |head| head.referer),
+        agent: head.map_or(b"", |head| head.user_agent),
+    });
+}
+
+/// Throws away what a client that was answered still sends, until it closes too.
+async fn linger(desk: Rc<Desk>, stream: OwnedFd) {
+    let drain = async {
+        let stream = worker::watch(stream).ok()?;
+        let (mut waste, mut left) = ([0; 4096], LINGER_BYTES);
+        loop {
+            let mut ready = stream.readable().await.ok()?;
+            match recv(stream.get_ref(), &mut waste, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return None::<()>,
+                Ok((count, _)) => left = left.checked_sub(count)?,
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(_) => return None,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER, drain).await;
+    desk.went();
+}

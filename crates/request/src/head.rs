@@ -1,0 +1,352 @@
+//! The check that every request head passes before anything else sees it: one parser decides.
+//!
+//! Runs in: gates and site workers, unprivileged; pure, no input or output. Untrusted input: all of it. Must never:
+//! panic, allocate on the way to a good answer, or accept a head that two parsers could read differently.
+
+use std::mem::MaybeUninit;
+
+use memchr::memchr_iter;
+
+use crate::target;
+
+/// LIMIT: header lines in one head, the number hyper's own parser has room for.
+pub const HEADER_LINES_MAX: usize = 100;
+
+/// Why a head is refused; [`Refusal::status`] is what the client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The bytes are not a request head, or one that could be read in two ways.
+    Malformed(&'static str),
+    /// More bytes or lines than the limit.
+    TooLarge,
+    /// Another version than HTTP/1.0 and HTTP/1.1.
+    Version,
+    /// `CONNECT`, which only proxies answer.
+    NotImplemented,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// The head did not arrive in time.
+    Late,
+    /// The body is larger than the limit.
+    BodyTooLarge,
+}
+
+impl Refusal {
+    /// The status code of the answer.
+    pub fn status(self) -> http::StatusCode {
+        match self {
+            Refusal::Malformed(_) => http::StatusCode::BAD_REQUEST,
+            Refusal::TooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Refusal::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Refusal::NotImplemented => http::StatusCode::NOT_IMPLEMENTED,
+            Refusal::Expectation => http::StatusCode::EXPECTATION_FAILED,
+            Refusal::Late => http::StatusCode::REQUEST_TIMEOUT,
+            Refusal::BodyTooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
+        }
+    }
+}
+
+/// The methods that make a difference here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `GET`.
+    Get,
+    /// `HEAD`.
+    Head,
+    /// Any other.
+    Other,
+}
+
+/// How the body of a request is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// So many bytes, more than none.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+}
+
+/// What [`check`] found.
+#[derive(Debug)]
+pub enum Checked<'a> {
+    /// The head has not arrived completely.
+    Partial,
+    /// The head is refused, and with it the connection.
+    Refused(Refusal),
+    /// A whole and acceptable head.
+    Whole(Head<'a>),
+}
+
+/// An accepted request head; the slices point into the bytes it was read from.
+#[derive(Clone, Debug)]
+pub struct Head<'a> {
+    /// Bytes of the head, the empty line included.
+    pub length: usize,
+    /// The method, as far as it matters.
+    pub verb: Verb,
+    /// The method as sent.
+    pub method: &'a str,
+    /// The target as sent.
+    pub target: &'a str,
+    /// The path as sent, not decoded; begins with `/`, or is `*` for `OPTIONS`.
+    pub path: &'a str,
+    /// The query as sent, without `?`.
+    pub query: Option<&'a str>,
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
+    pub minor: u8,
+    /// The host without port and trailing dot, not lower-cased; empty if HTTP/1.0 named none.
+    pub host: &'a [u8],
+    /// How the body is delimited.
+    pub framing: Framing,
+    /// Whether the connection may continue after the answer.
+    pub keep: bool,
+    /// `Expect: 100-continue`.
+    pub expects: bool,
+    /// `Range`, `If-Match`, `If-Unmodified-Since`, `If-Range`, `Upgrade` or several of one condition: not for
+    /// the fast path.
+    pub unusual: bool,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a [u8]>,
+    /// `If-Modified-Since`.
+    pub if_modified_since: Option<&'a [u8]>,
+    /// `Referer`, or empty.
+    pub referer: &'a [u8],
+    /// `User-Agent`, or empty.
+    pub user_agent: &'a [u8],
+}
+
+type Lines<'a> = [MaybeUninit<httparse::Header<'a>>; HEADER_LINES_MAX];
+
+/// Checks the head that `data` begins with, of at most `head_bytes` bytes.
+pub fn check(data: &[u8], head_bytes: usize) -> Checked<'_> {
+    let mut lines: Lines<'_> = [const { MaybeUninit::uninit() }; HEADER_LINES_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let length = match request.parse_with_uninit_headers(data, &mut lines) {
+        Ok(httparse::Status::Complete(length)) if length <= head_bytes => length,
+        Ok(httparse::Status::Partial) if data.len() < head_bytes => return Checked::Partial,
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Checked::Refused(Refusal::TooLarge),
+        Err(httparse::Error::Version) => return Checked::Refused(bad_version(data)),
+        Err(_) => return Checked::Refused(Refusal::Malformed("not a request head")),
+    };
+    match examine(&data[..length], &request) {
+        Ok(head) => Checked::Whole(head),
+        Err(refusal) => Checked::Refused(refusal),
+    }
+}
+
+/// The entry for fuzzing: checks `data` and, if it is good, rewrites it.
+pub fn fuzz_head(data: &[u8]) {
+    if let Checked::Whole(head) = check(data, 16 << 10) {
+        let again = rewrite(&data[..head.length], &head);
+        // INVARIANT: what is passed on is itself an acceptable head with the same meaning.
+        match check(&again, usize::MAX) {
+            Checked::Whole(twin) => {
+                assert!(twin.host.eq_ignore_ascii_case(head.host));
+                assert_eq!((twin.path, twin.query), (head.path, head.query));
+                assert_eq!(
+                    (twin.framing, twin.keep, twin.minor),
+                    (head.framing, head.keep, head.minor)
+                );
+            }
+            // A hundred lines, and a `Host` added for HTTP/1.0.
+            Checked::Refused(Refusal::TooLarge) => {}
+            other => panic!("rewriting made {other:?}"),
+        }
+    }
+}
+
+fn bad_version(data: &[u8]) -> Refusal {
+    let line = data
+        .split(|&b| b == b'\r' || b == b'\n')
+        .find(|l| !l.is_empty())
+        .unwrap_or(data);
+    let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
+    match (words.nth(2), line.iter().filter(|&&b| b == b' ').count()) {
+        (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), 2)
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Refusal::Version
+        }
+        _ => Refusal::Malformed("not a version"),
+    }
+}
+
+/// httparse takes a bare LF for the end of a line; others do not, so nobody may send one.
+fn bare_line_feed(head: &[u8]) -> bool {
+    memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
+}
+
+/// What the header lines say, before it is put together.
+#[derive(Default)]
+struct Fields<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    expects: bool,
+    unusual: bool,
+    if_none_match: Option<&'a [u8]>,
+    if_modified_since: Option<&'a [u8]>,
+    referer: &'a [u8],
+    user_agent: &'a [u8],
+}
+
+fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Refusal> {
+    const MISSING: Refusal = Refusal::Malformed("not a request line");
+    let method = request.method.ok_or(MISSING)?;
+    let text = request.path.ok_or(MISSING)?;
+    let minor = request.version.ok_or(MISSING)?;
+    if bare_line_feed(head) {
+        return Err(Refusal::Malformed("a bare line feed"));
+    }
+    if method == "CONNECT" {
+        return Err(Refusal::NotImplemented);
+    }
+    let mut fields = Fields::default();
+    for line in request.headers.iter() {
+        fields.take(line.name.as_bytes(), line.value)?;
+    }
+    let place = target::split(method, text)?;
+    let host = target::agree(minor, fields.host, &place)?;
+    let framing = match (fields.chunked, fields.length) {
+        (true, Some(_)) => return Err(Refusal::Malformed("both Content-Length and Transfer-Encoding")),
+        (true, None) if minor == 0 => return Err(Refusal::Malformed("Transfer-Encoding in HTTP/1.0")),
+        (true, None) => Framing::Chunked,
+        (false, None | Some(0)) => Framing::None,
+        (false, Some(length)) => Framing::Length(length),
+    };
+    Ok(Head {
+        length: head.len(),
+        verb: match method {
+            "GET" => Verb::Get,
+            "HEAD" => Verb::Head,
+            _ => Verb::Other,
+        },
+        method,
+        target: text,
+        path: place.path,
+        query: place.query,
+        minor,
+        host,
+        framing,
+        keep: !fields.close && (minor == 1 || fields.keep_alive),
+        // RFC 9110 10.1.1: an expectation in HTTP/1.0 is ignored.
+        expects: fields.expects && minor == 1,
+        unusual: fields.unusual,
+        if_none_match: fields.if_none_match,
+        if_modified_since: fields.if_modified_since,
+        referer: fields.referer,
+        user_agent: fields.user_agent,
+    })
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), Refusal> {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        match name.len() {
+            4 if is(b"host") => self.host(value)?,
+            5 if is(b"range") => self.unusual = true,
+            6 if is(b"expect") => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Refusal::Expectation);
+                }
+                self.expects = true;
+            }
+            7 if is(b"upgrade") => self.unusual = true,
+            7 if is(b"referer") => self.referer = value,
+            8 if is(b"if-match") || is(b"if-range") => self.unusual = true,
+            10 if is(b"connection") => self.connection(value),
+            10 if is(b"user-agent") => self.user_agent = value,
+            13 if is(b"if-none-match") => self.unusual |= self.if_none_match.replace(value).is_some(),
+            14 if is(b"content-length") => self.content_length(value)?,
+            17 if is(b"transfer-encoding") => {
+                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Refusal::Malformed("a Transfer-Encoding other than chunked"));
+                }
+                self.chunked = true;
+            }
+            17 if is(b"if-modified-since") => {
+                self.unusual |= self.if_modified_since.replace(value).is_some();
+            }
+            19 if is(b"if-unmodified-since") => self.unusual = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
+        match self.host.replace(value) {
+            Some(_) => Err(Refusal::Malformed("several Host")),
+            None => Ok(()),
+        }
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for token in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+            self.close |= token.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        // LIMIT: 18 digits cannot overflow, and are more than any body here.
+        if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
+            return Err(Refusal::Malformed("not a Content-Length"));
+        }
+        let length = value
+            .iter()
+            .fold(0, |sum, &digit| sum * 10 + u64::from(digit - b'0'));
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(Refusal::Malformed("several Content-Length")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes the head anew for those behind: origin-form, one `Content-Length`, without `Upgrade` and without
+/// names that contain `_` (which CGI and its descendants take for `-`).
+pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + 8);
+    let version = if head.minor == 1 {
+        " HTTP/1.1\r\n"
+    } else {
+        " HTTP/1.0\r\n"
+    };
+    out.extend_from_slice(head.method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(head.path.as_bytes());
+    if let Some(query) = head.query {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+    out.extend_from_slice(version.as_bytes());
+    let mut lines: Lines<'_> = [const { MaybeUninit::uninit() }; HEADER_LINES_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    // INVARIANT: `raw` has passed `check`; were it otherwise, no header line would be passed on.
+    let _ = request.parse_with_uninit_headers(raw, &mut lines);
+    let (mut has_length, mut has_host) = (false, false);
+    for line in request.headers.iter() {
+        let length = line.name.eq_ignore_ascii_case("content-length");
+        has_host |= line.name.eq_ignore_ascii_case("host");
+        let dropped = line.name.contains('_') || line.name.eq_ignore_ascii_case("upgrade");
+        if dropped || (length && std::mem::replace(&mut has_length, true)) {
+            continue;
+        }
+        push_line(&mut out, line.name.as_bytes(), line.value);
+    }
+    if !has_host && !head.host.is_empty() {
+        push_line(&mut out, b"host", head.host);
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

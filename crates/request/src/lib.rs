@@ -1,0 +1,7 @@
+//! Request heads: the one check that decides what a request is, for gates and site workers alike.
+//!
+//! Runs in: gates and site workers, unprivileged; pure, no input or output. Sees: whatever clients send. Never:
+//! accepts a head that two readers could understand differently.
+
+pub mod head;
+pub mod target;

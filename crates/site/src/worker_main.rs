@@ -1,0 +1,159 @@
+//! The site worker: set up by the launcher's messages, then one task per connection, until the launcher is done
+//! with it.
+//!
+//! Runs in: the site worker, under the site's uid, in its jail, with an empty root. Untrusted input: connections.
+//! Must never: open anything that is not below the site's root directory, which came as a descriptor.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use wire::{ChildToLauncher, LauncherToSite};
+use worker::Start;
+use worker::channel::{Channel, ChannelError};
+use worker::inlet::{Arrival, Inlets};
+use worker::log::Log;
+
+use crate::own::Own;
+use crate::partition::Site;
+use crate::serve::{Client, Ended, serve};
+
+type Control = Channel<LauncherToSite, ChildToLauncher>;
+
+/// What ends a site worker before its time; all of it is the launcher's or the system's doing.
+#[derive(Debug)]
+pub enum SiteError {
+    /// The kernel refused.
+    Io(std::io::Error),
+    /// The launcher said what makes no sense.
+    Launcher(String),
+}
+
+impl std::fmt::Display for SiteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "site worker: {error}"),
+            Self::Launcher(what) => write!(f, "site worker: from the launcher: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for SiteError {}
+
+impl From<std::io::Error> for SiteError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ChannelError> for SiteError {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Io(error) => Self::Io(error),
+            ChannelError::Malformed(error) => Self::Launcher(error.to_string()),
+        }
+    }
+}
+
+/// The whole life of the process.
+pub async fn run(start: Start) -> Result<(), SiteError> {
+    let control: Control = Channel::new(start.control)?;
+    let Some(site) = set_up(&control, start.log).await? else {
+        return Ok(());
+    };
+    control.send(&ChildToLauncher::Ready {}, None).await?;
+    let accepting = tokio::task::spawn_local(accept(site.clone()));
+    let inlets = &site.partition.inlets;
+    while let Some((message, descriptor)) = control.receive().await? {
+        obey(&site, &control, message, descriptor)?;
+    }
+    // The end of the control channel: take what was sent, answer what was asked, say what was logged.
+    inlets.drain();
+    let _ = accepting.await;
+    inlets.idle().await;
+    site.partition.log().flush().await;
+    Ok(())
+}
+
+/// Hears the launcher until it says to begin; `None` if it wants no worker any more.
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Site<Own>>>, SiteError> {
+    let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
+        return Err(SiteError::Launcher("it did not begin with the limits".into()));
+    };
+    let log = Log::new(log, site, limits.flush_ms)?;
+    let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
+    let (mut root, mut index) = (None, Vec::new());
+    while let Some((message, descriptor)) = control.receive().await? {
+        match message {
+            LauncherToSite::Root {} => root = descriptor,
+            LauncherToSite::Index { name } => index.push(name.as_str().to_owned()),
+            LauncherToSite::Route {
+                host,
+                path,
+                target,
+                partition,
+            } => {
+                own.route(host.as_str(), path.as_str(), target, partition);
+            }
+            LauncherToSite::Begin {} => return Ok(Some(Rc::new(Site::new(own, root, &index)))),
+            other => return Err(SiteError::Launcher(format!("before Begin: {other:?}"))),
+        }
+    }
+    Ok(None)
+}
+
+/// Does what the launcher says of a worker that serves.
+fn obey(
+    site: &Rc<Site<Own>>,
+    control: &Control,
+    message: LauncherToSite,
+    descriptor: Option<OwnedFd>,
+) -> Result<(), SiteError> {
+    match (message, descriptor) {
+        (LauncherToSite::Attach {}, Some(channel)) => site.partition.inlets.attach(channel, false)?,
+        (LauncherToSite::AttachService { partition }, Some(channel)) => {
+            site.partition.relay(partition).attach(channel)?;
+        }
+        (LauncherToSite::Broken { partition, broken }, _) => {
+            site.partition.relay(partition).set_broken(broken)
+        }
+        (LauncherToSite::Report {}, _) => {
+            let counters = site.partition.inlets.counters.snapshot();
+            // A launcher whose channel is full asks again.
+            let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
+        }
+        (other, _) => return Err(SiteError::Launcher(format!("after Begin: {other:?}"))),
+    }
+    Ok(())
+}
+
+/// Serves every connection that arrives, each in a task of its own.
+async fn accept(site: Rc<Site<Own>>) {
+    while let Some(arrival) = site.partition.inlets.next().await {
+        tokio::task::spawn_local(attend(site.clone(), arrival));
+    }
+}
+
+async fn attend(site: Rc<Site<Own>>, arrival: Arrival) {
+    let Arrival {
+        stream,
+        taken,
+        peer,
+        local,
+        lease,
+        ..
+    } = arrival;
+    if let Ended::HandBack { stream, taken } = serve(
+        &site,
+        Client {
+            stream,
+            taken,
+            peer,
+            local,
+        },
+    )
+    .await
+    {
+        // Without a gate to take it, that is, at the end of everything, the connection is closed.
+        let _ = lease.hand_back(stream, taken).await;
+    }
+}
