@@ -92,7 +92,9 @@ impl Desk {
             Some(reply) => reply,
             // The channel's end before the answer: that it stops is what was asked for.
             None if stops => Reply::done(),
-            None => Reply::failed("the admin process is ending, as the server stops or it is being relaunched"),
+            None => {
+                Reply::failed("the admin process is ending, as the server stops or it is being relaunched")
+            }
         }
     }
 

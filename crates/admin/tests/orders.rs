@@ -67,8 +67,10 @@ impl Admin {
         tokio::task::spawn_blocking(move || {
             let mut stream = UnixStream::connect(socket).unwrap();
             let _ = stream.write_all(&request);
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
+            // A request that was not read to its end makes the kernel report a reset after the answer.
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            let answer = String::from_utf8(answer).unwrap();
             assert_eq!(answer.matches('\n').count(), 1, "one line: {answer:?}");
             serde_json::from_str(&answer).unwrap()
         })

@@ -1,1 +1,46 @@
-fn main() {}
+//! The `bulkhead` command: what an administrator types.
+//!
+//! Runs as: whoever types it, and ends as the launcher for `run`. Sees: that person's words and files, and answers
+//! of the admin role, which may be compromised. Never: needs more rights than its user has; what it tells of a
+//! jail is what the kernel says, not what a process of the server claims.
+
+mod address;
+mod check;
+mod cli;
+mod fault;
+mod layers;
+mod locate;
+mod order;
+mod orders;
+mod run;
+mod serve;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use fault::Fault;
+
+fn main() -> ExitCode {
+    match obey(Cli::parse().command) {
+        Ok(code) => code,
+        Err(fault) => {
+            eprintln!("{fault}");
+            fault.code()
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<ExitCode, Fault> {
+    match command {
+        Command::Run { config } => run::run(config.as_deref()),
+        Command::Serve(serve) => serve::serve(&serve),
+        Command::Check { config, json } => check::check(&config, json),
+        Command::Status { server, json } => status::status(&locate::run_dir(&server)?, json),
+        Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
+        Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
+    }
+}

@@ -40,7 +40,7 @@ enum Seen {
     /// The client has closed its side.
     Gone,
     /// A whole head for this partition of that site.
-    Whole { partition: u16, site: u16 },
+    Whole { partition: u16 },
     /// It is answered here, in the log of that site.
     Refused(Refusal, u16),
 }
@@ -142,7 +142,6 @@ impl Connection {
                 }
                 Some(place) => Seen::Whole {
                     partition: place.partition,
-                    site: place.site,
                 },
             },
         }
@@ -195,7 +194,7 @@ impl Connection {
 
     fn settle(self, seen: Seen) {
         match seen {
-            Seen::Whole { partition, .. } => {
+            Seen::Whole { partition } => {
                 let partition = self.desk.partition(partition);
                 let Self {
                     stream,

@@ -10,7 +10,9 @@ pub const HOST_BYTES_MAX: usize = 255;
 
 /// A request target, taken apart.
 pub struct Place<'a> {
+    /// The path as sent.
     pub path: &'a str,
+    /// The query as sent, without `?`.
     pub query: Option<&'a str>,
     /// The authority of an absolute-form target, and its scheme's port.
     pub authority: Option<(&'a [u8], u16)>,

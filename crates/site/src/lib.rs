@@ -13,7 +13,6 @@ pub mod conditions;
 mod exchange;
 pub mod fast;
 pub mod files;
-pub mod head;
 
 pub mod mime;
 pub mod own;
@@ -24,10 +23,11 @@ pub mod relay;
 mod sending;
 pub mod serve;
 mod socket;
-pub mod target;
+
 mod wire_io;
 pub mod worker_main;
 
 pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};
 pub use partition::{Access, Ends, Limits, Partition, Site};
+pub use request::{head, target};
 pub use serve::{Client, Ended, serve};

@@ -9,7 +9,11 @@ use crate::Package;
 
 /// The installed packages in the text of a status file.
 pub fn parse(status: &str) -> Vec<Package> {
-    status.split("\n\n").map(fields).filter_map(|fields| package(&fields)).collect()
+    status
+        .split("\n\n")
+        .map(fields)
+        .filter_map(|fields| package(&fields))
+        .collect()
 }
 
 /// The fields of one entry; the lines of a value are joined by line feeds.
@@ -43,7 +47,9 @@ fn package(fields: &HashMap<&str, String>) -> Option<Package> {
     Some(Package {
         name: fields.get("Package")?.clone(),
         version: field("Version"),
-        section: Some(field("Section")).filter(|section| !section.is_empty()).unwrap_or("other".into()),
+        section: Some(field("Section"))
+            .filter(|section| !section.is_empty())
+            .unwrap_or("other".into()),
         maintainer: field("Maintainer"),
         installed_kib: field("Installed-Size").parse().unwrap_or(0),
         depends,

@@ -93,7 +93,10 @@ mod tests {
             assert!(!package.description.is_empty(), "{package:?}");
             assert!(package.installed_kib > 0, "{package:?}");
         }
-        assert_eq!(packages.get("g++").map(|package| package.section.as_str()), Some("devel"));
+        assert_eq!(
+            packages.get("g++").map(|package| package.section.as_str()),
+            Some("devel")
+        );
         assert!(packages.get("no such package").is_none());
     }
 }

@@ -33,7 +33,13 @@ pub fn link(name: &str) -> String {
 
 /// The name of a section's file, which also is the last part of its address.
 pub fn section_file(section: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
     let name: String = section.chars().map(safe).collect();
     format!("{}.html", name.trim_start_matches('.'))
 }

@@ -1,0 +1,80 @@
+//! `bulkhead check`: every mistake of a configuration, for people or as JSON.
+//!
+//! Runs in: the `bulkhead` command. Sees: the operator's file. Never: runs or changes anything.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use config::{Config, Diagnostic};
+use serde::Serialize;
+
+use crate::fault::Fault;
+use crate::table::print;
+
+/// A mistake as JSON.
+#[derive(Debug, Serialize)]
+struct Mistake<'d> {
+    file: &'d str,
+    line: usize,
+    column: usize,
+    message: &'d str,
+    helps: &'d [String],
+}
+
+impl<'d> From<&'d Diagnostic> for Mistake<'d> {
+    fn from(diagnostic: &'d Diagnostic) -> Self {
+        Self {
+            file: &diagnostic.file,
+            line: diagnostic.line,
+            column: diagnostic.column,
+            message: &diagnostic.message,
+            helps: &diagnostic.helps,
+        }
+    }
+}
+
+/// Checks a configuration and says what is wrong with it.
+pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let checked = Config::load(path);
+    if json {
+        let mistakes = checked.as_ref().err().map_or(&[][..], |found| &found.0);
+        let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::from).collect();
+        let text =
+            serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
+        print(&text)?;
+    }
+    match checked {
+        Ok(_) if json => Ok(ExitCode::SUCCESS),
+        Ok(config) => {
+            print(&format!("{}: ok: {}", path.display(), summary(&config))).map(|()| ExitCode::SUCCESS)
+        }
+        Err(_) if json => Ok(ExitCode::from(2)),
+        Err(diagnostics) => Err(Fault::Usage(diagnostics.to_string())),
+    }
+}
+
+fn summary(config: &Config) -> String {
+    let services = config.sites.iter().map(|site| site.services.len()).sum();
+    format!(
+        "{}, {}, {}",
+        count(config.sites.len(), "site"),
+        count(services, "service"),
+        count(config.listeners.len(), "listener")
+    )
+}
+
+fn count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        assert_eq!(count(0, "site"), "0 sites");
+        assert_eq!(count(1, "site"), "1 site");
+        assert_eq!(count(2, "site"), "2 sites");
+    }
+}

@@ -1,0 +1,90 @@
+//! Where things are: the configuration, the launcher's program, the run directory of a server.
+//!
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's files. Never: searches `PATH`, in
+//! which somebody else's `bulkheadd` could be.
+
+use std::path::{Path, PathBuf};
+
+use config::Config;
+
+use crate::cli::Server;
+use crate::fault::Fault;
+
+const HERE: &str = "./bulkhead.toml";
+const SYSTEM: &str = "/etc/bulkhead/bulkhead.toml";
+
+/// The configuration that was named, or else the first of the usual ones that exists.
+pub fn config(named: Option<&Path>) -> Result<PathBuf, Fault> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    [HERE, SYSTEM]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
+        .ok_or_else(|| {
+            Fault::Usage(format!(
+                "there is no configuration: neither {HERE} nor {SYSTEM} exists; name one"
+            ))
+        })
+}
+
+/// Reads a configuration; its mistakes are the fault.
+pub fn load(path: &Path) -> Result<Config, Fault> {
+    Config::load(path).map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))
+}
+
+/// The run directory of the server that is meant.
+pub fn run_dir(server: &Server) -> Result<PathBuf, Fault> {
+    match &server.run_dir {
+        Some(dir) => Ok(dir.clone()),
+        None => Ok(load(&config(server.config.as_deref())?)?.server.run_dir),
+    }
+}
+
+/// The launcher's program: beside this one, or in `../libexec/bulkhead`.
+pub fn launcher() -> Result<PathBuf, Fault> {
+    let own = std::env::current_exe().map_err(Fault::io("cannot find out where this program is"))?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    launcher_near(folder)
+}
+
+fn launcher_near(folder: &Path) -> Result<PathBuf, Fault> {
+    let beside = folder.join("bulkheadd");
+    let installed = folder
+        .parent()
+        .unwrap_or(folder)
+        .join("libexec/bulkhead/bulkheadd");
+    for path in [&beside, &installed] {
+        if path.is_file() {
+            return Ok(path.clone());
+        }
+    }
+    Err(Fault::Failed(format!(
+        "the launcher is not installed: it is neither {} nor {}",
+        beside.display(),
+        installed.display()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_launcher_is_looked_for_in_two_places() {
+        let error = launcher_near(Path::new("/nonexistent/bin"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("/nonexistent/bin/bulkheadd"), "{error}");
+        assert!(
+            error.contains("/nonexistent/libexec/bulkhead/bulkheadd"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_named_is_taken() {
+        assert_eq!(config(Some(Path::new("x.toml"))).unwrap(), Path::new("x.toml"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Orders to a running server, over its administration socket.
+//!
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, which may be
+//! compromised. Never: waits without end, or takes an answer of any length.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::fault::Fault;
+
+/// How long an order may take; above the 60 s after which the admin role gives up.
+const WAIT: Duration = Duration::from_secs(70);
+
+/// The longest answer, in bytes.
+///
+/// LIMIT: about 60,000 processes.
+const ANSWER_MAX: u64 = 32 << 20;
+
+/// Gives an order and takes the answer, whose `ok` is true.
+pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
+    let answer = ask(run_dir, order)?;
+    if answer["ok"] == true {
+        return Ok(answer);
+    }
+    let error = answer["error"].as_str().unwrap_or("the server gave no reason");
+    Err(Fault::Failed(printable(error)))
+}
+
+fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
+    let path = run_dir.join("admin.sock");
+    let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
+    let text = exchange(&mut stream, order).map_err(Fault::io(path.display()))?;
+    serde_json::from_slice(&text)
+        .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
+}
+
+fn exchange(stream: &mut UnixStream, order: &Value) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(WAIT))?;
+    stream.set_write_timeout(Some(WAIT))?;
+    // One that has answered and gone without reading all (it refuses this uid) is to be heard nevertheless; the
+    // kernel then reports a reset after the answer.
+    let sent = stream.write_all(format!("{order}\n").as_bytes());
+    let mut text = Vec::new();
+    let read = stream.take(ANSWER_MAX).read_to_end(&mut text);
+    if text.is_empty() {
+        sent?;
+        read?;
+    }
+    Ok(text)
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> Fault {
+    let path = path.display();
+    Fault::Failed(match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no server is running: nobody answers at {path}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{path}: permission denied; only root and the server's owner may give orders")
+        }
+        _ => format!("{path}: {error}"),
+    })
+}
+
+/// Text of a less trusted process, fit for a terminal.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = if c.is_control() {
+                Some(c.escape_default())
+            } else {
+                None
+            };
+            let plain = if c.is_control() { None } else { Some(c) };
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_there_is_said_with_the_path() {
+        let error = give(Path::new("/nonexistent"), &Value::Null)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "no server is running: nobody answers at /nonexistent/admin.sock"
+        );
+    }
+
+    #[test]
+    fn text_of_others_cannot_drive_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jä\n"), "a\\u{1b}[2Jä\\n");
+    }
+}

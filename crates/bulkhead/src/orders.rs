@@ -1,0 +1,98 @@
+//! `bulkhead relaunch` and `bulkhead stop`.
+//!
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid
+//! file. Never: signals a process itself; a pid file may be old.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::fault::Fault;
+use crate::order::{give, printable};
+use crate::table::print;
+
+/// How long a stop may take.
+const STOP_WAIT: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether the server is gone.
+const STOP_POLL: Duration = Duration::from_millis(50);
+
+/// Relaunches `name` and says how it went.
+pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
+    let before = Instant::now();
+    let answer = give(run_dir, &json!({ "order": "relaunch", "name": name }));
+    let took = before.elapsed().as_secs_f64();
+    match answer {
+        Ok(_) => print(&format!("{}: relaunched in {took:.2} s", printable(name)))?,
+        Err(fault) => {
+            let name = printable(name);
+            let text =
+                format!("{name}: not relaunched ({took:.2} s): {fault}\nwhat ran before keeps running");
+            return Err(Fault::Failed(text));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the server and waits until it is gone.
+pub fn stop(run_dir: &Path) -> Result<ExitCode, Fault> {
+    let before = Instant::now();
+    // Read first: the file may be gone, or another server's, once this one has ended.
+    let pid = pid(run_dir);
+    give(run_dir, &json!({ "order": "stop" }))?;
+    while is_there(run_dir, pid) {
+        if before.elapsed() > STOP_WAIT {
+            return Err(Fault::Failed(format!(
+                "the server has been told to stop, but is not gone after {} s",
+                STOP_WAIT.as_secs()
+            )));
+        }
+        std::thread::sleep(STOP_POLL);
+    }
+    print(&format!("stopped in {:.2} s", before.elapsed().as_secs_f64()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pid(run_dir: &Path) -> Option<u32> {
+    let text = fs::read_to_string(run_dir.join("bulkheadd.pid")).ok()?;
+    text.trim().parse().ok()
+}
+
+fn is_there(run_dir: &Path, pid: Option<u32>) -> bool {
+    match pid {
+        Some(pid) => lives(pid),
+        None => UnixStream::connect(run_dir.join("admin.sock")).is_ok(),
+    }
+}
+
+/// Whether a process exists and is more than a zombie that its parent has yet to collect.
+fn lives(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The name before the state is in parentheses and may hold any byte, parentheses included.
+    let state = stat.rsplit(')').next().unwrap_or("").trim_start();
+    !state.starts_with(['Z', 'X'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_does_not_live() {
+        assert!(lives(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while lives(child.id()) {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.wait().unwrap();
+        assert!(!lives(child.id()));
+    }
+}

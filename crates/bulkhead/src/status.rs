@@ -1,0 +1,195 @@
+//! `bulkhead status`: what the server says of its processes, beside what the kernel says of their jails.
+//!
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, which may be
+//! compromised: its words are printed with control characters escaped. Never: takes its word for a layer.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::fault::Fault;
+use crate::layers::{Layers, memory};
+use crate::order::{give, printable};
+use crate::table::{age, align, print, size};
+
+/// The launcher's role; it is the one process that is not jailed.
+const LAUNCHER: &str = "bulkheadd";
+
+const HEADER: [&str; 11] = [
+    "ROLE",
+    "PARTITION",
+    "PID",
+    "UID",
+    "STATE",
+    "RESTARTS",
+    "CONNS",
+    "REQUESTS",
+    "MEMORY",
+    "AGE",
+    "LAYERS",
+];
+
+/// The columns of numbers, aligned to the right.
+const NUMBERS: [usize; 7] = [2, 3, 5, 6, 7, 8, 9];
+
+/// A process, as the server describes it.
+#[derive(Debug, Deserialize)]
+struct Process {
+    role: String,
+    name: String,
+    pid: u32,
+    uid: u32,
+    state: String,
+    restarts: u32,
+    age_ms: u64,
+    connections_now: u32,
+    connections: u64,
+    requests: u64,
+    last_exit: String,
+}
+
+/// A process, with what the kernel says of it if it exists.
+#[derive(Debug)]
+struct Seen {
+    process: Process,
+    layers: Option<Layers>,
+    memory: Option<u64>,
+}
+
+impl Seen {
+    fn new(process: Process) -> Self {
+        // Pid 0 stands for a post that nobody fills; /proc/0 does not exist.
+        let exists = process.pid != 0;
+        Self {
+            layers: exists.then(|| Layers::of(process.pid, process.uid)),
+            memory: exists.then(|| memory(process.pid)).flatten(),
+            process,
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let process = &self.process;
+        let partition = match process.role.as_str() {
+            "site" | "service" => printable(&process.name),
+            _ => "-".into(),
+        };
+        let layers = self.layers.as_ref().map_or("-".into(), Layers::cell);
+        let or_dash = |exists: bool, text: String| if exists { text } else { "-".into() };
+        vec![
+            printable(&process.role),
+            partition,
+            or_dash(process.pid != 0, process.pid.to_string()),
+            process.uid.to_string(),
+            printable(&process.state),
+            process.restarts.to_string(),
+            format!("{}/{}", process.connections_now, process.connections),
+            process.requests.to_string(),
+            self.memory.map_or("-".into(), size),
+            or_dash(process.age_ms != 0, age(process.age_ms)),
+            or_dash(process.role != LAUNCHER, layers),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let process = &self.process;
+        let layers = self.layers.as_ref().map(|layers| {
+            let named = layers
+                .named()
+                .map(|(name, applied)| (name.to_owned(), json!(applied)));
+            let fds = ("fds".to_owned(), json!(layers.fds));
+            Value::Object(named.into_iter().chain([fds]).collect())
+        });
+        json!({
+            "role": process.role, "name": process.name, "pid": process.pid, "uid": process.uid,
+            "state": process.state, "restarts": process.restarts, "age_ms": process.age_ms,
+            "connections_now": process.connections_now, "connections": process.connections,
+            "requests": process.requests, "last_exit": process.last_exit,
+            "memory_bytes": self.memory, "layers": layers,
+        })
+    }
+}
+
+/// Asks the server at `run_dir` for its processes and prints them.
+pub fn status(run_dir: &Path, as_json: bool) -> Result<ExitCode, Fault> {
+    let mut answer = give(run_dir, &json!({ "order": "status" }))?;
+    let missing = answer["missing"].as_str().unwrap_or("").to_owned();
+    let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
+        .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
+    let seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
+    let text = if as_json {
+        let processes: Vec<Value> = seen.iter().map(Seen::json).collect();
+        format!("{:#}", json!({ "missing": missing, "processes": processes }))
+    } else {
+        render(&seen, &missing)
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(seen: &[Seen], missing: &str) -> String {
+    let header = HEADER.map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = std::iter::once(header)
+        .chain(seen.iter().map(Seen::row))
+        .collect();
+    let mut text = align(&rows, &NUMBERS);
+    for Seen { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
+        let (name, exit) = (printable(&process.name), printable(&process.last_exit));
+        text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
+    }
+    if !missing.is_empty() {
+        text += &format!("\nmissing layers: {}", printable(missing));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(role: &str, name: &str, pid: u32, state: &str) -> Seen {
+        let json = json!({
+            "role": role, "name": name, "pid": pid, "uid": 61_001, "state": state, "restarts": 3,
+            "age_ms": 61_000, "connections_now": 1, "connections": 20, "requests": 300,
+            "last_exit": "exited with 1\u{1b}",
+        });
+        Seen::new(serde_json::from_value(json).unwrap())
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_process_and_says_what_is_wrong() {
+        let seen = [
+            process("gate", "gate", std::process::id(), "serving"),
+            process("service", "packages/search", 0, "broken"),
+        ];
+        let text = render(&seen, "seccomp, landlock");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[0].starts_with("ROLE     PARTITION"), "{text}");
+        assert!(lines[1].contains("1/20") && lines[1].contains("1m01s"), "{text}");
+        assert!(
+            lines[1].contains("-identity") && lines[1].contains("fds:"),
+            "{text}"
+        );
+        assert!(
+            lines[2].contains("packages/search") && lines[2].ends_with('-'),
+            "{text}"
+        );
+        assert!(
+            lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"),
+            "{text}"
+        );
+        assert_eq!(lines[4], "missing layers: seccomp, landlock");
+        assert!(!render(&seen[..1], "").contains("missing"));
+    }
+
+    #[test]
+    fn json_has_the_layers() {
+        let json = process("site", "packages", std::process::id(), "serving").json();
+        assert_eq!(json["layers"]["identity"], false);
+        assert!(json["layers"]["fds"].as_u64().unwrap() > 0);
+        assert!(json["memory_bytes"].as_u64().unwrap() > 0);
+        assert!(process("site", "packages", 0, "broken").json()["layers"].is_null());
+    }
+}

@@ -1,0 +1,181 @@
+//! A gate between real sockets: the launcher's part, the workers' and the clients' are played by the tests.
+//!
+//! Runs in: tests. Everything shares one thread, as the gate does in its own process.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use gate::GateError;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use wire::{ChildToLauncher, Counters, LauncherToGate, Text};
+use worker::channel::Channel;
+use worker::inlet::{Arrival, Inlets};
+
+/// The limits that tests set.
+pub struct Limits {
+    pub head_bytes: u32,
+    pub head_timeout_ms: u32,
+    pub start_timeout_ms: u32,
+    pub connections: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 8192,
+            head_timeout_ms: 10_000,
+            start_timeout_ms: 10_000,
+            connections: 1000,
+        }
+    }
+}
+
+/// A running gate.
+pub struct Gate {
+    pub control: Channel<ChildToLauncher, LauncherToGate>,
+    pub address: SocketAddr,
+    /// The logger's end.
+    pub log: OwnedFd,
+    pub run: JoinHandle<Result<(), GateError>>,
+}
+
+/// Runs a test; one that hangs fails.
+pub fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        tokio::time::timeout(Duration::from_secs(20), test)
+            .await
+            .expect("the test ends");
+    });
+}
+
+impl Gate {
+    /// Starts a gate for a.test (partition 1), b.test (2) with b.test/app (3), each of a site of that number.
+    pub async fn start(limits: Limits) -> Self {
+        let (control, inherited) = sys::seqpacket::pair().unwrap();
+        let (log, to_log) = sys::seqpacket::pair().unwrap();
+        let run = tokio::task::spawn_local(gate::run(worker::Start {
+            control: inherited,
+            log: Some(to_log),
+        }));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let gate = Self {
+            control: Channel::new(control).unwrap(),
+            address: listener.local_addr().unwrap(),
+            log,
+            run,
+        };
+        gate.say(LauncherToGate::Limits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: 10,
+        })
+        .await;
+        let listen = LauncherToGate::Listen { index: 0 };
+        gate.control.send(&listen, Some(listener.as_fd())).await.unwrap();
+        for (host, path, partition) in [("a.test", "/", 1), ("b.test", "/", 2), ("b.test", "/app", 3)] {
+            gate.say(LauncherToGate::Route {
+                listener: u16::MAX,
+                host: Text::new(host),
+                path: Text::new(path),
+                partition,
+                site: partition,
+            })
+            .await;
+        }
+        gate.say(LauncherToGate::Begin {}).await;
+        let (ready, _) = gate.control.receive().await.unwrap().unwrap();
+        assert_eq!(ready, ChildToLauncher::Ready {});
+        gate
+    }
+
+    pub async fn say(&self, message: LauncherToGate) {
+        self.control.send(&message, None).await.unwrap();
+    }
+
+    /// Attaches a worker that takes connections.
+    pub async fn worker(&self, partition: u16) -> Rc<Inlets> {
+        let inlets = Inlets::new(1000);
+        inlets.attach(self.line(partition).await, false).unwrap();
+        inlets
+    }
+
+    /// Attaches a worker of which the test holds the bare channel.
+    pub async fn line(&self, partition: u16) -> OwnedFd {
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        let attach = LauncherToGate::Attach { partition };
+        self.control.send(&attach, Some(theirs.as_fd())).await.unwrap();
+        ours
+    }
+
+    /// Connects and sends.
+    pub async fn client(&self, bytes: &[u8]) -> TcpStream {
+        let mut client = TcpStream::connect(self.address).await.unwrap();
+        client.write_all(bytes).await.unwrap();
+        client
+    }
+
+    /// Sends, and reads the answer to its end.
+    pub async fn ask(&self, bytes: &[u8]) -> String {
+        read_all(&mut self.client(bytes).await).await
+    }
+
+    pub async fn counters(&self) -> Counters {
+        self.say(LauncherToGate::Report {}).await;
+        match self.control.receive().await.unwrap().unwrap().0 {
+            ChildToLauncher::Counters { counters } => counters,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Reads to the end.
+pub async fn read_all(client: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// A whole head for `host`.
+pub fn get(host: &str) -> Vec<u8> {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+}
+
+/// Takes the next connection of a worker, answers it with `word` and closes it.
+pub async fn answer(inlets: &Inlets, word: &str) -> Vec<u8> {
+    let arrival = inlets.next().await.expect("a connection");
+    let (mut stream, taken, _lease) = open(arrival);
+    let mut bytes = vec![0; 4096];
+    let count = if taken.is_empty() {
+        stream.read(&mut bytes).await.unwrap()
+    } else {
+        0
+    };
+    stream.write_all(word.as_bytes()).await.unwrap();
+    bytes.truncate(count);
+    [taken, bytes].concat()
+}
+
+/// The connection of an arrival, to be read from and written to.
+pub fn open(arrival: Arrival) -> (TcpStream, Vec<u8>, worker::inlet::Lease) {
+    let stream = std::net::TcpStream::from(arrival.stream);
+    (TcpStream::from_std(stream).unwrap(), arrival.taken, arrival.lease)
+}
+
+/// Waits for some milliseconds.
+pub async fn pause(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
