@@ -73,15 +73,16 @@ impl Desk {
     pub(crate) async fn order(&self, order: Order) -> Reply {
         let (number, answer) = self.ticket();
         let ticket = Ticket { desk: self, number };
-        let stops = order == Order::Stop {};
+        let ends_us = match &order {
+            Order::Stop {} => true,
+            Order::Relaunch { name } => name == wire::Role::Admin.name(),
+            Order::Status {} => false,
+        };
         let message = match order {
             Order::Status {} => AdminToLauncher::Status { ticket: number },
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
             Order::Relaunch { name } => match self.target(&name) {
-                Ok(target) => AdminToLauncher::Relaunch {
-                    ticket: number,
-                    target,
-                },
+                Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
                 Err(reply) => return reply,
             },
         };
@@ -90,8 +91,9 @@ impl Desk {
         drop(ticket);
         match reply {
             Some(reply) => reply,
-            // The channel's end before the answer: that it stops is what was asked for.
-            None if stops => Reply::done(),
+            // The channel's end before the answer is what was asked for: the launcher retires this process only
+            // when it stops, or when a successor is ready.
+            None if sent && ends_us => Reply::done(),
             None => {
                 Reply::failed("the admin process is ending, as the server stops or it is being relaunched")
             }
@@ -103,9 +105,7 @@ impl Desk {
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
         let processes = Vec::new();
-        self.pending
-            .borrow_mut()
-            .insert(number, Pending { processes, reply });
+        self.pending.borrow_mut().insert(number, Pending { processes, reply });
         (number, answer)
     }
 
@@ -115,10 +115,7 @@ impl Desk {
             return Ok(*number);
         }
         let names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
-        Err(Reply::failed(format!(
-            "there is no {name:?}; the names are: {}",
-            names.join(", ")
-        )))
+        Err(Reply::failed(format!("there is no {name:?}; the names are: {}", names.join(", "))))
     }
 
     /// Takes a line of a status.

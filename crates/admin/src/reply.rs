@@ -62,11 +62,7 @@ impl Process {
 #[serde(untagged)]
 pub(crate) enum Reply {
     /// Every process, and the layers that the machine lacks.
-    Status {
-        ok: bool,
-        missing: String,
-        processes: Vec<Process>,
-    },
+    Status { ok: bool, missing: String, processes: Vec<Process> },
     /// It is done.
     Done { ok: bool },
     /// It is not done, and why.
@@ -75,11 +71,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     pub(crate) fn status(missing: String, processes: Vec<Process>) -> Self {
-        Self::Status {
-            ok: true,
-            missing,
-            processes,
-        }
+        Self::Status { ok: true, missing, processes }
     }
 
     pub(crate) fn done() -> Self {
@@ -87,10 +79,7 @@ impl Reply {
     }
 
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed {
-            ok: false,
-            error: error.into(),
-        }
+        Self::Failed { ok: false, error: error.into() }
     }
 
     /// The line to be sent.

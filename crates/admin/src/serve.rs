@@ -119,16 +119,10 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Target { target, name } => desk.add_target(target, name.as_str()),
         LauncherToAdmin::Owner { uid } => desk.owner.set(Some(uid)),
         LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
-        LauncherToAdmin::Answer {
-            ticket,
-            outcome,
-            reason,
-        } => desk.answer(ticket, outcome, reason.as_str()),
+        LauncherToAdmin::Answer { ticket, outcome, reason } => desk.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {
             let counters = desk.counters.snapshot();
-            desk.control
-                .send(&AdminToLauncher::Counters { counters }, None)
-                .await?;
+            desk.control.send(&AdminToLauncher::Counters { counters }, None).await?;
         }
         other => {
             if let Some((ticket, process)) = Process::from_message(other) {

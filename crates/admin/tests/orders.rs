@@ -1,5 +1,7 @@
 //! Orders over real sockets: this test plays the launcher on one side and the administrator on the other.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -37,17 +39,13 @@ async fn started(owner: u32) -> Admin {
     let descriptor = std::os::fd::AsFd::as_fd(&listener);
     let tell = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();
     tell(LauncherToAdmin::Socket {}, Some(descriptor)).await;
-    for (target, name) in ["gate", "packages", "packages/search"].into_iter().enumerate() {
+    for (target, name) in ["gate", "packages", "packages/search", "admin"].into_iter().enumerate() {
         let (target, name) = (target as u16, Text::new(name));
         tell(LauncherToAdmin::Target { target, name }, None).await;
     }
     tell(LauncherToAdmin::Owner { uid: owner }, None).await;
     tell(LauncherToAdmin::Begin {}, None).await;
-    let admin = Admin {
-        launcher,
-        socket,
-        role,
-    };
+    let admin = Admin { launcher, socket, role };
     assert_eq!(admin.heard().await, AdminToLauncher::Ready {});
     admin
 }
@@ -78,10 +76,7 @@ impl Admin {
 }
 
 fn run(test: impl AsyncFnOnce()) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limit = Duration::from_secs(30);
     let test = async { tokio::time::timeout(limit, test()).await.unwrap() };
     tokio::task::LocalSet::new().block_on(&runtime, test);
@@ -101,11 +96,7 @@ fn process(ticket: u32) -> LauncherToAdmin {
         state: Text::new("serving"),
         restarts: 2,
         age_ms: 1500,
-        counters: Counters {
-            connections_now: 1,
-            connections: 9,
-            requests: 30,
-        },
+        counters: Counters { connections_now: 1, connections: 9, requests: 30 },
         last_exit: Text::new("killed by signal 9"),
     }
 }
@@ -142,21 +133,15 @@ fn a_status_lists_what_the_launcher_says() {
 fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
     run(async || {
         let admin = started(own_uid()).await;
-        for (outcome, reason) in [
-            (Outcome::Done, ""),
-            (Outcome::Failed, "exited with 1"),
-            (Outcome::Busy, ""),
-        ] {
+        for (outcome, reason) in
+            [(Outcome::Done, ""), (Outcome::Failed, "exited with 1"), (Outcome::Busy, "")]
+        {
             let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/search\"}\n");
             let AdminToLauncher::Relaunch { ticket, target: 2 } = admin.heard().await else {
                 panic!("target 2 was to be relaunched");
             };
             let reason = Text::new(reason);
-            let message = LauncherToAdmin::Answer {
-                ticket,
-                outcome,
-                reason: reason.clone(),
-            };
+            let message = LauncherToAdmin::Answer { ticket, outcome, reason: reason.clone() };
             admin.tell(message).await;
             let answer = answer.await.unwrap();
             assert_eq!(answer["ok"], outcome == Outcome::Done);
@@ -186,12 +171,7 @@ fn what_is_no_order_is_refused_and_never_reaches_the_launcher() {
     run(async || {
         let admin = started(own_uid()).await;
         let long = vec![b' '; 5000];
-        for request in [
-            b"hello\n".to_vec(),
-            b"{\"order\":\"exec\"}\n".to_vec(),
-            vec![0xff, b'\n'],
-            long,
-        ] {
+        for request in [b"hello\n".to_vec(), b"{\"order\":\"exec\"}\n".to_vec(), vec![0xff, b'\n'], long] {
             let answer = admin.ask(request).await.unwrap();
             assert_eq!(answer["ok"], false);
         }
@@ -224,6 +204,18 @@ fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
 }
 
 #[test]
+fn its_own_relaunch_is_done_when_the_launcher_retires_it() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"admin\"}\n");
+        let order = admin.heard().await;
+        assert!(matches!(order, AdminToLauncher::Relaunch { target: 3, .. }));
+        admin.launcher.finish();
+        assert_eq!(answer.await.unwrap()["ok"], true);
+    });
+}
+
+#[test]
 fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
     run(async || {
         let mut admin = started(own_uid()).await;
@@ -245,9 +237,7 @@ fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
 fn a_client_over_the_limit_waits_its_turn() {
     run(async || {
         let admin = started(own_uid()).await;
-        let silent: Vec<_> = (0..16)
-            .map(|_| UnixStream::connect(&admin.socket).unwrap())
-            .collect();
+        let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(&admin.socket).unwrap()).collect();
         let late = admin.ask("nonsense\n");
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(!late.is_finished());

@@ -136,14 +136,11 @@ mod tests {
         let mut cli = Cli::command();
         cli.clone().debug_assert();
         assert!(cli.render_long_help().to_string().contains("EXAMPLES"));
-        for command in cli.get_subcommands_mut() {
+        let own = cli.get_subcommands_mut().filter(|command| command.get_name() != "help");
+        for command in own {
             let help = command.render_long_help().to_string();
             assert!(help.contains("EXAMPLES"), "{}", command.get_name());
-            assert!(
-                !help.starts_with("Usage"),
-                "{} has no purpose",
-                command.get_name()
-            );
+            assert!(!help.starts_with("Usage"), "{} has no purpose", command.get_name());
         }
     }
 

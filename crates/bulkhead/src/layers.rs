@@ -40,9 +40,7 @@ impl Layers {
         Self {
             identity: status.and_then(|status| identity(status, uid)),
             caps: status.and_then(caps),
-            nnp: status
-                .and_then(|status| field(status, "NoNewPrivs"))
-                .map(|value| value == "1"),
+            nnp: status.and_then(|status| field(status, "NoNewPrivs")).map(|value| value == "1"),
             root: None,
             rlimits: limits.and_then(core_is_zero),
             fds: None,
@@ -141,11 +139,7 @@ mod tests {
 
     #[test]
     fn a_complete_jail() {
-        let layers = Layers {
-            root: Some(true),
-            fds: Some(9),
-            ..parse(STATUS)
-        };
+        let layers = Layers { root: Some(true), fds: Some(9), ..parse(STATUS) };
         assert_eq!(layers.cell(), "identity caps nnp root rlimits fds:9");
     }
 
@@ -176,10 +170,7 @@ mod tests {
 
     #[test]
     fn memory_is_the_share_or_what_is_resident() {
-        assert_eq!(
-            pss("Rss: 9 kB\nPss:                1204 kB\nPss_Dirty: 3 kB\n"),
-            Some(1204 * 1024)
-        );
+        assert_eq!(pss("Rss: 9 kB\nPss:                1204 kB\nPss_Dirty: 3 kB\n"), Some(1204 * 1024));
         assert_eq!(pss(""), None);
         assert_eq!(resident("1000 25 3 1 0 9 0\n", 4096), Some(102_400));
         assert!(memory(std::process::id()).unwrap() > 0);

@@ -18,15 +18,9 @@ pub fn config(named: Option<&Path>) -> Result<PathBuf, Fault> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
-    [HERE, SYSTEM]
-        .into_iter()
-        .map(PathBuf::from)
-        .find(|path| path.exists())
-        .ok_or_else(|| {
-            Fault::Usage(format!(
-                "there is no configuration: neither {HERE} nor {SYSTEM} exists; name one"
-            ))
-        })
+    [HERE, SYSTEM].into_iter().map(PathBuf::from).find(|path| path.exists()).ok_or_else(|| {
+        Fault::Usage(format!("there is no configuration: neither {HERE} nor {SYSTEM} exists; name one"))
+    })
 }
 
 /// Reads a configuration; its mistakes are the fault.
@@ -51,10 +45,7 @@ pub fn launcher() -> Result<PathBuf, Fault> {
 
 fn launcher_near(folder: &Path) -> Result<PathBuf, Fault> {
     let beside = folder.join("bulkheadd");
-    let installed = folder
-        .parent()
-        .unwrap_or(folder)
-        .join("libexec/bulkhead/bulkheadd");
+    let installed = folder.parent().unwrap_or(folder).join("libexec/bulkhead/bulkheadd");
     for path in [&beside, &installed] {
         if path.is_file() {
             return Ok(path.clone());
@@ -73,14 +64,9 @@ mod tests {
 
     #[test]
     fn a_missing_launcher_is_looked_for_in_two_places() {
-        let error = launcher_near(Path::new("/nonexistent/bin"))
-            .unwrap_err()
-            .to_string();
+        let error = launcher_near(Path::new("/nonexistent/bin")).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/bin/bulkheadd"), "{error}");
-        assert!(
-            error.contains("/nonexistent/libexec/bulkhead/bulkheadd"),
-            "{error}"
-        );
+        assert!(error.contains("/nonexistent/libexec/bulkhead/bulkheadd"), "{error}");
     }
 
     #[test]

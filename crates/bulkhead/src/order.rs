@@ -70,11 +70,7 @@ fn unreachable(path: &Path, error: &io::Error) -> Fault {
 pub fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
-            let escaped = if c.is_control() {
-                Some(c.escape_default())
-            } else {
-                None
-            };
+            let escaped = if c.is_control() { Some(c.escape_default()) } else { None };
             let plain = if c.is_control() { None } else { Some(c) };
             escaped.into_iter().flatten().chain(plain)
         })
@@ -87,13 +83,8 @@ mod tests {
 
     #[test]
     fn nobody_there_is_said_with_the_path() {
-        let error = give(Path::new("/nonexistent"), &Value::Null)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "no server is running: nobody answers at /nonexistent/admin.sock"
-        );
+        let error = give(Path::new("/nonexistent"), &Value::Null).unwrap_err().to_string();
+        assert_eq!(error, "no server is running: nobody answers at /nonexistent/admin.sock");
     }
 
     #[test]

@@ -36,11 +36,7 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
     let path = runtime.path.join("bulkhead.toml");
     fs::write(&path, text).map_err(Fault::io(path.display()))?;
     locate::load(&path)?;
-    print(&format!(
-        "{} serves {}; Ctrl-C ends it",
-        url(order.listen),
-        root.display()
-    ))?;
+    print(&format!("{} serves {}; Ctrl-C ends it", url(order.listen), root.display()))?;
     let child = Command::new(&launcher)
         .arg(&path)
         // A group of its own: Ctrl-C comes here only, and is passed on once.
@@ -58,18 +54,12 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
 fn folder(dir: &Path) -> Result<PathBuf, Fault> {
     let usage = |problem: &str| Fault::Usage(format!("{}: {problem}", dir.display()));
     let root = fs::canonicalize(dir).map_err(|error| usage(&error.to_string()))?;
-    if root.is_dir() {
-        Ok(root)
-    } else {
-        Err(usage("is not a folder"))
-    }
+    if root.is_dir() { Ok(root) } else { Err(usage("is not a folder")) }
 }
 
 /// The configuration; its state, run and log directories are the usual ones, in the folder of the file.
 fn configuration(root: &Path, listen: SocketAddr) -> Result<String, Fault> {
-    let root = root
-        .to_str()
-        .ok_or_else(|| Fault::Usage(format!("{}: is not UTF-8", root.display())))?;
+    let root = root.to_str().ok_or_else(|| Fault::Usage(format!("{}: is not UTF-8", root.display())))?;
     Ok(format!(
         "[[listen]]\naddress = \"{listen}\"\n\n[[site]]\nname = \"files\"\nhost = [\"*\"]\nroot = {}\n",
         quoted(root)
@@ -101,10 +91,7 @@ fn url(listen: SocketAddr) -> String {
 fn watch(mut child: Child, signals: &mut Signals) -> Result<ExitStatus, Fault> {
     loop {
         // Looked for before waiting: SIGCHLD may have come before the first wait, and several count as one.
-        if let Some(status) = child
-            .try_wait()
-            .map_err(Fault::io("cannot wait for the launcher"))?
-        {
+        if let Some(status) = child.try_wait().map_err(Fault::io("cannot wait for the launcher"))? {
             return Ok(status);
         }
         let told = signals.wait().any(|signal| signal != SIGCHLD);
@@ -127,10 +114,7 @@ impl Runtime {
         let moment = moment.map_or(0, |since| since.subsec_nanos());
         let path = base.join(format!("bulkhead-serve-{}-{moment:08x}", std::process::id()));
         // SECURITY: mkdir fails if anything is there, a symbolic link included.
-        DirBuilder::new()
-            .mode(0o755)
-            .create(&path)
-            .map_err(Fault::io(path.display()))?;
+        DirBuilder::new().mode(0o755).create(&path).map_err(Fault::io(path.display()))?;
         let runtime = Self { path };
         // The umask may have taken away what the partitions' uids need to pass through.
         fs::set_permissions(&runtime.path, Permissions::from_mode(0o755))

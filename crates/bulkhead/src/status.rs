@@ -17,19 +17,8 @@ use crate::table::{age, align, print, size};
 /// The launcher's role; it is the one process that is not jailed.
 const LAUNCHER: &str = "bulkheadd";
 
-const HEADER: [&str; 11] = [
-    "ROLE",
-    "PARTITION",
-    "PID",
-    "UID",
-    "STATE",
-    "RESTARTS",
-    "CONNS",
-    "REQUESTS",
-    "MEMORY",
-    "AGE",
-    "LAYERS",
-];
+const HEADER: [&str; 11] =
+    ["ROLE", "PARTITION", "PID", "UID", "STATE", "RESTARTS", "CONNS", "REQUESTS", "MEMORY", "AGE", "LAYERS"];
 
 /// The columns of numbers, aligned to the right.
 const NUMBERS: [usize; 7] = [2, 3, 5, 6, 7, 8, 9];
@@ -95,9 +84,7 @@ impl Seen {
     fn json(&self) -> Value {
         let process = &self.process;
         let layers = self.layers.as_ref().map(|layers| {
-            let named = layers
-                .named()
-                .map(|(name, applied)| (name.to_owned(), json!(applied)));
+            let named = layers.named().map(|(name, applied)| (name.to_owned(), json!(applied)));
             let fds = ("fds".to_owned(), json!(layers.fds));
             Value::Object(named.into_iter().chain([fds]).collect())
         });
@@ -130,9 +117,7 @@ pub fn status(run_dir: &Path, as_json: bool) -> Result<ExitCode, Fault> {
 
 fn render(seen: &[Seen], missing: &str) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
-    let rows: Vec<Vec<String>> = std::iter::once(header)
-        .chain(seen.iter().map(Seen::row))
-        .collect();
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(seen.iter().map(Seen::row)).collect();
     let mut text = align(&rows, &NUMBERS);
     for Seen { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
@@ -168,18 +153,9 @@ mod tests {
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[0].starts_with("ROLE     PARTITION"), "{text}");
         assert!(lines[1].contains("1/20") && lines[1].contains("1m01s"), "{text}");
-        assert!(
-            lines[1].contains("-identity") && lines[1].contains("fds:"),
-            "{text}"
-        );
-        assert!(
-            lines[2].contains("packages/search") && lines[2].ends_with('-'),
-            "{text}"
-        );
-        assert!(
-            lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"),
-            "{text}"
-        );
+        assert!(lines[1].contains("-identity") && lines[1].contains("fds:"), "{text}");
+        assert!(lines[2].contains("packages/search") && lines[2].ends_with('-'), "{text}");
+        assert!(lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"), "{text}");
         assert_eq!(lines[4], "missing layers: seccomp, landlock");
         assert!(!render(&seen[..1], "").contains("missing"));
     }

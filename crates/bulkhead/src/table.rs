@@ -25,11 +25,7 @@ pub fn align(rows: &[Vec<String>], right: &[usize]) -> String {
     let lines = rows.iter().map(|row| {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];
-            if right.contains(&column) {
-                format!("{cell:>width$}")
-            } else {
-                format!("{cell:<width$}")
-            }
+            if right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
@@ -68,11 +64,7 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        let rows = [
-            row(["A", "N", "Z"]),
-            row(["long", "1", ""]),
-            row(["b", "100", "end"]),
-        ];
+        let rows = [row(["A", "N", "Z"]), row(["long", "1", ""]), row(["b", "100", "end"])];
         assert_eq!(align(&rows, &[1]), "A       N  Z\nlong    1\nb     100  end");
     }
 

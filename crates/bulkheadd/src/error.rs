@@ -10,11 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub enum Error {
     /// A system call on a path failed.
-    Path {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Path { action: &'static str, path: PathBuf, source: io::Error },
     /// A system call on no path failed.
     System { action: &'static str, source: io::Error },
     /// A directory that must be ours alone is not.
@@ -24,10 +20,7 @@ pub enum Error {
     /// Another launcher has the run directory.
     Running { path: PathBuf },
     /// An address cannot be listened on.
-    Listen {
-        address: std::net::SocketAddr,
-        source: io::Error,
-    },
+    Listen { address: std::net::SocketAddr, source: io::Error },
     /// The uid table cannot be read, or has run out of numbers.
     Identity { path: PathBuf, problem: String },
     /// A program cannot be run safely.
@@ -38,11 +31,7 @@ pub enum Error {
 
 /// Makes the error of an `action` on `path`.
 pub fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
-    move |source| Error::Path {
-        action,
-        path: path.into(),
-        source,
-    }
+    move |source| Error::Path { action, path: path.into(), source }
 }
 
 /// Makes the error of an `action`.

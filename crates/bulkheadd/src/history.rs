@@ -46,21 +46,13 @@ impl History {
         if !clean {
             self.unclean.push_back(now);
         }
-        while self
-            .unclean
-            .front()
-            .is_some_and(|&first| now.duration_since(first) > rule.within)
-        {
+        while self.unclean.front().is_some_and(|&first| now.duration_since(first) > rule.within) {
             self.unclean.pop_front();
         }
         if self.unclean.len() >= rule.broken_after {
             return Verdict::Broken;
         }
-        self.failures_in_a_row = if lived >= HEALTHY {
-            1
-        } else {
-            self.failures_in_a_row + 1
-        };
+        self.failures_in_a_row = if lived >= HEALTHY { 1 } else { self.failures_in_a_row + 1 };
         Verdict::Restart(self.delay(rule))
     }
 
@@ -71,9 +63,7 @@ impl History {
             return Duration::ZERO;
         };
         let pace = rule.within / (rule.broken_after.max(1) as u32 + 1);
-        (BACKOFF_FIRST * 2_u32.pow(doublings.min(16)))
-            .min(rule.backoff_max)
-            .min(pace)
+        (BACKOFF_FIRST * 2_u32.pow(doublings.min(16))).min(rule.backoff_max).min(pace)
     }
 
     /// Forgets everything: somebody relaunched it, or its program changed.
@@ -86,11 +76,8 @@ impl History {
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule {
-        broken_after: 30,
-        within: Duration::from_secs(50),
-        backoff_max: Duration::from_secs(3),
-    };
+    const RULE: Rule =
+        Rule { broken_after: 30, within: Duration::from_secs(50), backoff_max: Duration::from_secs(3) };
 
     #[test]
     fn the_first_failure_costs_no_delay() {
@@ -110,10 +97,7 @@ mod tests {
         }
         assert_eq!(starts, 29);
         let took = now - start;
-        assert!(
-            took > Duration::from_secs(20) && took < RULE.within,
-            "took {took:?}"
-        );
+        assert!(took > Duration::from_secs(20) && took < RULE.within, "took {took:?}");
     }
 
     #[test]
@@ -121,10 +105,7 @@ mod tests {
         let mut history = History::default();
         let now = Instant::now();
         for _ in 0..1000 {
-            assert!(matches!(
-                history.exited(&RULE, true, HEALTHY, now),
-                Verdict::Restart(_)
-            ));
+            assert!(matches!(history.exited(&RULE, true, HEALTHY, now), Verdict::Restart(_)));
         }
     }
 
@@ -133,10 +114,7 @@ mod tests {
         let mut history = History::default();
         let mut now = Instant::now();
         for _ in 0..200 {
-            assert!(matches!(
-                history.exited(&RULE, false, HEALTHY, now),
-                Verdict::Restart(_)
-            ));
+            assert!(matches!(history.exited(&RULE, false, HEALTHY, now), Verdict::Restart(_)));
             now += Duration::from_secs(2);
         }
     }

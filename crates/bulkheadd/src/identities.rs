@@ -33,17 +33,8 @@ impl Identities {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             result => result.map_err(at("read", &path))?,
         };
-        let uid_of = parse(&text).map_err(|problem| Error::Identity {
-            path: path.clone(),
-            problem,
-        })?;
-        Ok(Self {
-            path,
-            range,
-            uid_of,
-            foreign: machine_users(),
-            changed: false,
-        })
+        let uid_of = parse(&text).map_err(|problem| Error::Identity { path: path.clone(), problem })?;
+        Ok(Self { path, range, uid_of, foreign: machine_users(), changed: false })
     }
 
     /// The identity of `name`: the one it has always had, or else a fresh one.
@@ -52,10 +43,7 @@ impl Identities {
             Some(&uid) => uid,
             None => self.fresh(name)?,
         };
-        let problem = |problem| Error::Identity {
-            path: self.path.clone(),
-            problem,
-        };
+        let problem = |problem| Error::Identity { path: self.path.clone(), problem };
         if !self.range.contains(&uid) {
             return Err(problem(format!(
                 "{name} has uid {uid}, which is outside of user_range {}-{}; widen user_range, or remove its line \
@@ -69,10 +57,7 @@ impl Identities {
 
     fn fresh(&mut self, name: &str) -> Result<u32, Error> {
         let used: HashSet<u32> = self.uid_of.values().copied().collect();
-        let free = self
-            .range
-            .clone()
-            .find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
+        let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
         let uid = free.ok_or_else(|| Error::Identity {
             path: self.path.clone(),
             problem: format!(
@@ -102,9 +87,7 @@ impl Identities {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&beside, &self.path)?;
-            self.path
-                .parent()
-                .map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
         };
         write().map_err(at("write", &self.path))?;
         self.changed = false;
@@ -115,14 +98,8 @@ impl Identities {
 fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
     let mut uid_of = BTreeMap::new();
     let mut seen = HashSet::new();
-    for (index, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.starts_with('#'))
-    {
-        let entry = line
-            .split_once(' ')
-            .and_then(|(uid, name)| Some((uid.parse::<u32>().ok()?, name)));
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let entry = line.split_once(' ').and_then(|(uid, name)| Some((uid.parse::<u32>().ok()?, name)));
         let (uid, name) = entry.ok_or_else(|| format!("line {}: expected `UID NAME`", index + 1))?;
         if !seen.insert(uid) || uid_of.insert(name.to_owned(), uid).is_some() {
             return Err(format!("line {}: uid {uid} or {name} is there twice", index + 1));
@@ -137,9 +114,7 @@ fn machine_users() -> HashSet<u32> {
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok())
         .flat_map(|text| {
-            text.lines()
-                .filter_map(|line| line.split(':').nth(2)?.parse().ok())
-                .collect::<Vec<u32>>()
+            text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect::<Vec<u32>>()
         })
         .collect()
 }
@@ -163,13 +138,7 @@ mod tests {
         let mut table = table("# comment\n51001 site/old\n");
         assert_eq!(table.identity("site/new").unwrap().id(), 51003);
         assert_eq!(table.identity("site/old").unwrap().id(), 51001);
-        assert!(
-            table
-                .identity("site/third")
-                .unwrap_err()
-                .to_string()
-                .contains("no uid is left")
-        );
+        assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
     }
 
     #[test]

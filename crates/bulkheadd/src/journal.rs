@@ -43,10 +43,7 @@ fn timestamp(time: SystemTime) -> String {
     let seconds = since.as_secs();
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-        since.subsec_millis()
-    )
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
 /// Year, month and day of a day counted from 1970-01-01 (Gregorian calendar, years from March on).
@@ -58,11 +55,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
@@ -73,7 +66,7 @@ mod tests {
 
     #[test]
     fn writes_rfc_3339() {
-        let at = |seconds, ms| timestamp(UNIX_EPOCH + Duration::new(seconds, ms * 1_000_000));
+        let at = |seconds, ms: u32| timestamp(UNIX_EPOCH + Duration::new(seconds, ms * 1_000_000));
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(951_782_400, 7), "2000-02-29T00:00:00.007Z");
         assert_eq!(at(1_795_237_170, 123), "2026-11-21T04:59:30.123Z");

@@ -70,12 +70,7 @@ impl Ground {
         let program = self.program(post)?;
         let jail = self.jail(post, descriptors)?;
         let child = sys::process::start(&program, || jail::enter(&jail)).map_err(Error::Start)?;
-        Ok(Started {
-            child,
-            control,
-            log,
-            stderr: stderr.into(),
-        })
+        Ok(Started { child, control, log, stderr: stderr.into() })
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
@@ -86,42 +81,22 @@ impl Ground {
         let Some((_, service)) = self.service(post) else {
             let file = program::role_program(&self.roles_folder, post.role.name())?;
             let title = text(&format!("bulkhead: {}", post.title()))?;
-            return Ok(Program {
-                file,
-                arguments: vec![title],
-                environment: vec![],
-            });
+            return Ok(Program { file, arguments: vec![title], environment: vec![] });
         };
         let file = program::service_program(&service.program, &self.config.dir, post.identity)?;
-        let arguments = service
-            .command
-            .iter()
-            .map(|word| text(word))
-            .collect::<Result<_, _>>()?;
+        let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
         let environment = service
             .environment
             .iter()
             .map(|(name, value)| text(&format!("{name}={value}")))
             .collect::<Result<_, _>>()?;
-        Ok(Program {
-            file,
-            arguments,
-            environment,
-        })
+        Ok(Program { file, arguments, environment })
     }
 
     fn jail(&self, post: &Post, descriptors: Vec<(OwnedFd, i32)>) -> Result<Jail, Error> {
         let service = self.service(post).map(|(_, service)| service);
-        let root = if service.is_none() {
-            self.empty_root.as_ref()
-        } else {
-            None
-        };
-        let directory = if service.is_some() {
-            Some(&self.directory)
-        } else {
-            None
-        };
+        let root = if service.is_none() { self.empty_root.as_ref() } else { None };
+        let directory = if service.is_some() { Some(&self.directory) } else { None };
         // A connection of a site may need a descriptor to its file and one to a service beside its own; the
         // logger holds two for each process.
         let per_connection = if post.role == Role::Site { 3 } else { 1 };
@@ -182,9 +157,7 @@ impl Ground {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }
         for (host, path, post) in self.routes(posts) {
-            let takes = self
-                .service(post)
-                .is_none_or(|(_, service)| service.takes_connections);
+            let takes = self.service(post).is_none_or(|(_, service)| service.takes_connections);
             if takes {
                 let (host, path) = (Text::new(host), Text::new(path));
                 let route = LauncherToGate::Route {
@@ -203,18 +176,11 @@ impl Ground {
 
     /// Every host and path there is, with the site or service that it belongs to.
     fn routes<'a>(&'a self, posts: &'a [Post]) -> impl Iterator<Item = (&'a str, &'a str, &'a Post)> {
-        posts
-            .iter()
-            .filter(|post| matches!(post.role, Role::Site | Role::Service))
-            .flat_map(|post| {
-                let site = &self.config.sites[usize::from(post.site)];
-                let path = self
-                    .service(post)
-                    .map_or(&site.path, |(_, service)| &service.path);
-                site.hosts
-                    .iter()
-                    .map(move |host| (host.as_str(), path.as_str(), post))
-            })
+        posts.iter().filter(|post| matches!(post.role, Role::Site | Role::Service)).flat_map(|post| {
+            let site = &self.config.sites[usize::from(post.site)];
+            let path = self.service(post).map_or(&site.path, |(_, service)| &service.path);
+            site.hosts.iter().map(move |host| (host.as_str(), path.as_str(), post))
+        })
     }
 
     /// What a site worker is told before it serves.
@@ -224,24 +190,11 @@ impl Ground {
         posts: &[Post],
     ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
         let site = &self.config.sites[usize::from(post.site)];
-        let mut told = vec![(
-            LauncherToSite::Limits {
-                limits: self.limits(),
-                site: post.site,
-            },
-            None,
-        )];
+        let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
         if let Some(root) = &site.root {
             told.push((LauncherToSite::Root {}, Some(places::directory(root)?)));
         }
-        told.extend(site.index.iter().map(|name| {
-            (
-                LauncherToSite::Index {
-                    name: Text::new(name),
-                },
-                None,
-            )
-        }));
+        told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
         for (host, path, other) in self.routes(posts) {
             let target = match other.role {
@@ -252,15 +205,7 @@ impl Ground {
             // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
             if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
                 let (host, path, partition) = (Text::new(host), Text::new(path), other.partition);
-                told.push((
-                    LauncherToSite::Route {
-                        host,
-                        path,
-                        target,
-                        partition,
-                    },
-                    None,
-                ));
+                told.push((LauncherToSite::Route { host, path, target, partition }, None));
             }
         }
         told.push((LauncherToSite::Begin {}, None));
@@ -269,14 +214,9 @@ impl Ground {
 
     /// What a service worker is told before it initialises.
     pub fn service_setup(&self, post: &Post) -> Vec<(LauncherToService, Option<OwnedFd>)> {
-        let owns_host = self
-            .service(post)
-            .is_some_and(|(site, service)| service.path == "/" && site.path == "/");
-        let limits = LauncherToService::Limits {
-            limits: self.limits(),
-            site: post.site,
-            owns_host,
-        };
+        let owns_host =
+            self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
+        let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
     }
 
@@ -291,21 +231,11 @@ impl Ground {
             config::AccessFormat::Combined => 1,
             config::AccessFormat::Json => 2,
         };
-        let mut told = vec![(
-            LauncherToLogger::Format {
-                format,
-                flush_ms: self.config.log.flush_ms,
-            },
-            None,
-        )];
+        let mut told = vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
         told.push((LauncherToLogger::ErrorLog {}, Some(duplicate(error)?)));
         for (index, file) in access.iter().enumerate() {
             // The last one is for requests of no site.
-            let site = if index < self.config.sites.len() {
-                index as u16
-            } else {
-                wire::NO_PARTITION
-            };
+            let site = if index < self.config.sites.len() { index as u16 } else { wire::NO_PARTITION };
             told.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
         }
         told.push((LauncherToLogger::Begin {}, None));
@@ -315,8 +245,5 @@ impl Ground {
 
 /// Another descriptor of the same open file, for a child.
 pub fn duplicate(descriptor: &impl std::os::fd::AsFd) -> Result<OwnedFd, Error> {
-    descriptor
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(during("duplicate a descriptor"))
+    descriptor.as_fd().try_clone_to_owned().map_err(during("duplicate a descriptor"))
 }

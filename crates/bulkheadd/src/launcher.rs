@@ -80,6 +80,7 @@ pub struct Launcher {
     /// When the end began, and the roles that have been asked to go.
     stopping: Option<(Instant, usize)>,
     announced: bool,
+    pub(crate) started: Instant,
 }
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
@@ -94,9 +95,8 @@ impl Launcher {
         let root = rustix::process::geteuid().is_root();
         let gates = config.server.gates.map_or_else(cores, |gates| gates as usize);
         let places = Places::open(&config.server)?;
-        let mut identities = root
-            .then(|| Identities::load(&places.state, config.server.user_range.clone()))
-            .transpose()?;
+        let mut identities =
+            root.then(|| Identities::load(&places.state, config.server.user_range.clone())).transpose()?;
         let posts = roster(&config, gates, identities.as_mut())?;
         if let Some(table) = &mut identities {
             table.save()?;
@@ -145,6 +145,7 @@ impl Launcher {
             serial: 0,
             stopping: None,
             announced: false,
+            started: Instant::now(),
             ground,
             places,
             rule,
@@ -187,11 +188,7 @@ impl Launcher {
             tv_nsec: i64::from(left.subsec_nanos()),
         });
         events.clear();
-        match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(events),
-            timeout.as_ref(),
-        ) {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(during("wait for events")(error.into())),
         }
@@ -211,8 +208,7 @@ impl Launcher {
         while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
             if signal == sys::signals::Signal::Stop {
                 if self.stopping.is_some() {
-                    self.journal
-                        .warning("asked to stop a second time: ending every process at once");
+                    self.journal.warning("asked to stop a second time: ending every process at once");
                     self.processes.values().for_each(|process| process.child.kill());
                 }
                 self.stop();
@@ -238,10 +234,7 @@ impl Launcher {
     fn go_on_stopping(&mut self) {
         while let Some((began, phase)) = self.stopping {
             let role = STOP_ORDER[phase];
-            let left = self
-                .processes
-                .values()
-                .any(|process| self.posts[process.post].role == role);
+            let left = self.processes.values().any(|process| self.posts[process.post].role == role);
             if left || phase + 1 == STOP_ORDER.len() {
                 return;
             }
@@ -277,8 +270,7 @@ impl Launcher {
             Ok(serial) => self.duties[post].current = Some(serial),
             Err(error) => {
                 let text = error.to_string();
-                self.journal
-                    .warning(format!("{}: {text}", self.posts[post].title()));
+                self.journal.warning(format!("{}: {text}", self.posts[post].title()));
                 self.judge(post, Exit::Status(127), Duration::ZERO, text);
             }
         }
@@ -312,11 +304,8 @@ impl Launcher {
             Role::Admin => self.introduce_admin(serial)?,
             Role::Gate => {
                 let gate = self.posts[post].index;
-                let sockets = self
-                    .listeners
-                    .iter()
-                    .map(|of| duplicate(&of[gate]))
-                    .collect::<Result<_, _>>()?;
+                let sockets =
+                    self.listeners.iter().map(|of| duplicate(&of[gate])).collect::<Result<_, _>>()?;
                 for (message, descriptor) in self.ground.gate_setup(sockets, &self.posts) {
                     self.tell(serial, &message, descriptor);
                 }
@@ -339,26 +328,11 @@ impl Launcher {
     }
 
     fn introduce_admin(&mut self, serial: u64) -> Result<(), Error> {
-        self.tell(
-            serial,
-            &LauncherToAdmin::Socket {},
-            Some(duplicate(&self.admin_socket)?),
-        );
-        for (target, name) in self
-            .orders
-            .targets()
-            .enumerate()
-            .map(|(i, name)| (i, Text::new(name)))
-            .collect::<Vec<_>>()
+        self.tell(serial, &LauncherToAdmin::Socket {}, Some(duplicate(&self.admin_socket)?));
+        for (target, name) in
+            self.orders.targets().enumerate().map(|(i, name)| (i, Text::new(name))).collect::<Vec<_>>()
         {
-            self.tell(
-                serial,
-                &LauncherToAdmin::Target {
-                    target: target as u16,
-                    name,
-                },
-                None,
-            );
+            self.tell(serial, &LauncherToAdmin::Target { target: target as u16, name }, None);
         }
         let uid = rustix::process::getuid().as_raw();
         self.tell(serial, &LauncherToAdmin::Owner { uid }, None);
@@ -377,12 +351,7 @@ impl Launcher {
         for (post, log, stderr) in std::mem::take(&mut self.unread_logs) {
             self.hand_log(logger, post, Some(log), Some(stderr));
         }
-        let others: Vec<u64> = self
-            .processes
-            .keys()
-            .copied()
-            .filter(|&serial| serial != logger)
-            .collect();
+        let others: Vec<u64> = self.processes.keys().copied().filter(|&serial| serial != logger).collect();
         for serial in others {
             let process = &self.processes[&serial];
             let log = process.log.as_ref().map(duplicate).transpose()?;
@@ -397,18 +366,8 @@ impl Launcher {
         for logger in self.active(Role::Logger, None) {
             let process = &self.processes[&serial];
             // A logger does not read its own standard error: it would wait for itself.
-            let log = process
-                .log
-                .as_ref()
-                .filter(|_| logger != serial)
-                .map(duplicate)
-                .transpose()?;
-            let stderr = process
-                .stderr
-                .as_ref()
-                .filter(|_| logger != serial)
-                .map(duplicate)
-                .transpose()?;
+            let log = process.log.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
+            let stderr = process.stderr.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
             self.hand_log(logger, process.post, log, stderr);
         }
         Ok(())
@@ -417,20 +376,9 @@ impl Launcher {
     fn hand_log(&mut self, logger: u64, post: usize, log: Option<OwnedFd>, stderr: Option<OwnedFd>) {
         let label = Text::new(self.posts[post].title());
         // A gate answers for every site; who is of no site writes no access records.
-        let site = if self.posts[post].role == Role::Gate {
-            NO_PARTITION
-        } else {
-            self.posts[post].site
-        };
+        let site = if self.posts[post].role == Role::Gate { NO_PARTITION } else { self.posts[post].site };
         if log.is_some() {
-            self.tell(
-                logger,
-                &LauncherToLogger::Client {
-                    label: label.clone(),
-                    site,
-                },
-                log,
-            );
+            self.tell(logger, &LauncherToLogger::Client { label: label.clone(), site }, log);
         }
         if stderr.is_some() {
             self.tell(logger, &LauncherToLogger::Stderr { label }, stderr);
@@ -444,11 +392,7 @@ impl Launcher {
                 && self.posts[process.post].role == role
                 && post.is_none_or(|post| post == process.post)
         };
-        self.processes
-            .iter()
-            .filter(|(_, process)| fits(process))
-            .map(|(&serial, _)| serial)
-            .collect()
+        self.processes.iter().filter(|(_, process)| fits(process)).map(|(&serial, _)| serial).collect()
     }
 
     /// Makes the channels between a new process and everyone that it works with.
@@ -461,26 +405,20 @@ impl Launcher {
                 .map(|worker| (serial, worker))
                 .collect(),
             Role::Site => {
-                let gates = self
-                    .active(Role::Gate, None)
-                    .into_iter()
-                    .map(|gate| (gate, serial));
+                let gates = self.active(Role::Gate, None).into_iter().map(|gate| (gate, serial));
                 let services = self.workers().filter(|other| self.is_service_of(*other, post));
                 gates.chain(services.map(|service| (serial, service))).collect()
             }
             Role::Service => {
                 let gates = self.active(Role::Gate, None);
                 let gates = gates.into_iter().filter(|_| self.gate_serves(serial));
-                let sites = self
-                    .workers()
-                    .filter(|&site| self.is_service_of(serial, self.processes[&site].post));
+                let sites =
+                    self.workers().filter(|&site| self.is_service_of(serial, self.processes[&site].post));
                 gates.chain(sites).map(|source| (source, serial)).collect()
             }
             _ => Vec::new(),
         };
-        pairs
-            .into_iter()
-            .try_for_each(|(source, worker)| self.connect_pair(source, worker))
+        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))
     }
 
     fn workers(&self) -> impl Iterator<Item = u64> {
@@ -494,9 +432,7 @@ impl Launcher {
     /// Whether gates send clients' connections to this worker.
     fn gate_serves(&self, worker: u64) -> bool {
         let post = &self.posts[self.processes[&worker].post];
-        self.ground
-            .service(post)
-            .is_none_or(|(_, service)| service.takes_connections)
+        self.ground.service(post).is_none_or(|(_, service)| service.takes_connections)
     }
 
     fn is_service_of(&self, service: u64, site: usize) -> bool {
@@ -511,11 +447,7 @@ impl Launcher {
         if from_gate {
             self.tell(source, &LauncherToGate::Attach { partition }, Some(to_worker));
         } else {
-            self.tell(
-                source,
-                &LauncherToSite::AttachService { partition },
-                Some(to_worker),
-            );
+            self.tell(source, &LauncherToSite::AttachService { partition }, Some(to_worker));
         }
         if self.posts[self.processes[&worker].post].role == Role::Site {
             self.tell(worker, &LauncherToSite::Attach {}, Some(from_source));
@@ -604,12 +536,10 @@ impl Launcher {
         process.nonsense += 1;
         let title = self.posts[process.post].title();
         if process.nonsense == 1 {
-            self.journal
-                .warning(format!("{title} sent a message that it may not send"));
+            self.journal.warning(format!("{title} sent a message that it may not send"));
         } else if process.nonsense == NONSENSE_MAX {
             process.child.kill();
-            self.journal
-                .warning(format!("{title} sent {NONSENSE_MAX} such messages and was ended"));
+            self.journal.warning(format!("{title} sent {NONSENSE_MAX} such messages and was ended"));
         }
     }
 
@@ -623,16 +553,16 @@ impl Launcher {
         process.stage = Stage::Serving;
         process.deadline = None;
         let (post, ticket) = (process.post, process.ticket.take());
+        // Before the old one retires: it may be the admin role, which is to pass the answer on.
+        if let Some(ticket) = ticket {
+            self.journal.info(format!("{} relaunched", self.posts[post].title()));
+            self.relaunched(ticket, Ok(()));
+        }
         if self.duties[post].next == Some(serial) {
             self.duties[post].next = None;
             if let Some(old) = self.duties[post].current.replace(serial) {
                 self.retire(old);
             }
-        }
-        if let Some(ticket) = ticket {
-            self.journal
-                .info(format!("{} relaunched", self.posts[post].title()));
-            self.relaunched(ticket, Ok(()));
         }
         self.announce();
     }
@@ -641,34 +571,27 @@ impl Launcher {
     fn announce(&mut self) {
         let up = |duty: &Duty| {
             duty.broken.is_some()
-                || duty
-                    .current
-                    .is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
+                || duty.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
         if self.announced || !self.duties.iter().all(up) {
             return;
         }
         self.announced = true;
         let config = &self.ground.config;
-        let addresses: Vec<String> = config
-            .listeners
-            .iter()
-            .map(|l| format!("http://{}", l.address))
-            .collect();
+        let addresses: Vec<String> =
+            config.listeners.iter().map(|l| format!("http://{}", l.address)).collect();
         let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
         let (sites, processes) = (config.sites.len(), self.processes.len());
         self.journal.info(format!(
-            "serving on {} ({sites} sites, {services} services, {processes} processes)",
+            "serving on {}; sites: {sites}, services: {services}, processes: {processes}",
             addresses.join(", ")
         ));
     }
 
     /// Takes notice of a child's end.
     fn on_exit(&mut self, serial: u64) {
-        let Some(exit) = self
-            .processes
-            .get(&serial)
-            .and_then(|process| process.child.try_wait().ok().flatten())
+        let Some(exit) =
+            self.processes.get(&serial).and_then(|process| process.child.try_wait().ok().flatten())
         else {
             return;
         };
@@ -693,19 +616,14 @@ impl Launcher {
         } else if self.duties[post].current == Some(serial) {
             self.duties[post].current = self.duties[post].next.take();
             if self.stopping.is_none() {
-                self.journal
-                    .warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
+                self.journal.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
                 if let Some(ticket) = process.ticket {
-                    self.relaunched(
-                        ticket,
-                        Err(format!("it ended with {exit}; error.log has what it said")),
-                    );
+                    self.relaunched(ticket, Err(format!("it ended with {exit}; error.log has what it said")));
                 }
                 self.judge(post, exit, lived, exit.to_string());
             }
         } else if exit != Exit::Clean && self.stopping.is_none() {
-            self.journal
-                .warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
+            self.journal.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
         self.go_on_stopping();
     }
@@ -768,11 +686,7 @@ impl Launcher {
         let now = Instant::now();
         let starts = self.duties.iter().filter_map(|duty| duty.start_at);
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
-        let check = self
-            .duties
-            .iter()
-            .any(|duty| duty.broken.is_some())
-            .then(|| now + BROKEN_CHECK);
+        let check = self.duties.iter().any(|duty| duty.broken.is_some()).then(|| now + BROKEN_CHECK);
         starts
             .chain(deadlines)
             .chain(check)
@@ -790,18 +704,13 @@ impl Launcher {
                 && self.stopping.is_none()
                 && self.version(post).is_some_and(|version| Some(version) != failed)
             {
-                self.journal
-                    .info(format!("{}: its program has changed", self.posts[post].title()));
+                self.journal.info(format!("{}: its program has changed", self.posts[post].title()));
                 self.mend(post);
             }
         }
         let late = |process: &Process| process.deadline.is_some_and(|at| at <= now);
-        let late: Vec<u64> = self
-            .processes
-            .iter()
-            .filter(|(_, p)| late(p))
-            .map(|(&serial, _)| serial)
-            .collect();
+        let late: Vec<u64> =
+            self.processes.iter().filter(|(_, p)| late(p)).map(|(&serial, _)| serial).collect();
         for serial in late {
             self.overdue(serial);
         }
@@ -816,10 +725,8 @@ impl Launcher {
         process.deadline = None;
         process.child.kill();
         let (title, stage) = (self.posts[process.post].title(), process.stage.word());
-        self.journal.warning(format!(
-            "{title} (pid {}) was {stage} for too long and was ended",
-            process.child.pid
-        ));
+        self.journal
+            .warning(format!("{title} (pid {}) was {stage} for too long and was ended", process.child.pid));
     }
 
     /// Watches the channels for room to which something waits to be sent.
@@ -829,11 +736,7 @@ impl Launcher {
                 continue;
             };
             if wants != self.watched.contains(&serial) {
-                let room = if wants {
-                    epoll::EventFlags::OUT
-                } else {
-                    epoll::EventFlags::empty()
-                };
+                let room = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 let data = epoll::EventData::new_u64(serial * 2);
                 let _ = epoll::modify(&self.epoll, control, data, epoll::EventFlags::IN | room);
                 if wants {
@@ -847,13 +750,8 @@ impl Launcher {
 }
 
 fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
-    epoll::add(
-        epoll,
-        descriptor,
-        epoll::EventData::new_u64(key),
-        epoll::EventFlags::IN,
-    )
-    .map_err(|error| during("watch a descriptor")(error.into()))
+    epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
+        .map_err(|error| during("watch a descriptor")(error.into()))
 }
 
 fn cores() -> usize {

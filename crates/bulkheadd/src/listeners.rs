@@ -21,10 +21,7 @@ pub fn listen_on(address: SocketAddr, gates: usize) -> Result<Vec<OwnedFd>, Erro
     // that share a port take connections away from whoever has it with the same uid.
     let failed = |source: io::Error| Error::Listen { address, source };
     probe(address).map_err(failed)?;
-    (0..gates)
-        .map(|_| shared_socket(address))
-        .collect::<io::Result<_>>()
-        .map_err(failed)
+    (0..gates).map(|_| shared_socket(address)).collect::<io::Result<_>>().map_err(failed)
 }
 
 fn probe(address: SocketAddr) -> io::Result<()> {
@@ -42,11 +39,7 @@ fn shared_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;

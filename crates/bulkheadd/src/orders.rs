@@ -141,11 +141,7 @@ impl Launcher {
 
     /// One line for the launcher, one for each process, and one for each post that nobody fills.
     fn status_lines(&self, ticket: u32) -> Vec<LauncherToAdmin> {
-        let none = Counters {
-            connections_now: 0,
-            connections: 0,
-            requests: 0,
-        };
+        let none = Counters { connections_now: 0, connections: 0, requests: 0 };
         let mut lines = vec![LauncherToAdmin::Process {
             ticket,
             role: Role::Launcher,
@@ -154,7 +150,7 @@ impl Launcher {
             uid: rustix::process::getuid().as_raw(),
             state: Text::new("serving"),
             restarts: 0,
-            age_ms: 0,
+            age_ms: self.started.elapsed().as_millis() as u64,
             counters: none.clone(),
             last_exit: Text::new(""),
         }];
@@ -166,9 +162,7 @@ impl Launcher {
                     role: post.role,
                     name: Text::new(post.name.as_str()),
                     pid,
-                    uid: post
-                        .identity
-                        .map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
+                    uid: post.identity.map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
                     state: Text::new(state),
                     restarts: duty.restarts,
                     age_ms,
@@ -179,25 +173,11 @@ impl Launcher {
             let mut filled = false;
             for process in self.processes.values().filter(|process| process.post == index) {
                 let age_ms = process.since.elapsed().as_millis() as u64;
-                line(
-                    process.child.pid,
-                    process.stage.word(),
-                    age_ms,
-                    process.counters.clone(),
-                );
+                line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
                 filled = true;
             }
             if !filled {
-                line(
-                    0,
-                    if duty.broken.is_some() {
-                        "broken"
-                    } else {
-                        "waiting"
-                    },
-                    0,
-                    none.clone(),
-                );
+                line(0, if duty.broken.is_some() { "broken" } else { "waiting" }, 0, none.clone());
             }
         }
         lines
@@ -214,9 +194,7 @@ impl Launcher {
             self.orders.relaunches.insert(ticket, (admin, 0, vec![]));
             return self.answer(ticket, Outcome::Busy, "it is being relaunched already");
         }
-        self.orders
-            .relaunches
-            .insert(ticket, (admin, posts.len(), vec![]));
+        self.orders.relaunches.insert(ticket, (admin, posts.len(), vec![]));
         for post in posts {
             if let Err(reason) = self.relaunch_one(post, ticket) {
                 self.relaunched(ticket, Err(reason));
@@ -235,9 +213,7 @@ impl Launcher {
             }
             None => {
                 self.mend(post);
-                self.duties[post]
-                    .current
-                    .ok_or_else(|| self.duties[post].last_exit.clone())?
+                self.duties[post].current.ok_or_else(|| self.duties[post].last_exit.clone())?
             }
         };
         if let Some(process) = self.processes.get_mut(&serial) {
@@ -258,22 +234,14 @@ impl Launcher {
             return;
         }
         let reason = failures.join("; ");
-        let outcome = if reason.is_empty() {
-            Outcome::Done
-        } else {
-            Outcome::Failed
-        };
+        let outcome = if reason.is_empty() { Outcome::Done } else { Outcome::Failed };
         self.answer(ticket, outcome, &reason);
     }
 
     /// Answers an order.
     pub(crate) fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
         let asked = self.orders.relaunches.remove(&ticket).map(|(admin, ..)| admin);
-        let answer = LauncherToAdmin::Answer {
-            ticket,
-            outcome,
-            reason: Text::new(reason),
-        };
+        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
         let current = self.posts.iter().position(|post| post.role == Role::Admin);
         let current = current.and_then(|post| self.duties[post].current);
         if let Some(admin) = asked.or(current) {

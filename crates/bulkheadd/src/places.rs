@@ -38,12 +38,7 @@ impl Places {
             return Err(Error::Running { path });
         }
         fs::write(&path, format!("{}\n", std::process::id())).map_err(at("write", &path))?;
-        Ok(Self {
-            state: server.state_dir.clone(),
-            run,
-            log: server.log_dir.clone(),
-            _lock: lock,
-        })
+        Ok(Self { state: server.state_dir.clone(), run, log: server.log_dir.clone(), _lock: lock })
     }
 
     /// An empty directory that nobody can write, to be a process's root.
@@ -94,11 +89,7 @@ fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
     let found = fs::symlink_metadata(path).map_err(at("examine", path))?;
     let own = found.uid() == rustix::process::geteuid().as_raw();
     if !found.is_dir() || !own || found.mode() & 0o022 != 0 {
-        return Err(Error::NotOwn {
-            path: path.into(),
-            uid: found.uid(),
-            mode: found.mode() & 0o7777,
-        });
+        return Err(Error::NotOwn { path: path.into(), uid: found.uid(), mode: found.mode() & 0o7777 });
     }
     Ok(())
 }
@@ -106,10 +97,7 @@ fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
 /// Opens or makes a file in a directory of our own, following no symbolic link.
 fn own_file(path: &Path, mode: u32, append: bool) -> Result<File, Error> {
     let mut options = OpenOptions::new();
-    options
-        .create(true)
-        .mode(mode)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    options.create(true).mode(mode).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
     if append {
         options.append(true)
     } else {

@@ -76,11 +76,7 @@ impl Process {
             stage: Stage::Starting,
             since: now,
             deadline: None,
-            counters: Counters {
-                connections_now: 0,
-                connections: 0,
-                requests: 0,
-            },
+            counters: Counters { connections_now: 0, connections: 0, requests: 0 },
             owes_report: false,
             log: None,
             stderr: None,

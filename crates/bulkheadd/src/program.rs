@@ -25,19 +25,14 @@ const MODE: u32 = 0o410;
 /// A program outside of `directory`, the configuration's folder, is used only if it is already as it must be:
 /// the mode of `/usr/bin/python3` is not ours to change.
 pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
-    let refused = |problem: String| Error::Program {
-        path: path.into(),
-        problem,
-    };
+    let refused = |problem: String| Error::Program { path: path.into(), problem };
     let program = open(path)?;
     let mut start = [0; 4];
     // The same inode again, whatever the name may point to by now.
     let again = format!("/proc/self/fd/{}", program.as_raw_fd());
     let mut readable = File::open(again).map_err(at("read", path))?;
     if readable.read_exact(&mut start).is_err() || start != *b"\x7fELF" {
-        return Err(refused(
-            "is not an ELF executable; a service is a compiled program".into(),
-        ));
+        return Err(refused("is not an ELF executable; a service is a compiled program".into()));
     }
     let Some(identity) = identity else {
         return Ok(program);
@@ -61,10 +56,7 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
         )));
     }
     give_to(&readable, identity).map_err(|source| {
-        refused(format!(
-            "cannot be given to root and gid {} with mode 0410: {source}",
-            identity.id()
-        ))
+        refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.id()))
     })?;
     Ok(program)
 }
@@ -87,12 +79,7 @@ fn open(path: &Path) -> Result<OwnedFd, Error> {
     let program = opened.map_err(|error| at("open", path)(error.into()))?;
     let stat = rustix::fs::statat(&program, "", AtFlags::EMPTY_PATH);
     let stat = stat.map_err(|error| at("examine", path)(error.into()))?;
-    let problem = |problem: &str| {
-        Err(Error::Program {
-            path: path.into(),
-            problem: problem.into(),
-        })
-    };
+    let problem = |problem: &str| Err(Error::Program { path: path.into(), problem: problem.into() });
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
             problem("is setuid or setgid; remove that bit")
@@ -116,15 +103,9 @@ pub fn roles_folder() -> Result<PathBuf, Error> {
             return Ok(folder.clone());
         }
     }
-    let problem = format!(
-        "neither {} nor {} has the programs of the roles",
-        beside.display(),
-        libexec.display()
-    );
-    Err(Error::Program {
-        path: beside.join("gate"),
-        problem,
-    })
+    let problem =
+        format!("neither {} nor {} has the programs of the roles", beside.display(), libexec.display());
+    Err(Error::Program { path: beside.join("gate"), problem })
 }
 
 /// What tells one version of a program file from another.

@@ -49,19 +49,9 @@ pub fn roster(
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
             _ => format!("role/{name}"),
         };
-        let identity = identities
-            .as_deref_mut()
-            .map(|table| table.identity(&owner))
-            .transpose()?;
+        let identity = identities.as_deref_mut().map(|table| table.identity(&owner)).transpose()?;
         let (partition, site) = (partition as u16, site as u16);
-        posts.push(Post {
-            role,
-            name: name.into(),
-            partition,
-            site,
-            index,
-            identity,
-        });
+        posts.push(Post { role, name: name.into(), partition, site, index, identity });
         Ok::<(), Error>(())
     };
     let none = usize::from(NO_PARTITION);
@@ -71,13 +61,7 @@ pub fn roster(
     for (site, about) in config.sites.iter().enumerate() {
         post(Role::Site, &about.name, site, site, 0)?;
         for (index, service) in about.services.iter().enumerate() {
-            post(
-                Role::Service,
-                &format!("{}/{}", about.name, service.name),
-                services,
-                site,
-                index,
-            )?;
+            post(Role::Service, &format!("{}/{}", about.name, service.name), services, site, index)?;
             services += 1;
         }
     }

@@ -40,10 +40,7 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
             "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {ROLES} roles, \
              {sites} sites, {services} services"
         );
-        let help = format!(
-            "write at least `\"{first}-{}\"`",
-            u64::from(first) + needed as u64 - 1
-        );
+        let help = format!("write at least `\"{first}-{}\"`", u64::from(first) + needed as u64 - 1);
         problems.report_help(range.offset, message, help);
     }
 }
@@ -91,10 +88,7 @@ fn listeners(raw: &RawConfig, problems: &mut Problems<'_>) {
     for listener in &raw.listeners {
         if let Some(first) = seen.first(listener.value, listener.offset) {
             let place = problems.place(first);
-            let message = format!(
-                "`address` \"{}\" is listened at twice (first at {place})",
-                listener.value
-            );
+            let message = format!("`address` \"{}\" is listened at twice (first at {place})", listener.value);
             problems.report_help(listener.offset, message, "remove one of the two");
         }
     }
@@ -105,11 +99,7 @@ fn site_names(sites: &[RawSite], problems: &mut Problems<'_>) {
     for site in sites {
         let name = site.name.as_ref();
         if let Some(first) = name.and_then(|name| seen.first(name, site.offset)) {
-            let message = format!(
-                "{} is defined twice (first at {})",
-                site.label,
-                problems.place(first)
-            );
+            let message = format!("{} is defined twice (first at {})", site.label, problems.place(first));
             problems.report_help(site.offset, message, "give one of the two another name");
         }
     }
@@ -132,10 +122,8 @@ fn routes(sites: &[RawSite], problems: &mut Problems<'_>) {
                     problems.report_help(host.offset, message, "remove one of the two");
                 } else {
                     let owner = owner.map_or("another site", |owner| &owner.label);
-                    let message = format!(
-                        "`host` {what} with `path` {} is already {owner} (at {place})",
-                        quote(path)
-                    );
+                    let message =
+                        format!("`host` {what} with `path` {} is already {owner} (at {place})", quote(path));
                     problems.report_help(
                         host.offset,
                         message,
@@ -149,15 +137,9 @@ fn routes(sites: &[RawSite], problems: &mut Problems<'_>) {
 
 fn purpose(site: &RawSite, problems: &mut Problems<'_>) {
     if matches!(site.has_root, HasRoot::No) && site.services.is_empty() {
-        let message = format!(
-            "{} has neither a `root` nor a service, and so nothing to answer with",
-            site.label
-        );
-        problems.report_help(
-            site.offset,
-            message,
-            "add `root = \"public\"` or a `[[site.service]]`",
-        );
+        let message =
+            format!("{} has neither a `root` nor a service, and so nothing to answer with", site.label);
+        problems.report_help(site.offset, message, "add `root = \"public\"` or a `[[site.service]]`");
     }
 }
 
@@ -189,10 +171,7 @@ fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems<'_>
         && !path.value.starts_with(prefix.as_str())
     {
         let (shown, within) = (quote(&path.value), quote(prefix));
-        let message = format!(
-            "`path` {shown} of {} is outside its site's `path` {within}",
-            service.label
-        );
+        let message = format!("`path` {shown} of {} is outside its site's `path` {within}", service.label);
         let help = format!("write `\"{prefix}{}\"`", path.value.trim_start_matches('/'));
         problems.report_help(path.offset, message, help);
     }
@@ -202,16 +181,9 @@ fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems<'_>
 ///
 /// `resolve` brings paths into the form that is compared: as written, or as the file system has it.
 pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: &mut Problems<'_>) {
-    let folders: Vec<_> = raw
-        .server
-        .folders()
-        .map(|(key, at)| (key, at, resolve(&at.value)))
-        .collect();
+    let folders: Vec<_> = raw.server.folders().map(|(key, at)| (key, at, resolve(&at.value))).collect();
     for (number, (key, at, path)) in folders.iter().enumerate() {
-        let same = folders
-            .iter()
-            .take(number)
-            .find(|(_, _, earlier)| earlier == path);
+        let same = folders.iter().take(number).find(|(_, _, earlier)| earlier == path);
         if let Some((earlier, first, _)) = same {
             let (source, path) = (source(first, problems), show_path(path));
             let message = format!("`{key}` is the same folder as `{earlier}` ({source}): {path}");
@@ -222,9 +194,8 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
         let Some(root) = site.root() else { continue };
         let published = resolve(&root.value);
         let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
-        let inside: Vec<_> = inside
-            .map(|(key, at, _)| format!("`{key}` ({})", source(at, problems)))
-            .collect();
+        let inside: Vec<_> =
+            inside.map(|(key, at, _)| format!("`{key}` ({})", source(at, problems))).collect();
         if !inside.is_empty() {
             let message = format!("`root` of {} would publish {}", site.label, inside.join(", "));
             problems.report_help(root.offset, message, "move one out of the other");

@@ -27,9 +27,7 @@ impl fmt::Display for Diagnostic {
             0 => write!(f, "{}: error: {}", self.file, self.message)?,
             line => write!(f, "{}:{line}:{}: error: {}", self.file, self.column, self.message)?,
         }
-        self.helps
-            .iter()
-            .try_for_each(|help| write!(f, "\n   = help: {help}"))
+        self.helps.iter().try_for_each(|help| write!(f, "\n   = help: {help}"))
     }
 }
 
@@ -54,13 +52,7 @@ impl Diagnostics {
     /// A single mistake that concerns the file as a whole.
     pub(crate) fn of_file(file: &str, message: String, help: &str) -> Diagnostics {
         let helps = vec![help.to_owned()];
-        Diagnostics(vec![Diagnostic {
-            file: file.to_owned(),
-            line: 0,
-            column: 0,
-            message,
-            helps,
-        }])
+        Diagnostics(vec![Diagnostic { file: file.to_owned(), line: 0, column: 0, message, helps }])
     }
 }
 
@@ -79,13 +71,7 @@ impl<'t> Problems<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Problems<'t> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
-        Problems {
-            file,
-            text,
-            lines,
-            found: Vec::new(),
-            settled: Vec::new(),
-        }
+        Problems { file, text, lines, found: Vec::new(), settled: Vec::new() }
     }
 
     /// Notes a mistake at a byte offset.
@@ -129,22 +115,13 @@ impl<'t> Problems<'t> {
         if self.settled.contains(&line) {
             return;
         }
-        self.found.push(Diagnostic {
-            file: self.file.to_owned(),
-            line,
-            column,
-            message,
-            helps,
-        });
+        self.found.push(Diagnostic { file: self.file.to_owned(), line, column, message, helps });
     }
 
     fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.line(offset);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        let column = self
-            .text
-            .get(start..offset)
-            .map_or(0, |before| before.chars().count());
+        let column = self.text.get(start..offset).map_or(0, |before| before.chars().count());
         (line, column + 1)
     }
 }

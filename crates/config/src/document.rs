@@ -58,10 +58,7 @@ fn is_duplicate(error: &Error) -> bool {
 
 /// One message a line: the first tells what is wrong, the others are its echo.
 fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems: &mut Problems<'_>) {
-    let mut errors: Vec<_> = errors
-        .iter()
-        .map(|error| (error.span().unwrap_or(0..0), error))
-        .collect();
+    let mut errors: Vec<_> = errors.iter().map(|error| (error.span().unwrap_or(0..0), error)).collect();
     errors.sort_by_key(|(span, _)| span.start);
     errors.dedup_by_key(|(span, _)| problems.line(span.start));
     for (span, error) in errors.into_iter().take(SYNTAX_ERRORS_MAX) {
@@ -70,11 +67,7 @@ fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems:
             report_duplicate(text, document, (key, span.start), problems);
         } else if !is_unquoted(error) {
             let message = format!("TOML syntax: {}", error.message());
-            match error
-                .message()
-                .contains("array elements")
-                .then_some("is a `]` missing in a line above?")
-            {
+            match error.message().contains("array elements").then_some("is a `]` missing in a line above?") {
                 Some(help) => problems.report_help(span.start, message, help),
                 None => problems.report(span.start, message),
             }
@@ -82,31 +75,18 @@ fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems:
             problems.report(span.start, "there is no value after the `=`");
         } else {
             let help = format!("write `\"{}\"`", escape(key));
-            problems.report_help(
-                span.start,
-                format!("a string without quotes: {}", escape(key)),
-                help,
-            );
+            problems.report_help(span.start, format!("a string without quotes: {}", escape(key)), help);
         }
     }
 }
 
 fn report_duplicate(text: &str, document: &DeTable<'_>, key: (&str, usize), problems: &mut Problems<'_>) {
     let (name, offset) = key;
-    let line = text
-        .get(..offset)
-        .and_then(|before| before.rsplit('\n').next())
-        .unwrap_or("");
+    let line = text.get(..offset).and_then(|before| before.rsplit('\n').next()).unwrap_or("");
     // The parser keeps the first of two keys but the second of two headers, so only a key's first is known.
     let is_header = line.trim_start().starts_with('[');
-    let first = if is_header {
-        None
-    } else {
-        last_before(document, name, offset)
-    };
-    let first = first
-        .map(|first| format!(" (first at {})", problems.place(first)))
-        .unwrap_or_default();
+    let first = if is_header { None } else { last_before(document, name, offset) };
+    let first = first.map(|first| format!(" (first at {})", problems.place(first))).unwrap_or_default();
     let message = format!("`{}` is given twice{first}", escape(name));
     problems.report_help(offset, message, "remove one of the two");
 }
@@ -122,10 +102,7 @@ fn last_before(table: &DeTable<'_>, name: &str, offset: usize) -> Option<usize> 
 fn tables_of<'v>(value: &'v DeValue<'v>) -> Vec<&'v DeTable<'v>> {
     match value {
         DeValue::Table(table) => vec![table],
-        DeValue::Array(array) => array
-            .iter()
-            .flat_map(|value| tables_of(value.get_ref()))
-            .collect(),
+        DeValue::Array(array) => array.iter().flat_map(|value| tables_of(value.get_ref())).collect(),
         _ => Vec::new(),
     }
 }

@@ -27,17 +27,11 @@ pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnos
     let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message =
             format!("it is larger than {FILE_BYTES_MAX} bytes, the most a configuration file may have");
-        return Err(Diagnostics::of_file(
-            name,
-            message,
-            "check that this is the right file",
-        ));
+        return Err(Diagnostics::of_file(name, message, "check that this is the right file"));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok((text, dir)),
@@ -66,10 +60,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
             folder("root", root, problems);
         }
         for service in &site.services {
-            service
-                .read
-                .iter()
-                .for_each(|read| folder("read", read, problems));
+            service.read.iter().for_each(|read| folder("read", read, problems));
             program(service, problems);
         }
     }
@@ -88,21 +79,14 @@ fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
 fn program(service: &RawService, problems: &mut Problems<'_>) {
     let Some(at) = &service.program else { return };
     let bare = service.command.first().is_some_and(|word| !word.contains('/'));
-    let help = if bare {
-        "write its whole path; PATH is not searched"
-    } else {
-        "build it, or correct the path"
-    };
+    let help =
+        if bare { "write its whole path; PATH is not searched" } else { "build it, or correct the path" };
     let Some(found) = metadata("command", at, help, problems) else {
         return;
     };
     let path = show_path(&at.value);
     if !found.is_file() {
-        problems.report_help(
-            at.offset,
-            format!("`command` {path} is not a file"),
-            "name the program itself",
-        );
+        problems.report_help(at.offset, format!("`command` {path} is not a file"), "name the program itself");
     } else if found.permissions().mode() & 0o111 == 0 {
         let help = format!("run `chmod +x {path}`");
         problems.report_help(at.offset, format!("`command` {path} is not executable"), help);
@@ -125,9 +109,7 @@ fn metadata(key: &str, at: &At<PathBuf>, help: &str, problems: &mut Problems<'_>
 
 /// The path with its links followed as far as it exists; the rest, which is still to be created, as written.
 fn resolved(path: &Path) -> PathBuf {
-    let existing = path
-        .ancestors()
-        .find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
     match existing {
         Some((ancestor, real)) => {
             let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));

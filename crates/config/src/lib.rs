@@ -51,9 +51,7 @@ impl Config {
     ///
     /// Every mistake found, each with its place.
     pub fn parse(text: &str, name: &str, dir: &Path) -> Result<Config, Diagnostics> {
-        build(text, name, dir, |raw, problems| {
-            check::folders(raw, check::lexical, problems)
-        })
+        build(text, name, dir, |raw, problems| check::folders(raw, check::lexical, problems))
     }
 }
 
@@ -77,10 +75,8 @@ fn build(
     match config {
         Some(config) if problems.is_empty() => Ok(config),
         None if problems.is_empty() => {
-            problems.report(
-                0,
-                "bulkhead found this file wrong but cannot say why; this is a bug in bulkhead",
-            );
+            problems
+                .report(0, "bulkhead found this file wrong but cannot say why; this is a bug in bulkhead");
             Err(problems.into_diagnostics())
         }
         _ => Err(problems.into_diagnostics()),

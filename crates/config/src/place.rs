@@ -21,19 +21,11 @@ pub(crate) enum Origin {
 
 impl<T> At<T> {
     pub(crate) fn new(value: T, offset: usize) -> At<T> {
-        At {
-            value,
-            offset,
-            origin: Origin::Written,
-        }
+        At { value, offset, origin: Origin::Written }
     }
 
     /// A value the file leaves out, at the table it is left out of.
     pub(crate) fn default(value: T, table_offset: usize) -> At<T> {
-        At {
-            value,
-            offset: table_offset,
-            origin: Origin::Default,
-        }
+        At { value, offset: table_offset, origin: Origin::Default }
     }
 }

@@ -72,19 +72,11 @@ impl RawConfig {
         Some(Config {
             dir: dir.to_owned(),
             server: self.server.finish()?,
-            listeners: self
-                .listeners
-                .into_iter()
-                .map(|at| Listener { address: at.value })
-                .collect(),
+            listeners: self.listeners.into_iter().map(|at| Listener { address: at.value }).collect(),
             log: self.log,
             restart: self.restart,
             limits: self.limits,
-            sites: self
-                .sites
-                .into_iter()
-                .map(RawSite::finish)
-                .collect::<Option<_>>()?,
+            sites: self.sites.into_iter().map(RawSite::finish).collect::<Option<_>>()?,
         })
     }
 }
@@ -92,14 +84,9 @@ impl RawConfig {
 impl RawServer {
     /// The three folders this server writes to, by their keys.
     pub(crate) fn folders(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
-        let folders = [
-            ("state_dir", &self.state_dir),
-            ("run_dir", &self.run_dir),
-            ("log_dir", &self.log_dir),
-        ];
-        folders
-            .into_iter()
-            .filter_map(|(key, folder)| Some((key, folder.as_ref()?)))
+        let folders =
+            [("state_dir", &self.state_dir), ("run_dir", &self.run_dir), ("log_dir", &self.log_dir)];
+        folders.into_iter().filter_map(|(key, folder)| Some((key, folder.as_ref()?)))
     }
 
     fn finish(self) -> Option<Server> {
@@ -129,11 +116,7 @@ impl RawSite {
             hosts: self.hosts.into_iter().map(|host| host.value).collect(),
             path: self.path?,
             index: self.index,
-            services: self
-                .services
-                .into_iter()
-                .map(RawService::finish)
-                .collect::<Option<_>>()?,
+            services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
         })
     }
 }

@@ -12,11 +12,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     const fn new(min: u64, max: u64, default: u64) -> Bounds {
-        Bounds {
-            min,
-            max,
-            default: Some(default),
-        }
+        Bounds { min, max, default: Some(default) }
     }
 }
 
@@ -28,11 +24,7 @@ const MIB: u64 = 1024 * KIB;
 const TIB: u64 = 1024 * 1024 * MIB;
 
 /// LIMIT: 64 gates keep the 64 cores of the largest machine meant busy; each costs a process and its channels.
-pub(crate) const GATES: Bounds = Bounds {
-    min: 1,
-    max: 64,
-    default: None,
-};
+pub(crate) const GATES: Bounds = Bounds { min: 1, max: 64, default: None };
 /// LIMIT: under 10 ms a flush is a system call per line; over a minute a crash loses a minute of log.
 pub(crate) const FLUSH_MS: Bounds = Bounds::new(10, MINUTE, 1500);
 /// LIMIT: 1 means the first crash is final; 1000 is as good as never.
@@ -56,11 +48,7 @@ pub(crate) const DRAIN_TIMEOUT_MS: Bounds = Bounds::new(10, 24 * HOUR, 30 * SECO
 /// LIMIT: 16 so that a worker is of use; 16384 stays below the usual 20000-odd descriptors of a process.
 pub(crate) const CONNECTIONS: Bounds = Bounds::new(16, 16384, 8192);
 /// LIMIT: no program starts in less than 4 MiB; 16 TiB is above any machine meant.
-pub(crate) const MEMORY_MAX: Bounds = Bounds {
-    min: 4 * MIB,
-    max: 16 * TIB,
-    default: None,
-};
+pub(crate) const MEMORY_MAX: Bounds = Bounds { min: 4 * MIB, max: 16 * TIB, default: None };
 
 /// The default of `user_range`: clear of what distributions give to people and to system services.
 pub(crate) const USER_RANGE: std::ops::RangeInclusive<u32> = 51001..=51999;
@@ -77,14 +65,8 @@ pub(crate) const TABLES: [(&str, &[&str]); 8] = [ROOT, SERVER, LISTEN, LOG, REST
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
-pub(crate) const ROOT: Keys = (
-    "the top level",
-    &["server", "listen", "log", "restart", "limits", "site"],
-);
-pub(crate) const SERVER: Keys = (
-    "[server]",
-    &["user_range", "state_dir", "run_dir", "log_dir", "gates"],
-);
+pub(crate) const ROOT: Keys = ("the top level", &["server", "listen", "log", "restart", "limits", "site"]);
+pub(crate) const SERVER: Keys = ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates"]);
 pub(crate) const LISTEN: Keys = ("[[listen]]", &["address"]);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
@@ -103,13 +85,5 @@ pub(crate) const LIMITS: Keys = (
 pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "path", "root", "index", "service"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
-    &[
-        "name",
-        "path",
-        "command",
-        "read",
-        "memory_max",
-        "takes_connections",
-        "environment",
-    ],
+    &["name", "path", "command", "read", "memory_max", "takes_connections", "environment"],
 );

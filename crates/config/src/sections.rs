@@ -69,15 +69,11 @@ pub(crate) fn require_tables<'t>(
         let message = format!("there is no {header}, and at least one is needed");
         problems.report_help(offset, message, format!("add `{header}` and its keys"));
     }
-    entry
-        .map(|entry| entry.tables(header, problems))
-        .unwrap_or_default()
+    entry.map(|entry| entry.tables(header, problems)).unwrap_or_default()
 }
 
 pub(crate) fn log(table: &Table<'_>, problems: &mut Problems<'_>) -> Log {
-    let format = table
-        .get("access_format")
-        .and_then(|entry| entry.parsed(access_format, problems));
+    let format = table.get("access_format").and_then(|entry| entry.parsed(access_format, problems));
     Log {
         access_format: format.map_or(AccessFormat::Combined, |format| format.value),
         flush_ms: table.duration_ms("flush", &rules::FLUSH_MS, problems),
@@ -92,10 +88,7 @@ fn access_format(text: &str) -> Result<AccessFormat, Fault> {
         _ => {
             let rule = "the formats are common, combined, json";
             let near = closest(text, &["common", "combined", "json"]);
-            Err(Fault {
-                rule: rule.to_owned(),
-                help: near.map(|near| format!("did you mean `\"{near}\"`?")),
-            })
+            Err(Fault { rule: rule.to_owned(), help: near.map(|near| format!("did you mean `\"{near}\"`?")) })
         }
     }
 }

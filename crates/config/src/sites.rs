@@ -15,40 +15,27 @@ use crate::sections::require_tables;
 
 pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
     let tables = require_tables(root, "site", rules::SITE.0, problems);
-    tables
-        .into_iter()
-        .map(|table| site(table, dir, problems))
-        .collect()
+    tables.into_iter().map(|table| site(table, dir, problems)).collect()
 }
 
 fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSite {
     label(&mut table, "site");
     table.check_keys(rules::SITE, problems);
     let name = table.require("name", "\"blog\"", problems);
-    let services = table
-        .get("service")
-        .map(|entry| entry.tables(rules::SERVICE.0, problems));
+    let services = table.get("service").map(|entry| entry.tables(rules::SERVICE.0, problems));
     let path = match table.get("path") {
         Some(entry) => entry.string(names::site_path, problems).map(|path| path.value),
         None => Some("/".to_owned()),
     };
-    let root = table
-        .get("root")
-        .map(|entry| entry.path(dir, problems).map_or(HasRoot::Bad, HasRoot::Yes));
+    let root = table.get("root").map(|entry| entry.path(dir, problems).map_or(HasRoot::Bad, HasRoot::Yes));
     RawSite {
         offset: table.offset,
-        name: name
-            .and_then(|entry| entry.string(names::name, problems))
-            .map(|name| name.value),
+        name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
         hosts: site_hosts(&table, problems),
         path,
         has_root: root.unwrap_or(HasRoot::No),
         index: index(&table, problems),
-        services: services
-            .into_iter()
-            .flatten()
-            .map(|table| service(table, dir, problems))
-            .collect(),
+        services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
         label: table.label,
     }
 }
@@ -67,16 +54,10 @@ fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>>
         return Vec::new();
     };
     if elements.is_empty() {
-        let message = format!(
-            "`host` is empty in {}; a site answers to at least one host",
-            table.label
-        );
+        let message = format!("`host` is empty in {}; a site answers to at least one host", table.label);
         problems.report_help(entry, message, "write `[\"*\"]` for every host");
     }
-    elements
-        .iter()
-        .filter_map(|element| element.parsed(hosts::host, problems))
-        .collect()
+    elements.iter().filter_map(|element| element.parsed(hosts::host, problems)).collect()
 }
 
 fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
@@ -96,25 +77,17 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
     let name = table.require("name", "\"search\"", problems);
     let path = table.require("path", "\"/search\"", problems);
     let command = table.require("command", "[\"bin/search\"]", problems);
-    let (command, program) = command
-        .and_then(|entry| command_of(&entry, dir, problems))
-        .unzip();
-    let takes_connections = table
-        .get("takes_connections")
-        .and_then(|entry| entry.boolean(problems));
+    let (command, program) = command.and_then(|entry| command_of(&entry, dir, problems)).unzip();
+    let takes_connections = table.get("takes_connections").and_then(|entry| entry.boolean(problems));
     let environment = table.get("environment").map(|entry| entry.variables(problems));
     RawService {
         offset: table.offset,
-        name: name
-            .and_then(|entry| entry.string(names::name, problems))
-            .map(|name| name.value),
+        name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
         path: path.and_then(|entry| entry.string(names::url_path, problems)),
         command: command.unwrap_or_default(),
         program,
         read: read(&table, dir, problems),
-        memory_max: table
-            .get("memory_max")
-            .and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
+        memory_max: table.get("memory_max").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
         takes_connections: takes_connections.unwrap_or(false),
         environment: environment.unwrap_or_default(),
         label: table.label,
@@ -134,10 +107,7 @@ fn command_of(
         return None;
     };
     let program = first.parsed(|text| program_path(text).map(|()| dir.join(text)), problems);
-    let rest = elements
-        .iter()
-        .skip(1)
-        .filter_map(|element| element.string(names::no_nul, problems));
+    let rest = elements.iter().skip(1).filter_map(|element| element.string(names::no_nul, problems));
     let arguments: Vec<String> = rest.map(|argument| argument.value).collect();
     let named = first.plain()?.to_owned();
     Some((std::iter::once(named).chain(arguments).collect(), program?))
@@ -151,12 +121,6 @@ fn program_path(text: &str) -> Result<(), Fault> {
 }
 
 fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
-    let elements = table
-        .get("read")
-        .and_then(|entry| entry.elements(problems))
-        .unwrap_or_default();
-    elements
-        .iter()
-        .filter_map(|element| element.path(dir, problems))
-        .collect()
+    let elements = table.get("read").and_then(|entry| entry.elements(problems)).unwrap_or_default();
+    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

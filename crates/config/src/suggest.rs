@@ -12,10 +12,7 @@ pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str>
         return None;
     }
     let word = word.to_lowercase();
-    let nearest = candidates
-        .iter()
-        .map(|candidate| (distance(&word, candidate), *candidate))
-        .min();
+    let nearest = candidates.iter().map(|candidate| (distance(&word, candidate), *candidate)).min();
     let allowed = (word.chars().count() / 3).max(1);
     match nearest {
         Some((distance, candidate)) if distance <= allowed => Some(candidate),
@@ -26,11 +23,7 @@ pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str>
 /// `memory` for `memory_max`: one is the beginning of the other.
 fn by_prefix<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let related = |candidate: &&&str| candidate.starts_with(word) || word.starts_with(**candidate);
-    if word.len() < 3 {
-        None
-    } else {
-        candidates.iter().find(related).copied()
-    }
+    if word.len() < 3 { None } else { candidates.iter().find(related).copied() }
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string
@@ -67,14 +60,7 @@ mod tests {
 
     #[test]
     fn finds_the_near_and_not_the_far() {
-        let keys = [
-            "head_bytes",
-            "body_bytes",
-            "connections",
-            "memory_max",
-            "path",
-            "name",
-        ];
+        let keys = ["head_bytes", "body_bytes", "connections", "memory_max", "path", "name"];
         assert_eq!(closest("haed_bytes", &keys), Some("head_bytes"));
         assert_eq!(closest("conections", &keys), Some("connections"));
         assert_eq!(closest("MEMORY_MAX", &keys), Some("memory_max"));

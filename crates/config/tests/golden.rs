@@ -3,10 +3,7 @@
 //!
 //! Runs in: the test process, unprivileged. Input: the files of this repository.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot read its files should panic"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot read its files should panic")]
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +13,12 @@ use config::{Config, Diagnostics};
 const DIR: &str = "/srv/bulkhead";
 
 fn cases_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/config")
-        .canonicalize()
-        .unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/config").canonicalize().unwrap()
 }
 
 fn cases() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(cases_dir())
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut cases: Vec<_> = entries
-        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-        .collect();
+    let entries = std::fs::read_dir(cases_dir()).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     cases.sort();
     cases
 }
@@ -48,12 +38,8 @@ fn read(case: &Path) -> Result<Config, Diagnostics> {
 /// What an operator would see, the same wherever the repository stands.
 fn rendered(case: &Path) -> String {
     let here = cases_dir();
-    let text = read(case)
-        .err()
-        .map(|diagnostics| format!("{diagnostics}\n"))
-        .unwrap_or_default();
-    text.replace(&format!("{}/load-", here.display()), "load-")
-        .replace(here.to_str().unwrap(), "$DIR")
+    let text = read(case).err().map(|diagnostics| format!("{diagnostics}\n")).unwrap_or_default();
+    text.replace(&format!("{}/load-", here.display()), "load-").replace(here.to_str().unwrap(), "$DIR")
 }
 
 #[test]
@@ -68,11 +54,7 @@ fn every_case_says_what_it_should() {
             wrong.push(format!("--- {}\n{actual}", case.display()));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{}\nif these are right: BLESS=1 cargo test -p config",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{}\nif these are right: BLESS=1 cargo test -p config", wrong.join("\n"));
 }
 
 #[test]
@@ -97,11 +79,7 @@ fn messages_are_in_the_order_of_the_file() {
         let Err(Diagnostics(found)) = read(&case) else {
             continue;
         };
-        assert!(
-            found.is_sorted_by_key(|d| (d.line, d.column)),
-            "{}",
-            case.display()
-        );
+        assert!(found.is_sorted_by_key(|d| (d.line, d.column)), "{}", case.display());
         assert!(!found.is_empty());
     }
 }
@@ -110,10 +88,6 @@ fn messages_are_in_the_order_of_the_file() {
 fn no_message_has_a_control_character() {
     for case in cases() {
         let text = rendered(&case);
-        assert!(
-            !text.chars().any(|c| c.is_control() && c != '\n'),
-            "{}",
-            case.display()
-        );
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{}", case.display());
     }
 }

@@ -3,10 +3,7 @@
 //! Runs in: the test process, unprivileged. Input: the files of this repository, and folders in its own
 //! temporary folder.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot read its files should panic"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot read its files should panic")]
 
 use std::path::{Path, PathBuf};
 
@@ -42,13 +39,7 @@ fn main_job() -> Config {
     let search = ["bin/search", "--index", "data/packages.json"];
     let package = ["bin/package", "--index", "data/packages.json"];
     let search = service("search", "/search", &search, "/srv/bin/search", &["/srv/data"]);
-    let package = service(
-        "package",
-        "/package/",
-        &package,
-        "/srv/bin/package",
-        &["/srv/data"],
-    );
+    let package = service("package", "/package/", &package, "/srv/bin/package", &["/srv/data"]);
     Config {
         dir: "/srv".into(),
         server: Server {
@@ -58,18 +49,9 @@ fn main_job() -> Config {
             log_dir: "/srv/log".into(),
             gates: Some(2),
         },
-        listeners: vec![Listener {
-            address: "127.0.0.1:8080".parse().unwrap(),
-        }],
-        log: Log {
-            access_format: AccessFormat::Combined,
-            flush_ms: 1500,
-        },
-        restart: Restart {
-            broken_after: 30,
-            within_ms: 50_000,
-            backoff_max_ms: 3000,
-        },
+        listeners: vec![Listener { address: "127.0.0.1:8080".parse().unwrap() }],
+        log: Log { access_format: AccessFormat::Combined, flush_ms: 1500 },
+        restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
         limits: default_limits(),
         sites: vec![
             Site {
@@ -79,14 +61,8 @@ fn main_job() -> Config {
                 root: Some("/srv/public".into()),
                 index: strings(&["index.html"]),
                 services: vec![
-                    Service {
-                        memory_max: Some(256 << 20),
-                        ..search
-                    },
-                    Service {
-                        takes_connections: true,
-                        ..package
-                    },
+                    Service { memory_max: Some(256 << 20), ..search },
+                    Service { takes_connections: true, ..package },
                     service("crash", "/crash", &["bin/crash"], "/srv/bin/crash", &[]),
                 ],
             },
@@ -128,10 +104,7 @@ fn the_main_job_loads_as_it_is() {
 fn what_is_left_out_has_its_default() {
     let text = "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n";
     let config = parse(text).unwrap();
-    let server = Server {
-        gates: None,
-        ..main_job().server
-    };
+    let server = Server { gates: None, ..main_job().server };
     assert_eq!(config.server, server);
     assert_eq!(config.log, main_job().log);
     assert_eq!(config.restart, main_job().restart);
@@ -150,21 +123,8 @@ fn every_key_is_taken() {
     assert_eq!(config.server.log_dir, Path::new("/srv/../log"));
     assert_eq!(config.server.gates, Some(64));
     assert_eq!(config.listeners.len(), 2);
-    assert_eq!(
-        config.log,
-        Log {
-            access_format: AccessFormat::Json,
-            flush_ms: 60_000
-        }
-    );
-    assert_eq!(
-        config.restart,
-        Restart {
-            broken_after: 1,
-            within_ms: 86_400_000,
-            backoff_max_ms: 10
-        }
-    );
+    assert_eq!(config.log, Log { access_format: AccessFormat::Json, flush_ms: 60_000 });
+    assert_eq!(config.restart, Restart { broken_after: 1, within_ms: 86_400_000, backoff_max_ms: 10 });
     let limits = Limits {
         head_bytes: 65536,
         head_timeout_ms: 300_000,
@@ -176,22 +136,13 @@ fn every_key_is_taken() {
     };
     assert_eq!(config.limits, limits);
     let site = &config.sites[0];
-    assert_eq!(
-        site.hosts,
-        ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]
-    );
-    assert_eq!(
-        (site.path.as_str(), site.root.as_deref()),
-        ("/blog/", Some(Path::new("/srv/www")))
-    );
+    assert_eq!(site.hosts, ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]);
+    assert_eq!((site.path.as_str(), site.root.as_deref()), ("/blog/", Some(Path::new("/srv/www"))));
     assert!(site.index.is_empty());
     let service = &site.services[0];
     assert_eq!(service.command, ["/usr/bin/search", "-v", ""]);
     assert_eq!(service.program, Path::new("/usr/bin/search"));
-    assert_eq!(
-        service.read,
-        [Path::new("/usr/share/data"), Path::new("/srv/data")]
-    );
+    assert_eq!(service.read, [Path::new("/usr/share/data"), Path::new("/srv/data")]);
     assert_eq!(service.memory_max, Some(4 << 20));
     assert!(service.takes_connections);
     let variables = [("LANG", "C"), ("RUST_LOG", "info")].map(|(k, v)| (k.to_owned(), v.to_owned()));
@@ -215,10 +166,7 @@ fn loading_takes_the_files_folder() {
     let dir = on_disk("folder");
     let config = Config::load(&dir.join("bulkhead.toml")).unwrap();
     assert_eq!(config.dir, dir);
-    assert_eq!(
-        config.sites[0].root.as_deref(),
-        Some(dir.join("public").as_path())
-    );
+    assert_eq!(config.sites[0].root.as_deref(), Some(dir.join("public").as_path()));
 }
 
 #[test]
@@ -228,11 +176,7 @@ fn a_link_does_not_hide_that_logs_are_published() {
     std::fs::create_dir(dir.join("public/hidden")).unwrap();
     let found = Config::load(&dir.join("bulkhead.toml")).unwrap_err().0;
     assert_eq!(found.len(), 1);
-    assert!(
-        found[0].message.contains("would publish `log_dir`"),
-        "{}",
-        found[0].message
-    );
+    assert!(found[0].message.contains("would publish `log_dir`"), "{}", found[0].message);
 }
 
 #[test]
@@ -240,21 +184,12 @@ fn a_file_that_cannot_be_read_says_so() {
     let dir = on_disk("unreadable");
     let missing = Config::load(&dir.join("none.toml")).unwrap_err();
     assert_eq!((missing.0[0].line, missing.0.len()), (0, 1));
-    assert!(
-        missing
-            .to_string()
-            .contains("none.toml: error: cannot read it: No such file")
-    );
+    assert!(missing.to_string().contains("none.toml: error: cannot read it: No such file"));
     std::fs::write(dir.join("latin.toml"), b"[server]\n# caf\xe9\n").unwrap();
     let latin = Config::load(&dir.join("latin.toml")).unwrap_err();
     assert_eq!((latin.0[0].line, latin.0[0].column), (2, 6));
     std::fs::write(dir.join("large.toml"), vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(
-        Config::load(&dir.join("large.toml"))
-            .unwrap_err()
-            .to_string()
-            .contains("larger than")
-    );
+    assert!(Config::load(&dir.join("large.toml")).unwrap_err().to_string().contains("larger than"));
 }
 
 #[test]
@@ -262,10 +197,7 @@ fn any_part_of_a_good_file_is_read_or_explained() {
     let text = std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap();
     for (at, _) in text.char_indices() {
         for part in [&text[..at], &text[at..]] {
-            let said = parse(part)
-                .err()
-                .map(|diagnostics| diagnostics.to_string())
-                .unwrap_or_default();
+            let said = parse(part).err().map(|diagnostics| diagnostics.to_string()).unwrap_or_default();
             assert!(!said.contains("this is a bug"), "{part}");
         }
     }
@@ -274,9 +206,6 @@ fn any_part_of_a_good_file_is_read_or_explained() {
 #[test]
 fn a_folder_that_is_not_absolute_is_refused() {
     assert!(
-        Config::parse("", "f", Path::new("srv"))
-            .unwrap_err()
-            .to_string()
-            .contains("not an absolute path")
+        Config::parse("", "f", Path::new("srv")).unwrap_err().to_string().contains("not an absolute path")
     );
 }

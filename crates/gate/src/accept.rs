@@ -47,8 +47,7 @@ pub fn accept(desk: Rc<Desk>, _listener: u16, socket: OwnedFd) -> std::io::Resul
                         break;
                     }
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                        desk.log
-                            .event(Level::Error, "cannot accept: out of descriptors or memory");
+                        desk.log.event(Level::Error, "cannot accept: out of descriptors or memory");
                         tokio::time::sleep(REST).await;
                         break;
                     }

@@ -42,41 +42,29 @@ impl Refusal {
                 "Request Header Fields Too Large",
                 "The request head is longer than this server allows.",
             ),
-            Self::Head(head::Refusal::Version) => (
-                505,
-                "HTTP Version Not Supported",
-                "This server speaks HTTP/1.1 and HTTP/1.0.",
-            ),
+            Self::Head(head::Refusal::Version) => {
+                (505, "HTTP Version Not Supported", "This server speaks HTTP/1.1 and HTTP/1.0.")
+            }
             Self::Head(head::Refusal::NotImplemented) => {
                 (501, "Not Implemented", "This server is not a proxy.")
             }
             Self::Head(head::Refusal::Late) => {
                 (408, "Request Timeout", "The request did not arrive in time.")
             }
-            Self::Head(head::Refusal::Expectation) => (
-                417,
-                "Expectation Failed",
-                "This server knows no such expectation.",
-            ),
-            Self::Head(head::Refusal::BodyTooLarge) => (
-                413,
-                "Content Too Large",
-                "The request body is larger than this server allows.",
-            ),
+            Self::Head(head::Refusal::Expectation) => {
+                (417, "Expectation Failed", "This server knows no such expectation.")
+            }
+            Self::Head(head::Refusal::BodyTooLarge) => {
+                (413, "Content Too Large", "The request body is larger than this server allows.")
+            }
             Self::Head(head::Refusal::Malformed(_)) => {
                 (400, "Bad Request", "What was sent is not a valid HTTP request.")
             }
             Self::NoSuchPlace => (404, "Not Found", "There is no such site here."),
-            Self::Broken => (
-                500,
-                "Internal Server Error",
-                "This part of the site is out of order.",
-            ),
-            Self::Unavailable => (
-                503,
-                "Service Unavailable",
-                "This part of the site is not available at the moment.",
-            ),
+            Self::Broken => (500, "Internal Server Error", "This part of the site is out of order."),
+            Self::Unavailable => {
+                (503, "Service Unavailable", "This part of the site is not available at the moment.")
+            }
         }
     }
 }
@@ -116,11 +104,7 @@ pub fn refuse(
     answer.push_str(&body[..body_bytes]);
     desk.answered();
     // A fresh socket has room for an answer as short as this; a client that left none gets none.
-    let _ = send(
-        &stream,
-        answer.as_bytes(),
-        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-    );
+    let _ = send(&stream, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     let _ = shutdown(&stream, Shutdown::Write);
     tokio::task::spawn_local(linger(desk.clone(), stream));
 }

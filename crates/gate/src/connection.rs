@@ -48,16 +48,8 @@ enum Seen {
 impl Connection {
     /// Takes a new connection: most have their head there already, and are passed on at once.
     pub fn accepted(desk: Rc<Desk>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr) {
-        Self {
-            desk,
-            stream,
-            peer,
-            local,
-            taken: Vec::new(),
-            since: Instant::now(),
-            searched: 0,
-        }
-        .begin(false);
+        Self { desk, stream, peer, local, taken: Vec::new(), since: Instant::now(), searched: 0 }
+            .begin(false);
     }
 
     /// Takes a connection that a worker handed back.
@@ -74,16 +66,7 @@ impl Connection {
             return desk.went();
         };
         let idle = taken.is_empty();
-        Self {
-            desk,
-            stream,
-            peer,
-            local,
-            taken,
-            since: Instant::now(),
-            searched: 0,
-        }
-        .begin(idle);
+        Self { desk, stream, peer, local, taken, since: Instant::now(), searched: 0 }.begin(idle);
     }
 
     fn begin(mut self, idle: bool) {
@@ -128,9 +111,7 @@ impl Connection {
         self.searched = bytes.len();
         let ended = memchr::memmem::find(&bytes[from.min(bytes.len())..], b"\r\n\r\n").is_some();
         if bytes.is_empty() || !(first || ended || bytes.len() > limit) {
-            return Seen::Partial {
-                begun: !bytes.is_empty(),
-            };
+            return Seen::Partial { begun: !bytes.is_empty() };
         }
         match head::check(bytes, limit) {
             Checked::Partial => Seen::Partial { begun: true },
@@ -140,9 +121,7 @@ impl Connection {
                 Some(place) if self.desk.partition(place.partition).broken.get() => {
                     Seen::Refused(Refusal::Broken, place.site)
                 }
-                Some(place) => Seen::Whole {
-                    partition: place.partition,
-                },
+                Some(place) => Seen::Whole { partition: place.partition },
             },
         }
     }
@@ -156,11 +135,7 @@ impl Connection {
             return self.desk.went();
         };
         loop {
-            let allowed = if idle {
-                IDLE_TIMEOUT
-            } else {
-                self.desk.limits.head_timeout
-            };
+            let allowed = if idle { IDLE_TIMEOUT } else { self.desk.limits.head_timeout };
             let deadline = self.since + allowed;
             match tokio::time::timeout_at(deadline.into(), self.more(&watched)).await {
                 Ok(Seen::Partial { begun }) => {
@@ -196,30 +171,11 @@ impl Connection {
         match seen {
             Seen::Whole { partition } => {
                 let partition = self.desk.partition(partition);
-                let Self {
-                    stream,
-                    peer,
-                    local,
-                    taken,
-                    ..
-                } = self;
-                partition.outlets.send(Outgoing {
-                    stream,
-                    peer,
-                    local,
-                    relayed: false,
-                    taken,
-                });
+                let Self { stream, peer, local, taken, .. } = self;
+                partition.outlets.send(Outgoing { stream, peer, local, relayed: false, taken });
             }
             Seen::Refused(refusal, site) => {
-                let Self {
-                    desk,
-                    stream,
-                    peer,
-                    taken,
-                    since,
-                    ..
-                } = self;
+                let Self { desk, stream, peer, taken, since, .. } = self;
                 answer::refuse(&desk, stream, peer, &taken, site, refusal, since);
             }
             Seen::Gone | Seen::Partial { .. } => self.desk.went(),
@@ -229,9 +185,7 @@ impl Connection {
 
 /// Answers a connection that no worker took.
 pub fn refuse_undelivered(desk: &Rc<Desk>, outgoing: Outgoing, site: u16, refusal: Refusal) {
-    let Outgoing {
-        stream, peer, taken, ..
-    } = outgoing;
+    let Outgoing { stream, peer, taken, .. } = outgoing;
     answer::refuse(desk, stream, peer, &taken, site, refusal, Instant::now());
 }
 

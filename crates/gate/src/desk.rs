@@ -91,18 +91,12 @@ impl Desk {
     /// Adds a line of the table.
     pub fn route(&mut self, host: &str, path: &str, partition: u16, site: u16) {
         self.routes.add(host, path, Place { partition, site });
-        let callbacks = Rc::new(Callbacks {
-            desk: RefCell::default(),
-            site,
-        });
+        let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site });
         let name = format!("partition {partition} ({host}{path})");
         self.partitions.borrow_mut().entry(partition).or_insert_with(|| {
             self.callbacks.borrow_mut().push(callbacks.clone());
             let outlets = Outlets::new(name, self.limits.start_timeout, callbacks);
-            Rc::new(Partition {
-                outlets,
-                broken: Cell::new(false),
-            })
+            Rc::new(Partition { outlets, broken: Cell::new(false) })
         });
     }
 
@@ -117,19 +111,9 @@ impl Desk {
     pub fn partition(&self, number: u16) -> Rc<Partition> {
         let mut partitions = self.partitions.borrow_mut();
         let made_up = || {
-            let callbacks = Rc::new(Callbacks {
-                desk: RefCell::default(),
-                site: wire::NO_PARTITION,
-            });
-            let outlets = Outlets::new(
-                format!("partition {number}"),
-                self.limits.start_timeout,
-                callbacks,
-            );
-            Rc::new(Partition {
-                outlets,
-                broken: Cell::new(false),
-            })
+            let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site: wire::NO_PARTITION });
+            let outlets = Outlets::new(format!("partition {number}"), self.limits.start_timeout, callbacks);
+            Rc::new(Partition { outlets, broken: Cell::new(false) })
         };
         partitions.entry(number).or_insert_with(made_up).clone()
     }

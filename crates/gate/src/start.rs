@@ -80,13 +80,7 @@ type Listeners = Vec<(u16, OwnedFd)>;
 
 async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<Desk>, Listeners)>, GateError> {
     let Some((
-        LauncherToGate::Limits {
-            head_bytes,
-            head_timeout_ms,
-            start_timeout_ms,
-            connections,
-            flush_ms,
-        },
+        LauncherToGate::Limits { head_bytes, head_timeout_ms, start_timeout_ms, connections, flush_ms },
         _,
     )) = control.receive().await?
     else {
@@ -103,16 +97,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<De
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToGate::Listen { index }, Some(socket)) => listeners.push((index, socket)),
-            (
-                LauncherToGate::Route {
-                    host,
-                    path,
-                    partition,
-                    site,
-                    listener: _,
-                },
-                None,
-            ) => {
+            (LauncherToGate::Route { host, path, partition, site, listener: _ }, None) => {
                 desk.route(host.as_str(), path.as_str(), partition, site);
             }
             (LauncherToGate::Begin {}, None) => {

@@ -15,57 +15,29 @@ use wire::log::{Batch, Record};
 fn each_bad_head_has_its_status() {
     run(async {
         let gate = Gate::start(Limits::default()).await;
-        gate.say(LauncherToGate::Broken {
-            partition: 3,
-            broken: true,
-        })
-        .await;
+        gate.say(LauncherToGate::Broken { partition: 3, broken: true }).await;
         let long = format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "x".repeat(9000));
         let lines = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{}\r\n", "A: b\r\n".repeat(200));
         for (head, status) in [
             ("GET / HTTP/1.1\r\nHost: nobody.test\r\n\r\n", "404 Not Found"),
             ("GET / HTTP/1.0\r\n\r\n", "404 Not Found"),
-            (
-                "GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n",
-                "500 Internal Server Error",
-            ),
-            (
-                "GET /%61pp/x HTTP/1.1\r\nHost: B.Test.:80\r\n\r\n",
-                "500 Internal Server Error",
-            ),
+            ("GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n", "500 Internal Server Error"),
+            ("GET /%61pp/x HTTP/1.1\r\nHost: B.Test.:80\r\n\r\n", "500 Internal Server Error"),
             ("GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
-            (
-                "GET / HTTP/1.1\r\nHost: a.test\r\nHost: a.test\r\n\r\n",
-                "400 Bad Request",
-            ),
-            (
-                "GET http://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
-                "400 Bad Request",
-            ),
+            ("GET / HTTP/1.1\r\nHost: a.test\r\nHost: a.test\r\n\r\n", "400 Bad Request"),
+            ("GET http://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", "400 Bad Request"),
             ("GET / HTTP/1.1\nHost: a.test\n\n", "400 Bad Request"),
             ("\x16\x03\x01\x02\x00\x01\x00\x01\x7c\x03\x03", "400 Bad Request"),
-            (
-                "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n",
-                "501 Not Implemented",
-            ),
-            (
-                "GET / HTTP/2.0\r\nHost: a.test\r\n\r\n",
-                "505 HTTP Version Not Supported",
-            ),
+            ("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n", "501 Not Implemented"),
+            ("GET / HTTP/2.0\r\nHost: a.test\r\n\r\n", "505 HTTP Version Not Supported"),
             (&long, "431 Request Header Fields Too Large"),
             (&lines, "431 Request Header Fields Too Large"),
         ] {
             let got = gate.ask(head.as_bytes()).await;
-            assert!(
-                got.starts_with(&format!("HTTP/1.1 {status}\r\n")),
-                "{head:?}: {got}"
-            );
+            assert!(got.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{head:?}: {got}");
             assert!(got.contains("\r\nConnection: close\r\n"), "{got}");
             let (head, body) = got.split_once("\r\n\r\n").unwrap();
-            assert!(
-                head.contains(&format!("\r\nContent-Length: {}", body.len())),
-                "{got}"
-            );
+            assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{got}");
         }
         assert_eq!(gate.counters().await.requests, 13);
     });
@@ -76,10 +48,7 @@ fn head_has_no_body() {
     run(async {
         let gate = Gate::start(Limits::default()).await;
         let got = gate.ask(b"HEAD / HTTP/1.1\r\nHost: nobody.test\r\n\r\n").await;
-        assert!(
-            got.starts_with("HTTP/1.1 404 ") && got.ends_with("\r\n\r\n"),
-            "{got}"
-        );
+        assert!(got.starts_with("HTTP/1.1 404 ") && got.ends_with("\r\n\r\n"), "{got}");
         assert!(!got.contains("Content-Length: 0"), "{got}");
     });
 }
@@ -87,10 +56,7 @@ fn head_has_no_body() {
 #[test]
 fn a_head_that_stays_away_is_408_and_silence_is_silence() {
     run(async {
-        let limits = Limits {
-            head_timeout_ms: 200,
-            ..Limits::default()
-        };
+        let limits = Limits { head_timeout_ms: 200, ..Limits::default() };
         let gate = Gate::start(limits).await;
         let mut silent = gate.client(b"").await;
         let begun = Instant::now();
@@ -104,10 +70,7 @@ fn a_head_that_stays_away_is_408_and_silence_is_silence() {
 #[test]
 fn more_bytes_do_not_buy_more_time() {
     run(async {
-        let limits = Limits {
-            head_timeout_ms: 300,
-            ..Limits::default()
-        };
+        let limits = Limits { head_timeout_ms: 300, ..Limits::default() };
         let gate = Gate::start(limits).await;
         let (mut reader, mut writer) = gate.client(b"GET / HTTP/1.1\r\nA: ").await.into_split();
         let dribble = tokio::task::spawn_local(async move {
@@ -117,9 +80,7 @@ fn more_bytes_do_not_buy_more_time() {
         });
         let begun = Instant::now();
         let mut got = [0; 12];
-        tokio::io::AsyncReadExt::read_exact(&mut reader, &mut got)
-            .await
-            .unwrap();
+        tokio::io::AsyncReadExt::read_exact(&mut reader, &mut got).await.unwrap();
         assert_eq!(&got, b"HTTP/1.1 408");
         assert!(begun.elapsed() < Duration::from_millis(1500));
         dribble.abort();
@@ -164,13 +125,8 @@ fn answers_survive_what_the_client_still_sends() {
 fn own_answers_are_logged() {
     run(async {
         let gate = Gate::start(Limits::default()).await;
-        gate.say(LauncherToGate::Broken {
-            partition: 3,
-            broken: true,
-        })
-        .await;
-        gate.ask(b"GET /app?q=1 HTTP/1.1\r\nHost: b.test\r\nUser-Agent: t\r\nReferer: r\r\n\r\n")
-            .await;
+        gate.say(LauncherToGate::Broken { partition: 3, broken: true }).await;
+        gate.ask(b"GET /app?q=1 HTTP/1.1\r\nHost: b.test\r\nUser-Agent: t\r\nReferer: r\r\n\r\n").await;
         gate.ask(b"\x00\r\n\r\n").await;
         let mut found = Vec::new();
         while found.len() < 2 {
@@ -186,9 +142,6 @@ fn own_answers_are_logged() {
             }
         }
         assert_eq!(found[0], (500, 3, 1, b"/app?q=1".to_vec()));
-        assert_eq!(
-            (found[1].0, found[1].1, found[1].2),
-            (400, wire::NO_PARTITION, 255)
-        );
+        assert_eq!((found[1].0, found[1].1, found[1].2), (400, wire::NO_PARTITION, 255));
     });
 }

@@ -49,10 +49,6 @@ impl Identity {
             (libc::getgroups(2, groups.as_mut_ptr()), libc::setuid(0) == 0)
         };
         let as_meant = uids == [self.0; 3] && gids == [self.0; 3] && count == 1 && groups[0] == self.0;
-        if as_meant && !back_to_root {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(libc::EPERM))
-        }
+        if as_meant && !back_to_root { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
     }
 }

@@ -26,11 +26,7 @@ impl Layer {
 }
 
 const fn layer(name: &'static str, needs_root: bool, apply: fn(&Jail) -> io::Result<()>) -> Layer {
-    Layer {
-        name,
-        needs_root,
-        apply,
-    }
+    Layer { name, needs_root, apply }
 }
 
 /// Every layer. Descriptors first, as everything after needs none; ids last but for what they do not hinder.
@@ -76,25 +72,17 @@ fn rlimits(jail: &Jail) -> io::Result<()> {
     if jail.identity.is_some() {
         limit(libc::RLIMIT_NPROC, jail.limits.processes)?;
     }
-    jail.limits
-        .memory_bytes
-        .map_or(Ok(()), |bytes| limit(libc::RLIMIT_DATA, bytes))
+    jail.limits.memory_bytes.map_or(Ok(()), |bytes| limit(libc::RLIMIT_DATA, bytes))
 }
 
 /// Sets a resource limit, no higher than it was.
 fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
-    let mut now = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `now` is a writable rlimit for the first call and a readable one for the second.
     unsafe {
         check(libc::getrlimit(resource, &raw mut now))?;
         let value = value.min(now.rlim_max);
-        now = libc::rlimit {
-            rlim_cur: value,
-            rlim_max: value,
-        };
+        now = libc::rlimit { rlim_cur: value, rlim_max: value };
         check(libc::setrlimit(resource, &raw const now))
     }
 }
@@ -155,10 +143,7 @@ fn capabilities(_: &Jail) -> io::Result<()> {
         pid: i32,
     }
     const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
-    };
+    let header = Header { version: VERSION_3, pid: 0 };
     // Two times permitted, effective, inheritable: 64 capabilities in words of 32.
     let none = [0_u32; 6];
     // SAFETY: the header is the kernel's `__user_cap_header_struct`, and version 3 makes it read two
@@ -200,9 +185,5 @@ pub fn note_launcher() {
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -57,9 +57,5 @@ pub fn enter(jail: &Jail) -> Result<(), (&'static str, io::Error)> {
 
 /// The names of the layers that a rootless run does without.
 pub fn missing(root: bool) -> Vec<&'static str> {
-    LAYERS
-        .iter()
-        .filter(|layer| layer.needs_root && !root)
-        .map(|layer| layer.name)
-        .collect()
+    LAYERS.iter().filter(|layer| layer.needs_root && !root).map(|layer| layer.name).collect()
 }

@@ -24,11 +24,7 @@ pub struct Client {
 impl Client {
     /// A client that may write to the access log of `site`, or to all of them if that is [`NO_PARTITION`].
     pub fn new(label: &str, site: u16) -> Self {
-        Self {
-            site,
-            next: None,
-            voice: Voice::new(label),
-        }
+        Self { site, next: None, voice: Voice::new(label) }
     }
 
     /// Adds the records of a batch to the logs; returns how many it held.
@@ -109,14 +105,7 @@ mod tests {
         for _ in 0..count {
             let text = b"x";
             let level = Level::Info;
-            append(
-                &mut bytes,
-                &Record::Event {
-                    time_us: 0,
-                    level,
-                    text,
-                },
-            );
+            append(&mut bytes, &Record::Event { time_us: 0, level, text });
         }
         bytes
     }
@@ -137,10 +126,7 @@ mod tests {
         assert_eq!(gaps(&[batch(0, 2), batch(5, 1), batch(7, 1)]), (4, 0));
         assert_eq!(gaps(&[batch(0, 2), batch(9, 0)]), (7, 0));
         assert_eq!(gaps(&[batch(5, 2), batch(3, 1), batch(4, 1)]), (0, 1));
-        assert_eq!(
-            gaps(&[batch(0, 1), batch(u64::MAX, 1), batch(0, 1)]),
-            (u64::MAX - 1, 1)
-        );
+        assert_eq!(gaps(&[batch(0, 1), batch(u64::MAX, 1), batch(0, 1)]), (u64::MAX - 1, 1));
     }
 
     #[test]

@@ -90,20 +90,14 @@ mod tests {
     #[test]
     fn escapes_between_quotes() {
         assert_eq!(with(put_quoted, b"/a b?c=d"), "/a b?c=d");
-        assert_eq!(
-            with(put_quoted, b"\"\\\r\n\0\x1b[m\x7f\xff~"),
-            r"\x22\x5c\x0d\x0a\x00\x1b[m\x7f\xff~"
-        );
+        assert_eq!(with(put_quoted, b"\"\\\r\n\0\x1b[m\x7f\xff~"), r"\x22\x5c\x0d\x0a\x00\x1b[m\x7f\xff~");
         assert_eq!(with(put_text, b"say \"x\"\n"), "say \"x\"\\x0a");
     }
 
     #[test]
     fn escapes_json() {
         assert_eq!(with(put_json, b"a\"b\\c\n"), r#"a\"b\\c\u000a"#);
-        assert_eq!(
-            with(put_json, "é\u{2028}😀".as_bytes()),
-            r"\u00e9\u2028\ud83d\ude00"
-        );
+        assert_eq!(with(put_json, "é\u{2028}😀".as_bytes()), r"\u00e9\u2028\ud83d\ude00");
         assert_eq!(with(put_json, b"a\xffb\xe2\x82"), r"a\ufffdb\ufffd");
     }
 

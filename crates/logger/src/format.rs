@@ -279,10 +279,7 @@ mod tests {
             "site a",
             b"x\n2026",
         );
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "2026-11-21T04:05:06.789Z warning [site a] x\\x0a2026\n"
-        );
+        assert_eq!(String::from_utf8(out).unwrap(), "2026-11-21T04:05:06.789Z warning [site a] x\\x0a2026\n");
     }
 
     #[test]
@@ -292,10 +289,7 @@ mod tests {
             lost_line(&mut out, &mut Clock::default(), format, 0, 7, "disk \"full\"");
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(
-            note(Format::Common),
-            "# [01/Jan/1970:00:00:00 +0000] lost 7 lines: disk \"full\"\n"
-        );
+        assert_eq!(note(Format::Common), "# [01/Jan/1970:00:00:00 +0000] lost 7 lines: disk \"full\"\n");
         assert_eq!(
             note(Format::Json),
             "{\"time\":\"1970-01-01T00:00:00.000Z\",\"lost_lines\":7,\"error\":\"disk \\\"full\\\"\"}\n"
@@ -308,14 +302,7 @@ mod tests {
         let mut batch = Vec::new();
         begin(&mut batch, 7);
         append(&mut batch, &Record::Access(access()));
-        append(
-            &mut batch,
-            &Record::Event {
-                time_us: 1,
-                level: Level::Info,
-                text: b"text",
-            },
-        );
+        append(&mut batch, &Record::Event { time_us: 1, level: Level::Info, text: b"text" });
         append(&mut batch, &Record::Access(access()));
         for at in 0..batch.len() {
             for value in [0, 1, b'\n', b'"', b'\\', 0x7f, 0x80, 0xff] {

@@ -28,11 +28,7 @@ pub struct Lines {
 impl Lines {
     /// The standard error of the process that is called `label` in the log.
     pub fn new(label: &str) -> Self {
-        Self {
-            partial: Vec::new(),
-            goes_on: None,
-            voice: Voice::new(label),
-        }
+        Self { partial: Vec::new(), goes_on: None, voice: Voice::new(label) }
     }
 
     /// Adds the lines that `bytes` complete to the error log.
@@ -42,8 +38,7 @@ impl Lines {
             // INVARIANT: `partial` is shorter than a line, so there is room for at least one byte.
             let (window, _) = rest.split_at(rest.len().min(LINE_MAX - self.partial.len()));
             let end = window.iter().position(|byte| *byte == b'\n');
-            self.partial
-                .extend_from_slice(&window[..end.unwrap_or(window.len())]);
+            self.partial.extend_from_slice(&window[..end.unwrap_or(window.len())]);
             rest = &rest[end.map_or(window.len(), |end| end + 1)..];
             if end.is_some() {
                 self.put(files, now);
@@ -75,10 +70,7 @@ impl Lines {
 }
 
 fn split_level(line: &[u8]) -> (Level, &[u8]) {
-    let levels = [
-        (Level::Error, b"error:".as_slice()),
-        (Level::Warning, b"warning:"),
-    ];
+    let levels = [(Level::Error, b"error:".as_slice()), (Level::Warning, b"warning:")];
     let found = levels
         .into_iter()
         .find_map(|(level, prefix)| Some((level, line.strip_prefix(prefix)?.trim_ascii_start())));

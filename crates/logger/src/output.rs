@@ -146,14 +146,7 @@ impl Files {
 fn write_error(output: &mut Output, clock: &mut Clock, now: Instant) {
     if let Some((lost, error)) = output.write(now) {
         let text = format!("lost {lost} lines: {error}");
-        event_line(
-            &mut output.pending,
-            clock,
-            now_us(),
-            Level::Error,
-            "logger",
-            text.as_bytes(),
-        );
+        event_line(&mut output.pending, clock, now_us(), Level::Error, "logger", text.as_bytes());
         output.write(now);
     }
 }
@@ -168,13 +161,7 @@ fn write_access(output: &mut Output, clock: &mut Clock, format: Format, now: Ins
 
 impl Output {
     fn new(name: String) -> Self {
-        Self {
-            name,
-            file: None,
-            pending: Vec::new(),
-            lost: 0,
-            failure: None,
-        }
+        Self { name, file: None, pending: Vec::new(), lost: 0, failure: None }
     }
 
     /// Takes another file; what waits goes there.
@@ -226,11 +213,7 @@ impl Output {
                 now + SAY
             }
         };
-        self.failure = Some(Failure {
-            error,
-            retry_at: Some(now + RETRY),
-            say_at,
-        });
+        self.failure = Some(Failure { error, retry_at: Some(now + RETRY), say_at });
     }
 
     fn retry_now(&mut self) {
@@ -286,10 +269,8 @@ mod tests {
         let written = read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let kept = written.lines().filter(|line| line.ends_with("xxx")).count();
-        let note = format!(
-            "error [logger] lost {} lines: No space left on device (os error 28)",
-            total - kept
-        );
+        let note =
+            format!("error [logger] lost {} lines: No space left on device (os error 28)", total - kept);
         let mut last = written.lines().rev();
         assert!(kept > 30_000 && kept < total);
         assert!(last.next().unwrap().ends_with("after"));

@@ -50,10 +50,7 @@ impl fmt::Display for ServeError {
             Self::Control(error) => write!(f, "from the launcher: {error}"),
             Self::NoDescriptor => write!(f, "from the launcher: a message without its descriptor"),
             Self::NoSuchFormat(number) => {
-                write!(
-                    f,
-                    "from the launcher: access log format {number}, known are 0 to 2"
-                )
+                write!(f, "from the launcher: access log format {number}, known are 0 to 2")
             }
             Self::Io(error) => write!(f, "logger: {error}"),
         }
@@ -146,9 +143,9 @@ impl Desk {
                     self.begin();
                     ChildToLauncher::Ready {}
                 }
-                LauncherToLogger::Report {} => ChildToLauncher::Counters {
-                    counters: self.counters.snapshot(),
-                },
+                LauncherToLogger::Report {} => {
+                    ChildToLauncher::Counters { counters: self.counters.snapshot() }
+                }
                 other => {
                     self.set_up(other, descriptor)?;
                     continue;
@@ -193,10 +190,7 @@ impl Desk {
 
     fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: Reader) -> Result<(), ServeError> {
         rustix::io::ioctl_fionbio(&descriptor, true).map_err(io::Error::from)?;
-        let source = Rc::new(Source {
-            descriptor: watch(descriptor)?,
-            reader: RefCell::new(reader),
-        });
+        let source = Rc::new(Source { descriptor: watch(descriptor)?, reader: RefCell::new(reader) });
         self.sources.borrow_mut().push(source.clone());
         if self.begun.get() {
             tokio::task::spawn_local(self.clone().attend(source));
@@ -314,9 +308,7 @@ impl Desk {
         if matches!(*source.reader.borrow(), Reader::Batches(_)) {
             self.counters.disconnected();
         }
-        self.sources
-            .borrow_mut()
-            .retain(|other| !Rc::ptr_eq(other, source));
+        self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, source));
         self.dirty.notify_one();
     }
 

@@ -118,13 +118,7 @@ impl Voice {
 
     fn say_notices(&mut self, files: &mut Files) {
         let notices = std::mem::take(&mut self.notices);
-        let Notices {
-            lost,
-            refused,
-            malformed,
-            malformed_how,
-            backwards,
-        } = notices;
+        let Notices { lost, refused, malformed, malformed_how, backwards } = notices;
         let label = &self.label;
         if lost > 0 {
             self.put(files, &format!("lost {lost} records of {label}"));
@@ -134,10 +128,7 @@ impl Voice {
             self.put(files, &text);
         }
         if malformed > 0 {
-            self.put(
-                files,
-                &format!("dropped {malformed} malformed batches of {label}: {malformed_how}"),
-            );
+            self.put(files, &format!("dropped {malformed} malformed batches of {label}: {malformed_how}"));
         }
         if backwards > 0 {
             let text = format!("{backwards} batches of {label} have numbers that were used before");

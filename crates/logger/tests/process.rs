@@ -39,20 +39,11 @@ impl Bench {
         fs::create_dir_all(&directory).unwrap();
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let logger = tokio::task::spawn_local(async move {
-            let start = Start {
-                control: theirs,
-                log: None,
-            };
+            let start = Start { control: theirs, log: None };
             serve(start).await.map_err(|error| error.to_string())
         });
-        let bench = Self {
-            control: Control::new(ours).unwrap(),
-            directory: Directory(directory),
-            logger,
-        };
-        bench
-            .say(LauncherToLogger::Format { format, flush_ms: 10 }, None)
-            .await;
+        let bench = Self { control: Control::new(ours).unwrap(), directory: Directory(directory), logger };
+        bench.say(LauncherToLogger::Format { format, flush_ms: 10 }, None).await;
         for site in [1, 2, NO_PARTITION] {
             let file = bench.create(&format!("access.{site}"));
             bench.say(LauncherToLogger::AccessLog { site }, Some(file)).await;
@@ -66,12 +57,7 @@ impl Bench {
 
     fn create(&self, name: &str) -> OwnedFd {
         let path = self.directory.0.join(name);
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap()
-            .into()
+        OpenOptions::new().append(true).create(true).open(path).unwrap().into()
     }
 
     async fn say(&self, message: LauncherToLogger, descriptor: Option<OwnedFd>) {
@@ -86,8 +72,7 @@ impl Bench {
     async fn client(&self, label: &str, site: u16) -> OwnedFd {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let label = Text::new(label);
-        self.say(LauncherToLogger::Client { label, site }, Some(theirs))
-            .await;
+        self.say(LauncherToLogger::Client { label, site }, Some(theirs)).await;
         ours
     }
 
@@ -114,10 +99,7 @@ impl Bench {
 }
 
 fn run(test: impl AsyncFnOnce()) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test());
 }
 
@@ -172,10 +154,7 @@ fn records_reach_their_files() {
         let ChildToLauncher::Counters { counters } = bench.hear().await else {
             panic!("no counters");
         };
-        assert_eq!(
-            (counters.connections_now, counters.connections, counters.requests),
-            (2, 2, 4)
-        );
+        assert_eq!((counters.connections_now, counters.connections, counters.requests), (2, 2, 4));
         assert_eq!(bench.end().await.1, Ok(()));
     });
 }
@@ -194,10 +173,7 @@ fn a_hostile_client_is_refused_but_kept() {
         send(&client, &batch(48, &[own]));
         bench.await_text("error", "lost 5 records of site a").await;
         let error = bench.read("error");
-        assert!(
-            error.contains("warning [logger] refused 2 records of site a"),
-            "{error}"
-        );
+        assert!(error.contains("warning [logger] refused 2 records of site a"), "{error}");
         assert!(error.contains("malformed batches of site a"), "{error}");
         assert_eq!(bench.read("access.1").matches("GET /own ").count(), 2);
         assert_eq!(bench.read("access.2").len() + bench.read("access.65535").len(), 0);
@@ -225,13 +201,9 @@ fn standard_error_becomes_lines() {
         let bench = Bench::new("stderr", 0).await;
         let (read, write) = std::io::pipe().unwrap();
         let label = Text::new("gate");
-        bench
-            .say(LauncherToLogger::Stderr { label }, Some(read.into()))
-            .await;
+        bench.say(LauncherToLogger::Stderr { label }, Some(read.into())).await;
         let mut write = File::from(OwnedFd::from(write));
-        write
-            .write_all(b"warning: one\nerror: t\x1bwo\n\nthree\nla")
-            .unwrap();
+        write.write_all(b"warning: one\nerror: t\x1bwo\n\nthree\nla").unwrap();
         bench.await_text("error", "three").await;
         assert!(!bench.read("error").contains("la\n"));
         write.write_all(&[b'x'; 2046]).unwrap();
@@ -240,10 +212,7 @@ fn standard_error_becomes_lines() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let error = bench.read("error");
         let ends: Vec<_> = error.lines().map(|line| &line[25..]).collect();
-        assert_eq!(
-            ends[..3],
-            ["warning [gate] one", "error [gate] t\\x1bwo", "info [gate] three"]
-        );
+        assert_eq!(ends[..3], ["warning [gate] one", "error [gate] t\\x1bwo", "info [gate] three"]);
         assert_eq!(ends.len(), 5);
         assert_eq!(ends[4].len(), "info [gate] ".len() + 1024);
     });
@@ -263,11 +232,7 @@ fn what_is_queued_is_written_at_the_end() {
         assert_eq!(result, Ok(()));
         let written = fs::read_to_string(directory.0.join("access.1")).unwrap();
         assert_eq!(written.lines().count(), 1000);
-        assert!(
-            written
-                .lines()
-                .all(|line| line.starts_with("{\"time\":\"2026-11-21T04:05:06.789Z\""))
-        );
+        assert!(written.lines().all(|line| line.starts_with("{\"time\":\"2026-11-21T04:05:06.789Z\"")));
     });
 }
 
@@ -293,15 +258,7 @@ fn a_client_of_an_earlier_logger_has_no_gap() {
 fn nonsense_of_the_launcher_ends_the_logger() {
     run(async || {
         let bench = Bench::new("nonsense", 0).await;
-        bench
-            .say(
-                LauncherToLogger::Format {
-                    format: 9,
-                    flush_ms: 0,
-                },
-                None,
-            )
-            .await;
+        bench.say(LauncherToLogger::Format { format: 9, flush_ms: 0 }, None).await;
         let (_, result) = bench.end().await;
         assert!(result.unwrap_err().contains("format 9"));
         let bench = Bench::new("missing", 0).await;

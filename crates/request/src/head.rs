@@ -145,10 +145,7 @@ pub fn fuzz_head(data: &[u8]) {
             Checked::Whole(twin) => {
                 assert!(twin.host.eq_ignore_ascii_case(head.host));
                 assert_eq!((twin.path, twin.query), (head.path, head.query));
-                assert_eq!(
-                    (twin.framing, twin.keep, twin.minor),
-                    (head.framing, head.keep, head.minor)
-                );
+                assert_eq!((twin.framing, twin.keep, twin.minor), (head.framing, head.keep, head.minor));
             }
             // A hundred lines, and a `Host` added for HTTP/1.0.
             Checked::Refused(Refusal::TooLarge) => {}
@@ -158,10 +155,7 @@ pub fn fuzz_head(data: &[u8]) {
 }
 
 fn bad_version(data: &[u8]) -> Refusal {
-    let line = data
-        .split(|&b| b == b'\r' || b == b'\n')
-        .find(|l| !l.is_empty())
-        .unwrap_or(data);
+    let line = data.split(|&b| b == b'\r' || b == b'\n').find(|l| !l.is_empty()).unwrap_or(data);
     let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
     match (words.nth(2), line.iter().filter(|&&b| b == b' ').count()) {
         (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), 2)
@@ -296,9 +290,7 @@ impl<'a> Fields<'a> {
         if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
             return Err(Refusal::Malformed("not a Content-Length"));
         }
-        let length = value
-            .iter()
-            .fold(0, |sum, &digit| sum * 10 + u64::from(digit - b'0'));
+        let length = value.iter().fold(0, |sum, &digit| sum * 10 + u64::from(digit - b'0'));
         match self.length.replace(length) {
             Some(other) if other != length => Err(Refusal::Malformed("several Content-Length")),
             _ => Ok(()),
@@ -310,11 +302,7 @@ impl<'a> Fields<'a> {
 /// names that contain `_` (which CGI and its descendants take for `-`).
 pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + 8);
-    let version = if head.minor == 1 {
-        " HTTP/1.1\r\n"
-    } else {
-        " HTTP/1.0\r\n"
-    };
+    let version = if head.minor == 1 { " HTTP/1.1\r\n" } else { " HTTP/1.0\r\n" };
     out.extend_from_slice(head.method.as_bytes());
     out.push(b' ');
     out.extend_from_slice(head.path.as_bytes());

@@ -21,26 +21,15 @@ pub struct Place<'a> {
 /// Takes the target of a request apart.
 pub fn split<'a>(method: &str, target: &'a str) -> Result<Place<'a>, Refusal> {
     // RFC 3986 2: what a URI is made of; a `#` would begin a fragment, which is never sent.
-    if !target
-        .bytes()
-        .all(|b| b.is_ascii_graphic() && !matches!(b, b'#' | b'<' | b'>' | b'`' | b'\\'))
-    {
+    if !target.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'#' | b'<' | b'>' | b'`' | b'\\')) {
         return Err(Refusal::Malformed("a byte that no target has"));
     }
     if target == "*" && method == "OPTIONS" {
-        return Ok(Place {
-            path: target,
-            query: None,
-            authority: None,
-        });
+        return Ok(Place { path: target, query: None, authority: None });
     }
     if target.starts_with('/') {
         let (path, query) = split_query(target);
-        return Ok(Place {
-            path,
-            query,
-            authority: None,
-        });
+        return Ok(Place { path, query, authority: None });
     }
     let (rest, port) = match target.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (rest, 80),
@@ -50,11 +39,7 @@ pub fn split<'a>(method: &str, target: &'a str) -> Result<Place<'a>, Refusal> {
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = split_query(rest);
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Place {
-        path,
-        query,
-        authority: Some((authority.as_bytes(), port)),
-    })
+    Ok(Place { path, query, authority: Some((authority.as_bytes(), port)) })
 }
 
 fn split_query(text: &str) -> (&str, Option<&str>) {
@@ -101,13 +86,10 @@ pub fn split_host(value: &[u8]) -> Option<(&[u8], Option<u16>)> {
     };
     let name = name.strip_suffix(b".").unwrap_or(name);
     let good = match name {
-        [b'[', address @ .., b']'] => std::str::from_utf8(address)
-            .ok()?
-            .parse::<std::net::Ipv6Addr>()
-            .is_ok(),
-        _ => name
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
+        [b'[', address @ .., b']'] => {
+            std::str::from_utf8(address).ok()?.parse::<std::net::Ipv6Addr>().is_ok()
+        }
+        _ => name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
     };
     (good && !name.is_empty() && name.len() <= HOST_BYTES_MAX).then_some((name, port))
 }

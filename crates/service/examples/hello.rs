@@ -14,10 +14,7 @@ impl Service for Hello {
 
     async fn process(&self, request: Request) -> Response {
         let name = request.param("name").unwrap_or_else(|| "world".to_owned());
-        Response::html(format!(
-            "<!doctype html><title>Hello</title><p>Hello, {}!\n",
-            escape(&name)
-        ))
+        Response::html(format!("<!doctype html><title>Hello</title><p>Hello, {}!\n", escape(&name)))
     }
 }
 

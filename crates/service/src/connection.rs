@@ -59,19 +59,9 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
         (false, true) => Kind::Kept,
         (false, false) => Kind::OneRequest,
     };
-    let connection = Rc::new(Connection {
-        worker,
-        kind,
-        peer: arrival.peer,
-        flow: Arc::default(),
-        host: OnceCell::new(),
-    });
-    match Io::new(
-        arrival.stream,
-        arrival.taken,
-        connection.stall(),
-        connection.flow.clone(),
-    ) {
+    let connection =
+        Rc::new(Connection { worker, kind, peer: arrival.peer, flow: Arc::default(), host: OnceCell::new() });
+    match Io::new(arrival.stream, arrival.taken, connection.stall(), connection.flow.clone()) {
         Ok(io) => connection.drive(io).await,
         Err(error) => connection.warn(format_args!("a connection arrived that cannot be used: {error}")),
     }
@@ -204,9 +194,7 @@ impl<P: Process> Connection<P> {
         if !error.is_parse() {
             // The client went away or was too slow; the record of its request, if any, says so.
         } else if self.kind == Kind::Relayed {
-            self.warn(format_args!(
-                "a malformed request from the site's worker: {error}"
-            ));
+            self.warn(format_args!("a malformed request from the site's worker: {error}"));
         } else {
             let status = if error.is_parse_too_large() {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE

@@ -37,11 +37,7 @@ pub struct Limits {
 
 impl Context {
     pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log) -> Self {
-        Self {
-            arguments,
-            limits,
-            log: Some(log),
-        }
+        Self { arguments, limits, log: Some(log) }
     }
 
     /// A context outside of Bulkhead, for a service's own tests; its events go to standard error.
@@ -90,10 +86,7 @@ impl Context {
 
     /// This process's arguments. Any that is not UTF-8 is kept, with marks for what is not.
     pub(crate) fn program_arguments() -> Vec<String> {
-        std::env::args_os()
-            .skip(1)
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect()
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
     }
 }
 

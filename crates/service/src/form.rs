@@ -31,9 +31,7 @@ impl Params {
 
     /// The first value of `name`, as the client meant it. It must be escaped wherever it is put out.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find(|(other, _)| *other == name)
-            .map(|(_, value)| value)
+        self.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
     /// The first value of `name` without the characters that are special to HTML and to shells.
@@ -50,9 +48,7 @@ impl Params {
 
     /// Every value of `name`.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.iter()
-            .filter(move |(other, _)| *other == name)
-            .map(|(_, value)| value)
+        self.iter().filter(move |(other, _)| *other == name).map(|(_, value)| value)
     }
 
     /// Every name and value.

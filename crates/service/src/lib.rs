@@ -103,10 +103,7 @@ pub trait Service: Sized + 'static {
 pub fn main<S: Service>() -> ExitCode {
     abort_on_panic();
     worker::run(async |start| {
-        serve(start, Context::program_arguments(), async |cx: &Context| {
-            Ok(Native(S::init(cx).await?))
-        })
-        .await
+        serve(start, Context::program_arguments(), async |cx: &Context| Ok(Native(S::init(cx).await?))).await
     })
 }
 
@@ -122,10 +119,8 @@ where
 {
     abort_on_panic();
     worker::run(async |start| {
-        serve(start, Context::program_arguments(), async |cx: &Context| {
-            Ok(Tower(make(cx.clone()).await?))
-        })
-        .await
+        serve(start, Context::program_arguments(), async |cx: &Context| Ok(Tower(make(cx.clone()).await?)))
+            .await
     })
 }
 

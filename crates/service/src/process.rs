@@ -47,9 +47,7 @@ where
 {
     async fn answer(&self, request: Request) -> Result<Response, Error> {
         let mut service = self.0.clone();
-        std::future::poll_fn(|cx| service.poll_ready(cx))
-            .await
-            .map_err(Into::into)?;
+        std::future::poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
         let response = service.call(request.into_http()).await.map_err(Into::into)?;
         Ok(response.into())
     }
@@ -111,23 +109,11 @@ pub(crate) async fn serve<P: Process>(
 impl Setup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
     async fn receive(control: &Control) -> Result<Option<Self>, Error> {
-        let Some((
-            LauncherToService::Limits {
-                limits,
-                site,
-                owns_host,
-            },
-            _,
-        )) = control.receive().await?
+        let Some((LauncherToService::Limits { limits, site, owns_host }, _)) = control.receive().await?
         else {
             return Ok(None);
         };
-        let mut setup = Self {
-            limits,
-            site,
-            owns_host,
-            sources: Vec::new(),
-        };
+        let mut setup = Self { limits, site, owns_host, sources: Vec::new() };
         while let Some(message) = control.receive().await? {
             match message {
                 (LauncherToService::Begin {}, _) => return Ok(Some(setup)),

@@ -47,10 +47,7 @@ struct Entry {
 impl Record {
     /// A request that somebody else logs.
     pub(crate) fn counted(counters: Rc<Counters>) -> Self {
-        Self {
-            counters,
-            entry: None,
-        }
+        Self { counters, entry: None }
     }
 
     /// A request of `peer` that has just begun.
@@ -76,10 +73,7 @@ impl Record {
             status: CLIENT_GONE,
             body_bytes: 0,
         };
-        Self {
-            counters,
-            entry: Some(entry),
-        }
+        Self { counters, entry: Some(entry) }
     }
 
     /// Notes the answer.

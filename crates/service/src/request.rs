@@ -36,9 +36,7 @@ impl Request {
     /// The client's address; none of the client's own claims is taken into account.
     pub fn client(&self) -> SocketAddr {
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        self.extensions()
-            .get::<Client>()
-            .map_or(unknown, |client| client.0)
+        self.extensions().get::<Client>().map_or(unknown, |client| client.0)
     }
 
     /// The path, as sent.

@@ -39,10 +39,7 @@ struct Probe {
 impl Service for Probe {
     async fn init(cx: &Context) -> Result<Self, Error> {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        Ok(Self {
-            word: cx.option("--word")?.to_owned(),
-            count: Cell::new(0),
-        })
+        Ok(Self { word: cx.option("--word")?.to_owned(), count: Cell::new(0) })
     }
 
     async fn process(&self, request: Request) -> Response {
@@ -86,10 +83,7 @@ fn limits() -> WorkerLimits {
 
 /// Runs a test on a runtime like a worker's.
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limited = async { tokio::time::timeout(Duration::from_secs(20), test).await.unwrap() };
     LocalSet::new().block_on(&runtime, limited);
 }
@@ -104,21 +98,10 @@ impl World {
         let (log, log_theirs) = sys::seqpacket::pair().unwrap();
         let launcher = Channel::new(control).unwrap();
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let start = Start {
-            control: theirs,
-            log: Some(log_theirs),
-        };
+        let start = Start { control: theirs, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
-        let world = Self {
-            launcher,
-            log,
-            worker,
-        };
-        world.tell(&LauncherToService::Limits {
-            limits: limits(),
-            site: SITE,
-            owns_host,
-        });
+        let world = Self { launcher, log, worker };
+        world.tell(&LauncherToService::Limits { limits: limits(), site: SITE, owns_host });
         world
     }
 
@@ -179,10 +162,7 @@ fn records(log: &OwnedFd) -> Vec<String> {
             assert_eq!(access.site, SITE);
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let (method, target) = (text(access.method), text(access.target));
-            lines.push(format!(
-                "{method} {target} {} {}",
-                access.status, access.body_bytes
-            ));
+            lines.push(format!("{method} {target} {} {}", access.status, access.body_bytes));
         }
     }
     lines
@@ -252,10 +232,7 @@ fn credits_are_granted_only_after_init() {
         world.tell(&LauncherToService::Begin {});
         let late = world.attach(Source::Gate);
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(
-            gate.try_receive().is_none(),
-            "nothing is granted before init is done"
-        );
+        assert!(gate.try_receive().is_none(), "nothing is granted before init is done");
         let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
         assert_eq!(answer, ChildToLauncher::Ready {});
         assert!(credits(gate.receive().await.unwrap()) > 0);
@@ -340,19 +317,13 @@ fn a_relayed_connection_serves_many_and_names_the_client() {
                 format!("GET /client HTTP/1.1\r\nHost: a\r\nbulkhead-client: 198.51.100.7:{port}\r\n\r\n");
             site.write_all(request.as_bytes()).await.unwrap();
             let answer = one(&mut site).await;
-            assert!(
-                answer.ends_with(&format!("198.51.100.7:{port} false")),
-                "{answer}"
-            );
+            assert!(answer.ends_with(&format!("198.51.100.7:{port} false")), "{answer}");
         }
         drop(site);
         world.tell(&LauncherToService::Report {});
         let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
         assert!(matches!(answer, ChildToLauncher::Counters { counters } if counters.requests == 3));
-        assert!(
-            world.retire(gate).await.is_empty(),
-            "the site's worker logs these"
-        );
+        assert!(world.retire(gate).await.is_empty(), "the site's worker logs these");
     });
 }
 
@@ -419,10 +390,7 @@ fn bodies_have_a_limit() {
         let answer = ask(&gate, "", &post("/body", 1000, &"x".repeat(1000))).await;
         assert!(answer.ends_with("1000 bytes"), "{answer}");
         let (mut client, ours) = client().await;
-        client
-            .write_all(post("/declared", 1001, "").as_bytes())
-            .await
-            .unwrap();
+        client.write_all(post("/declared", 1001, "").as_bytes()).await.unwrap();
         pass(&gate, ours, "", false);
         assert!(one(&mut client).await.starts_with("HTTP/1.1 413 "));
         drop(client);
@@ -430,10 +398,7 @@ fn bodies_have_a_limit() {
             let (mut client, ours) = self::client().await;
             let chunk = format!("258\r\n{}\r\n", "x".repeat(600));
             let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-            client
-                .write_all((head + &chunk + &chunk).as_bytes())
-                .await
-                .unwrap();
+            client.write_all((head + &chunk + &chunk).as_bytes()).await.unwrap();
             pass(&gate, ours, "", false);
             assert!(one(&mut client).await.starts_with("HTTP/1.1 413 "), "{path}");
         }
@@ -485,11 +450,7 @@ fn an_axum_router_is_a_service() {
             let client =
                 |Extension(crate::Client(peer)): Extension<crate::Client>| async move { peer.to_string() };
             let length = |body: String| async move { body.len().to_string() };
-            Ok(Tower(
-                Router::new()
-                    .route("/client", route(client))
-                    .route("/length", post(length)),
-            ))
+            Ok(Tower(Router::new().route("/client", route(client)).route("/length", post(length))))
         });
         let gate = world.attach(Source::Gate);
         world.begin().await;

@@ -54,9 +54,7 @@ impl Stall {
         let Some(limit) = self.limit else {
             return Poll::Pending;
         };
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         sleep.as_mut().poll(cx)
     }
 }

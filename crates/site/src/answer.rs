@@ -31,14 +31,8 @@ pub fn error(status: StatusCode) -> Response<ResponseBody> {
     let mut response = empty(status);
     *response.body_mut() = ResponseBody::Full(page(status).into());
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -94,11 +88,8 @@ fn elsewhere(mut location: String, query: Option<&str>) -> Response<ResponseBody
 fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<ResponseBody> {
     let etag = file.meta.etag();
     let last_modified = file.meta.last_modified();
-    let validators = Validators {
-        etag: &etag,
-        modified: file.meta.modified(),
-        last_modified: &last_modified,
-    };
+    let validators =
+        Validators { etag: &etag, modified: file.meta.modified(), last_modified: &last_modified };
     let mut response = match conditions::evaluate(headers, &validators) {
         Verdict::Failed => return error(StatusCode::PRECONDITION_FAILED),
         Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
@@ -117,10 +108,7 @@ fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<Respons
     insert(fields, header::ETAG, etag.as_bytes());
     insert(fields, header::LAST_MODIFIED, &last_modified);
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    fields.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -137,17 +125,10 @@ fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Valida
 
 fn whole(file: File) -> Response<ResponseBody> {
     let mut response = empty(StatusCode::OK);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_LENGTH, file.meta.size.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+    response.headers_mut().insert(header::CONTENT_LENGTH, file.meta.size.into());
     if file.meta.size > 0 {
-        let span = Span {
-            start: 0,
-            length: file.meta.size,
-        };
+        let span = Span { start: 0, length: file.meta.size };
         *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(span)]));
     }
     response

@@ -62,10 +62,9 @@ impl Body for ResponseBody {
             ResponseBody::Empty => Poll::Ready(None),
             ResponseBody::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             ResponseBody::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            ResponseBody::File(file) => Poll::Ready(
-                file.next()
-                    .map(|piece| piece.map(Frame::data).map_err(Into::into)),
-            ),
+            ResponseBody::File(file) => {
+                Poll::Ready(file.next().map(|piece| piece.map(Frame::data).map_err(Into::into)))
+            }
             ResponseBody::Stream(stream) => stream.as_mut().poll_frame(cx),
         }
     }
@@ -106,10 +105,7 @@ pub struct FileBody {
 impl FileBody {
     /// These pieces of `fd`, none of them empty.
     pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
-        FileBody {
-            fd,
-            pieces: pieces.into(),
-        }
+        FileBody { fd, pieces: pieces.into() }
     }
 
     fn left(&self) -> u64 {
@@ -129,10 +125,7 @@ impl FileBody {
         let read = read(&self.fd, span.start, step);
         let got = read.as_ref().map_or(0, |bytes| bytes.len() as u64);
         if got < span.length {
-            let rest = Span {
-                start: span.start + got,
-                length: span.length - got,
-            };
+            let rest = Span { start: span.start + got, length: span.length - got };
             self.pieces.push_front(Piece::Span(rest));
         }
         Some(read)
@@ -209,21 +202,9 @@ pub struct BoundedBody {
 
 impl BoundedBody {
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> (BoundedBody, Rc<Cell<Intake>>) {
-        let state = if inner.is_end_stream() {
-            Intake::Done
-        } else {
-            Intake::Open
-        };
+        let state = if inner.is_end_stream() { Intake::Done } else { Intake::Open };
         let intake = Rc::new(Cell::new(state));
-        (
-            BoundedBody {
-                inner,
-                limit,
-                left: limit,
-                intake: intake.clone(),
-            },
-            intake,
-        )
+        (BoundedBody { inner, limit, left: limit, intake: intake.clone() }, intake)
     }
 }
 

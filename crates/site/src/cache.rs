@@ -40,12 +40,7 @@ impl Ready {
         bytes.reserve_exact(2 + body.len());
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body);
-        Ready {
-            bytes: RefCell::new(bytes),
-            date_at,
-            split,
-            tick: Cell::new(0),
-        }
+        Ready { bytes: RefCell::new(bytes), date_at, split, tick: Cell::new(0) }
     }
 
     /// The bytes, with `date` put in if they bear that of another tick.
@@ -91,27 +86,13 @@ impl Entry {
         let cost = OVERHEAD_BYTES + key.len() + whole.length() + unchanged.length();
         let key = key.into();
         let (checked, used) = (Cell::new(tick), Cell::new(false));
-        Entry {
-            whole,
-            unchanged,
-            etag,
-            last_modified,
-            key,
-            meta,
-            checked,
-            used,
-            cost,
-        }
+        Entry { whole, unchanged, etag, last_modified, key, meta, checked, used, cost }
     }
 }
 
 fn validators(meta: &Meta) -> String {
     let date = meta.last_modified();
-    format!(
-        "Last-Modified: {}\r\nETag: {}\r\n",
-        String::from_utf8_lossy(&date),
-        meta.etag()
-    )
+    format!("Last-Modified: {}\r\nETag: {}\r\n", String::from_utf8_lossy(&date), meta.etag())
 }
 
 fn fields(file: &File, validators: &str) -> String {
@@ -142,12 +123,7 @@ pub struct Cache {
 impl Cache {
     /// An empty cache of at most `budget` bytes.
     pub fn new(budget: usize) -> Cache {
-        Cache {
-            entries: RefCell::default(),
-            order: RefCell::default(),
-            bytes: Cell::new(0),
-            budget,
-        }
+        Cache { entries: RefCell::default(), order: RefCell::default(), bytes: Cell::new(0), budget }
     }
 
     /// Bytes in use.
@@ -170,11 +146,7 @@ impl Cache {
     pub fn get(&self, files: &Files, path: &str, tick: u64) -> Option<Rc<Entry>> {
         let entry = self.entries.borrow().get(path).cloned()?;
         entry.used.set(true);
-        if entry.checked.get() == tick {
-            Some(entry)
-        } else {
-            self.check(files, &entry, tick)
-        }
+        if entry.checked.get() == tick { Some(entry) } else { self.check(files, &entry, tick) }
     }
 
     #[cold]

@@ -20,11 +20,7 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock {
-            tick: Cell::new(0),
-            until: Cell::new(Instant::now()),
-            date: Cell::new([b'0'; DATE_BYTES]),
-        }
+        Clock { tick: Cell::new(0), until: Cell::new(Instant::now()), date: Cell::new([b'0'; DATE_BYTES]) }
     }
 }
 
@@ -41,8 +37,7 @@ impl Clock {
     #[cold]
     fn advance(&self, now: Instant) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.until
-            .set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
+        self.until.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
         self.date.set(date(since.as_secs()));
         self.tick.set(self.tick.get() + 1);
     }

@@ -38,11 +38,7 @@ impl<P: Partition> Link<'_, P> {
             text.push_str(&page);
         }
         let sent = self.write(text.as_bytes()).await;
-        self.record(
-            head.as_ref(),
-            status.as_u16(),
-            if silent { 0 } else { page.len() as u64 },
-        );
+        self.record(head.as_ref(), status.as_u16(), if silent { 0 } else { page.len() as u64 });
         if sent.is_some() {
             self.linger().await;
         }
@@ -98,9 +94,6 @@ impl<P: Partition> Link<'_, P> {
             },
             None => return Ended::Closed,
         };
-        Ended::HandBack {
-            stream,
-            taken: std::mem::take(&mut self.taken),
-        }
+        Ended::HandBack { stream, taken: std::mem::take(&mut self.taken) }
     }
 }

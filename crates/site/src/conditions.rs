@@ -65,10 +65,7 @@ enum Compare {
 }
 
 fn listed(headers: &HeaderMap, name: HeaderName, etag: &str, compare: Compare) -> bool {
-    headers
-        .get_all(name)
-        .iter()
-        .any(|value| in_list(value.as_bytes(), etag.as_bytes(), compare))
+    headers.get_all(name).iter().any(|value| in_list(value.as_bytes(), etag.as_bytes(), compare))
 }
 
 fn in_list(list: &[u8], etag: &[u8], compare: Compare) -> bool {
@@ -122,10 +119,7 @@ mod tests {
 
     fn map(lines: &[(&str, &str)]) -> HeaderMap {
         let parse = |(name, value): &(&str, &str)| {
-            (
-                HeaderName::from_bytes(name.as_bytes()).unwrap(),
-                value.parse().unwrap(),
-            )
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap())
         };
         lines.iter().map(parse).collect()
     }
@@ -143,19 +137,13 @@ mod tests {
             (&[("if-none-match", "\"x\",\"a,b\"")], NotModified),
             (&[("if-none-match", "*")], NotModified),
             (&[("if-none-match", "a,b")], Proceed),
-            (
-                &[("if-none-match", "\"x\""), ("if-modified-since", SAME)],
-                Proceed,
-            ),
+            (&[("if-none-match", "\"x\""), ("if-modified-since", SAME)], Proceed),
             (&[("if-modified-since", SAME)], NotModified),
             (&[("if-modified-since", BEFORE)], Proceed),
             (&[("if-modified-since", "yesterday")], Proceed),
             (&[("if-unmodified-since", SAME)], Proceed),
             (&[("if-unmodified-since", BEFORE)], Failed),
-            (
-                &[("if-match", "\"a,b\""), ("if-unmodified-since", BEFORE)],
-                Proceed,
-            ),
+            (&[("if-match", "\"a,b\""), ("if-unmodified-since", BEFORE)], Proceed),
             (&[("if-match", "\"x\""), ("if-none-match", "\"a,b\"")], Failed),
         ];
         for (lines, expected) in cases {

@@ -130,11 +130,7 @@ where
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
-            return Poll::Ready(if result.is_ok() {
-                Outcome::Answered
-            } else {
-                Outcome::Broken
-            });
+            return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
         }
         if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
             return Poll::Ready(Outcome::Broken);
@@ -150,10 +146,7 @@ where
 /// Looks whether the client has closed its side; once it has sent more instead, that cannot be seen any more.
 fn client_gone(cx: &mut Context<'_>, stream: &RefCell<TcpStream>, watch: &mut bool) -> bool {
     let mut byte = [0];
-    match stream
-        .borrow()
-        .poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte))
-    {
+    match stream.borrow().poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte)) {
         Poll::Pending => false,
         Poll::Ready(Ok(count)) if count > 0 => {
             *watch = false;
@@ -195,10 +188,7 @@ async fn respond<P: Partition>(
     }
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
     gauge.status.set(response.status().as_u16());
-    response.map(|inner| Counted {
-        inner,
-        gauge: gauge.clone(),
-    })
+    response.map(|inner| Counted { inner, gauge: gauge.clone() })
 }
 
 /// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
@@ -216,13 +206,8 @@ fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
         .filter(|name| name != header::CONTENT_LENGTH)
         .collect();
-    let fixed = [
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-    ];
+    let fixed =
+        [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
     for name in named.iter().chain(&fixed) {
         response.headers_mut().remove(name);
     }

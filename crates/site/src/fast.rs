@@ -21,11 +21,7 @@ pub(crate) enum Fast {
     /// It is not for the fast path; nothing was sent.
     General,
     /// Sent, all but `rest`.
-    Sent {
-        status: u16,
-        body_bytes: u64,
-        rest: Option<Vec<u8>>,
-    },
+    Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
     /// To be sent with this head; nothing was sent.
     File { head: Vec<u8>, file: File },
     /// The connection is broken.
@@ -56,24 +52,12 @@ pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: Borrowed
         Compared::Unsure => return Fast::General,
     };
     let bytes = ready.bytes(tick, || site.clock.date());
-    let end = if head.verb == Verb::Head {
-        ready.split + 2
-    } else {
-        bytes.len()
-    };
+    let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
     let line = connection_line(head);
     let body_bytes = (end - ready.split - 2) as u64;
     match send(fd, &bytes[..end], ready, line) {
-        Ok(sent) if sent == end + line.len() => Fast::Sent {
-            status,
-            body_bytes,
-            rest: None,
-        },
-        Ok(sent) => Fast::Sent {
-            status,
-            body_bytes,
-            rest: Some(rest(&bytes[..end], ready, line, sent)),
-        },
+        Ok(sent) if sent == end + line.len() => Fast::Sent { status, body_bytes, rest: None },
+        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(&bytes[..end], ready, line, sent)) },
         Err(_) => Fast::Broken,
     }
 }

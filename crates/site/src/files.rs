@@ -42,10 +42,7 @@ pub struct Meta {
 impl Meta {
     /// The strong entity tag, with its quotes.
     pub fn etag(&self) -> String {
-        format!(
-            "\"{:x}-{:x}-{:x}\"",
-            self.modified_ns as u64, self.size, self.inode
-        )
+        format!("\"{:x}-{:x}-{:x}\"", self.modified_ns as u64, self.size, self.inode)
     }
 
     /// Whole seconds since 1970, as far as HTTP can tell them.
@@ -55,10 +52,7 @@ impl Meta {
 
     /// The value of `Last-Modified`; RFC 9110 8.8.2.1: never in the future.
     pub fn last_modified(&self) -> [u8; clock::DATE_BYTES] {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         clock::date(self.modified().min(now))
     }
 
@@ -101,10 +95,7 @@ impl Files {
     /// Serves what is below the directory `root`; a path that ends with `/` means the first of the names
     /// `index` that exists in that directory.
     pub fn new(root: OwnedFd, index: &[String]) -> Files {
-        Files {
-            root,
-            index: index.iter().map(|name| name.clone().into_bytes()).collect(),
-        }
+        Files { root, index: index.iter().map(|name| name.clone().into_bytes()).collect() }
     }
 
     /// Finds what the path of a request, as sent, leads to; also tells whether the path is canonical.
@@ -114,22 +105,14 @@ impl Files {
             BadPath::Hidden => Missing::NotFound,
         })?;
         let canonical = relative.canonical;
-        let found = if relative.slash {
-            self.index(&relative)?
-        } else {
-            self.plain(relative)?
-        };
+        let found = if relative.slash { self.index(&relative)? } else { self.plain(relative)? };
         Ok((found, canonical))
     }
 
     fn plain(&self, mut relative: Relative) -> Result<Found, Missing> {
         let fd = self.open(&relative.bytes)?;
         match regular(&fd)? {
-            Kind::Regular(meta) => Ok(Found::File(File {
-                fd,
-                meta,
-                media: mime::by_name(&relative.bytes),
-            })),
+            Kind::Regular(meta) => Ok(Found::File(File { fd, meta, media: mime::by_name(&relative.bytes) })),
             Kind::Directory => {
                 relative.slash = true;
                 Ok(Found::Elsewhere(path::encode(&relative)))
@@ -150,11 +133,7 @@ impl Files {
                 other => other?,
             };
             if let Kind::Regular(meta) = regular(&fd)? {
-                return Ok(Found::File(File {
-                    fd,
-                    meta,
-                    media: mime::by_name(name),
-                }));
+                return Ok(Found::File(File { fd, meta, media: mime::by_name(name) }));
             }
         }
         Err(Missing::NotFound)

@@ -24,10 +24,7 @@ const TYPES: &[(&str, &str)] = &[
     ("csv", "text/csv; charset=utf-8"),
     ("deb", "application/vnd.debian.binary-package"),
     ("doc", "application/msword"),
-    (
-        "docx",
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
     ("eot", "application/vnd.ms-fontobject"),
     ("epub", "application/epub+zip"),
     ("flac", "audio/flac"),
@@ -74,10 +71,7 @@ const TYPES: &[(&str, &str)] = &[
     ("pdf", "application/pdf"),
     ("png", "image/png"),
     ("ppt", "application/vnd.ms-powerpoint"),
-    (
-        "pptx",
-        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    ),
+    ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
     ("ps", "application/postscript"),
     ("py", "text/plain; charset=utf-8"),
     ("rar", "application/vnd.rar"),
@@ -105,10 +99,7 @@ const TYPES: &[(&str, &str)] = &[
     ("woff2", "font/woff2"),
     ("xhtml", "application/xhtml+xml"),
     ("xls", "application/vnd.ms-excel"),
-    (
-        "xlsx",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    ),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
     ("xml", "text/xml; charset=utf-8"),
     ("xz", "application/x-xz"),
     ("yaml", "text/yaml; charset=utf-8"),
@@ -150,11 +141,7 @@ mod tests {
     #[test]
     fn the_table_is_sorted() {
         assert!(TYPES.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(
-            TYPES
-                .iter()
-                .all(|(extension, _)| extension.len() <= EXTENSION_BYTES_MAX)
-        );
+        assert!(TYPES.iter().all(|(extension, _)| extension.len() <= EXTENSION_BYTES_MAX));
     }
 
     #[test]

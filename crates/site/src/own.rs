@@ -67,18 +67,12 @@ impl Own {
     /// The way to the service `partition`.
     pub fn relay(&self, partition: u16) -> Rc<Relay> {
         let name = || {
-            let path = self
-                .services
-                .iter()
-                .find(|(_, number)| *number == partition)
-                .map(|(path, _)| path.as_str());
+            let path =
+                self.services.iter().find(|(_, number)| *number == partition).map(|(path, _)| path.as_str());
             format!("service at {}", path.unwrap_or("(no path)"))
         };
         let mut relays = self.relays.borrow_mut();
-        relays
-            .entry(partition)
-            .or_insert_with(|| Relay::new(&name(), self.start_timeout))
-            .clone()
+        relays.entry(partition).or_insert_with(|| Relay::new(&name(), self.start_timeout)).clone()
     }
 
     /// The log.
@@ -89,9 +83,7 @@ impl Own {
 
 impl Partition for Own {
     fn owns(&self, host: &[u8], path: &str) -> bool {
-        self.routes
-            .find(host, path)
-            .is_some_and(|target| *target != RouteTarget::Elsewhere)
+        self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
     }
 
     fn service(&self, path: &str) -> Option<usize> {
@@ -119,11 +111,7 @@ impl Partition for Own {
             peer: access.ends.peer,
             status: access.status,
             body_bytes: access.body_bytes,
-            version: if access.method.is_empty() {
-                u8::MAX
-            } else {
-                access.minor
-            },
+            version: if access.method.is_empty() { u8::MAX } else { access.minor },
             method: access.method.as_bytes(),
             target: access.target.as_bytes(),
             host: access.host,

@@ -69,10 +69,7 @@ fn span(spec: &[u8], size: u64) -> Option<Option<Span>> {
         return match (suffix, length) {
             (0, _) => Some(None),
             (_, 0) => None,
-            _ => Some(Some(Span {
-                start: size - length,
-                length,
-            })),
+            _ => Some(Some(Span { start: size - length, length })),
         };
     }
     let start = number(first)?;
@@ -80,10 +77,7 @@ fn span(spec: &[u8], size: u64) -> Option<Option<Span>> {
     if last < start {
         return None;
     }
-    Some((start < size).then(|| Span {
-        start,
-        length: last.min(size - 1) - start + 1,
-    }))
+    Some((start < size).then(|| Span { start, length: last.min(size - 1) - start + 1 }))
 }
 
 /// Digits only; numbers beyond all files are as good as the largest.
@@ -128,16 +122,7 @@ mod tests {
         for value in ["bytes=10-", "bytes=-0", "bytes=99-100,-0"] {
             assert_eq!(parse(value.as_bytes(), 10), Wanted::Unsatisfiable, "{value}");
         }
-        for value in [
-            "",
-            "bytes",
-            "bytes=",
-            "bytes=,",
-            "bytes=a-",
-            "bytes=4-2",
-            "lines=0-1",
-            "bytes=--1",
-        ] {
+        for value in ["", "bytes", "bytes=", "bytes=,", "bytes=a-", "bytes=4-2", "lines=0-1", "bytes=--1"] {
             assert_eq!(parse(value.as_bytes(), 10), Wanted::Whole, "{value}");
         }
         assert_eq!(parse(b"bytes=0-", 0), Wanted::Unsatisfiable);
@@ -167,9 +152,7 @@ mod tests {
                     0 => {
                         value += &format!("{a}-{b},");
                         whole |= b < a;
-                        (a..=b)
-                            .filter(|&i| i < size)
-                            .for_each(|i| marks[i as usize] = true);
+                        (a..=b).filter(|&i| i < size).for_each(|i| marks[i as usize] = true);
                     }
                     1 => {
                         value += &format!("{a}-,");

@@ -95,11 +95,7 @@ impl Relay {
     pub fn new(name: &str, wait_max: Duration) -> Rc<Self> {
         let pairs = Rc::new(Pairs::default());
         let outlets = Outlets::new(name, wait_max, pairs.clone());
-        Rc::new(Self {
-            outlets,
-            pairs,
-            broken: Cell::new(false),
-        })
+        Rc::new(Self { outlets, pairs, broken: Cell::new(false) })
     }
 
     /// Adds a worker of the service.
@@ -166,13 +162,7 @@ impl Relay {
     async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let Ends { peer, local } = ends;
-        self.outlets.send(Outgoing {
-            stream: theirs,
-            peer,
-            local,
-            relayed: true,
-            taken: Vec::new(),
-        });
+        self.outlets.send(Outgoing { stream: theirs, peer, local, relayed: true, taken: Vec::new() });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
@@ -211,18 +201,13 @@ fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
         }
     };
     set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
-    set(
-        HeaderName::from_static("x-forwarded-for"),
-        ends.peer.ip().to_string(),
-    );
+    set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
     set(HeaderName::from_static("x-forwarded-proto"), "http".into());
 }
 
 fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
-    let authority = request
-        .uri()
-        .authority()
-        .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let authority =
+        request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     authority.unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -245,10 +230,7 @@ fn plain(status: StatusCode) -> Response<ResponseBody> {
     let mut answer = Response::new(ResponseBody::Full(text.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, RETRY_AFTER);
     }

@@ -48,10 +48,7 @@ impl<P: Partition> Link<'_, P> {
         let mut stream = self.lend()?;
         let stall = self.site.partition.limits().stall_timeout;
         while !bytes.is_empty() {
-            let written = tokio::time::timeout(stall, stream.write(bytes))
-                .await
-                .ok()?
-                .ok()?;
+            let written = tokio::time::timeout(stall, stream.write(bytes)).await.ok()?.ok()?;
             bytes = &bytes[written..];
         }
         self.socket = Some(Socket::Registered(stream));
@@ -78,11 +75,7 @@ impl<P: Partition> Link<'_, P> {
         if let Checked::Whole(head) = head::check(&sending.head, usize::MAX) {
             self.record(Some(&head), 200, sent);
         }
-        if whole && sending.keep {
-            self.go_on()
-        } else {
-            Next::Close
-        }
+        if whole && sending.keep { self.go_on() } else { Next::Close }
     }
 
     /// Sends the head; it may wait in the kernel for the first bytes of the file.
@@ -123,12 +116,7 @@ impl<P: Partition> Link<'_, P> {
 async fn step(stream: &TcpStream, sending: &Sending, offset: &mut u64, stall: Duration) -> io::Result<()> {
     let count = (sending.size - *offset).min(TURN_BYTES) as usize;
     let sent = stream.try_io(Interest::WRITABLE, || {
-        Ok(rustix::fs::sendfile(
-            stream,
-            &sending.file.fd,
-            Some(offset),
-            count,
-        )?)
+        Ok(rustix::fs::sendfile(stream, &sending.file.fd, Some(offset), count)?)
     });
     match sent {
         // The file became shorter than was announced.

@@ -53,21 +53,10 @@ pub enum Ended {
 
 /// Serves a connection until it ends or is no longer ours.
 pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
-    let ends = Ends {
-        peer: client.peer,
-        local: client.local,
-    };
+    let ends = Ends { peer: client.peer, local: client.local };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
-    let mut link = Link {
-        site,
-        ends,
-        socket,
-        taken: client.taken,
-        arrived,
-        since: arrived,
-        timer: None,
-    };
+    let mut link = Link { site, ends, socket, taken: client.taken, arrived, since: arrived, timer: None };
     let mut drained = pin!(site.partition.drained());
     let mut next = link.first();
     loop {
@@ -221,35 +210,17 @@ impl<P: Partition> Link<'_, P> {
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {
                 lead,
-                size: if head.verb == Verb::Head {
-                    0
-                } else {
-                    file.meta.size
-                },
+                size: if head.verb == Verb::Head { 0 } else { file.meta.size },
                 file,
                 head: raw.to_vec(),
                 keep: head.keep,
             })),
-            Fast::Sent {
-                status,
-                body_bytes,
-                rest: None,
-            } => {
+            Fast::Sent { status, body_bytes, rest: None } => {
                 self.record(Some(head), status, body_bytes);
                 if head.keep { Next::Read } else { Next::Close }
             }
-            Fast::Sent {
-                status,
-                body_bytes,
-                rest: Some(rest),
-            } => {
-                let partial = Partial {
-                    rest,
-                    head: raw.to_vec(),
-                    status,
-                    body_bytes,
-                    keep: head.keep,
-                };
+            Fast::Sent { status, body_bytes, rest: Some(rest) } => {
+                let partial = Partial { rest, head: raw.to_vec(), status, body_bytes, keep: head.keep };
                 Next::Write(Box::new(partial))
             }
         }
@@ -279,12 +250,7 @@ impl<P: Partition> Link<'_, P> {
     async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let limits = self.site.partition.limits();
         let idle = self.taken.is_empty();
-        let deadline = self.since
-            + if idle {
-                limits.idle_timeout
-            } else {
-                limits.head_timeout
-            };
+        let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
         let Some(mut stream) = self.lend() else {
             return Next::Close;
         };
@@ -323,22 +289,14 @@ impl<P: Partition> Link<'_, P> {
         if drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
-        if expired(cx, &mut self.timer, deadline) {
-            Poll::Ready(Waited::Late)
-        } else {
-            Poll::Pending
-        }
+        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
     }
 
     /// After an answer that took its time: the next request.
     pub(crate) fn go_on(&mut self) -> Next {
         self.arrived = Instant::now();
         self.since = self.arrived;
-        if self.taken.is_empty() {
-            Next::Read
-        } else {
-            self.digest_taken()
-        }
+        if self.taken.is_empty() { Next::Read } else { self.digest_taken() }
     }
 
     /// Answers the request that `taken` begins with through hyper.

@@ -86,12 +86,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sit
         match message {
             LauncherToSite::Root {} => root = descriptor,
             LauncherToSite::Index { name } => index.push(name.as_str().to_owned()),
-            LauncherToSite::Route {
-                host,
-                path,
-                target,
-                partition,
-            } => {
+            LauncherToSite::Route { host, path, target, partition } => {
                 own.route(host.as_str(), path.as_str(), target, partition);
             }
             LauncherToSite::Begin {} => return Ok(Some(Rc::new(Site::new(own, root, &index)))),
@@ -134,25 +129,8 @@ async fn accept(site: Rc<Site<Own>>) {
 }
 
 async fn attend(site: Rc<Site<Own>>, arrival: Arrival) {
-    let Arrival {
-        stream,
-        taken,
-        peer,
-        local,
-        lease,
-        ..
-    } = arrival;
-    if let Ended::HandBack { stream, taken } = serve(
-        &site,
-        Client {
-            stream,
-            taken,
-            peer,
-            local,
-        },
-    )
-    .await
-    {
+    let Arrival { stream, taken, peer, local, lease, .. } = arrival;
+    if let Ended::HandBack { stream, taken } = serve(&site, Client { stream, taken, peer, local }).await {
         // Without a gate to take it, that is, at the end of everything, the connection is closed.
         let _ = lease.hand_back(stream, taken).await;
     }

@@ -15,19 +15,13 @@ fn keeps_alive_across_both_paths() {
     for round in 0..20 {
         assert_eq!(peer.ask("GET", "/small.txt", "").text(), "0123456789", "{round}");
         assert_eq!(peer.ask("GET", "/none", "").status, 404);
-        assert_eq!(
-            peer.ask("HEAD", "/small.txt", "").field("content-length"),
-            Some("10")
-        );
+        assert_eq!(peer.ask("HEAD", "/small.txt", "").field("content-length"), Some("10"));
         assert_eq!(peer.ask("HEAD", "/none", "").status, 404);
         assert_eq!(peer.ask("GET", "/big.bin", "").body.len(), BIG);
         assert_eq!(peer.ask("HEAD", "/big.bin", "").status, 200);
         assert_eq!(peer.ask("GET", "/empty.txt", "").body, b"");
         assert_eq!(peer.ask("GET", "/small.txt", "Range: bytes=1-1\r\n").text(), "1");
-        assert_eq!(
-            peer.ask("GET", "/svc/chunks", "").text(),
-            "chunk 2;chunk 1;chunk 0;"
-        );
+        assert_eq!(peer.ask("GET", "/svc/chunks", "").text(), "chunk 2;chunk 1;chunk 0;");
         assert_eq!(peer.ask("GET", "/svc/slow", "").text(), "slow");
         assert_eq!(peer.ask("HEAD", "/svc/slow", "").status, 200);
         peer.send("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
@@ -46,20 +40,11 @@ fn pipelined_mixture_in_any_pieces() {
     let server = Server::start();
     let parts = [
         ("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n", "0123456789"),
-        (
-            "POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
-            "abc",
-        ),
+        ("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "abc"),
         ("GET /sub/ HTTP/1.1\r\nHost: a\r\n\r\n", "sub home"),
         ("\r\nGET /svc/slow HTTP/1.1\r\nHost: a\r\n\r\n", "slow"),
-        (
-            "GET /svc/chunks HTTP/1.1\r\nHost: a\r\n\r\n",
-            "chunk 2;chunk 1;chunk 0;",
-        ),
-        (
-            "GET /small.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n",
-            "01",
-        ),
+        ("GET /svc/chunks HTTP/1.1\r\nHost: a\r\n\r\n", "chunk 2;chunk 1;chunk 0;"),
+        ("GET /small.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n", "01"),
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "<h1>home</h1>"),
     ];
     let all: String = parts.iter().map(|(text, _)| *text).collect();
@@ -117,9 +102,7 @@ fn a_client_that_never_reads_is_given_up() {
     for path in ["/big.bin", "/small.txt"] {
         let mut peer = server.connect();
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-        peer.stream
-            .set_write_timeout(Some(Duration::from_millis(300)))
-            .unwrap();
+        peer.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
         for _ in 0..50_000 {
             if peer.stream.write_all(request.as_bytes()).is_err() {
                 break;
@@ -135,14 +118,7 @@ fn a_client_that_never_reads_is_given_up() {
 #[test]
 fn closing_and_old_versions() {
     let server = Server::start();
-    for path in [
-        "/small.txt",
-        "/none",
-        "/svc/slow",
-        "/big.bin",
-        "/svc/chunks",
-        "/svc/never?",
-    ] {
+    for path in ["/small.txt", "/none", "/svc/slow", "/big.bin", "/svc/chunks", "/svc/never?"] {
         if path == "/svc/never?" {
             continue;
         }
@@ -153,20 +129,13 @@ fn closing_and_old_versions() {
         let mut peer = server.connect();
         peer.send(&format!("GET {path} HTTP/1.0\r\n\r\n"));
         let answer = peer.answer(false);
-        assert!(
-            [200, 404].contains(&answer.status) && !answer.body.is_empty(),
-            "{path}"
-        );
+        assert!([200, 404].contains(&answer.status) && !answer.body.is_empty(), "{path}");
         assert!(peer.closed(), "{path}");
     }
     let mut peer = server.connect();
     for path in ["/small.txt", "/none", "/svc/slow", "/small.txt"] {
         peer.send(&format!("GET {path} HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"));
-        assert_eq!(
-            peer.answer(false).field("connection"),
-            Some("keep-alive"),
-            "{path}"
-        );
+        assert_eq!(peer.answer(false).field("connection"), Some("keep-alive"), "{path}");
     }
     assert_eq!(server.get("/svc/close", "").field("x-secret"), None);
     assert_eq!(server.get("/svc/hint", "").status, 502);
@@ -177,9 +146,7 @@ fn bodies_within_and_beyond_the_limit() {
     let server = Server::start();
     let body = "x".repeat(100_000);
     let mut peer = server.connect();
-    peer.send(&format!(
-        "POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{body}"
-    ));
+    peer.send(&format!("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{body}"));
     assert_eq!(peer.answer(false).text(), body);
     // Refused by its length, before a byte of it.
     peer.send("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n");
@@ -188,18 +155,12 @@ fn bodies_within_and_beyond_the_limit() {
     assert!(peer.closed());
     // Refused in the midst of being sent: the answer must survive.
     let mut peer = server.connect();
-    peer.send(&format!(
-        "POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n{body}"
-    ));
+    peer.send(&format!("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n{body}"));
     assert_eq!(peer.answer(false).status, 413);
     // Refused by count.
     let mut peer = server.connect();
     peer.send("POST /svc/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-    peer.send(&format!(
-        "{:x}\r\n{body}\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
-        body.len(),
-        body.len()
-    ));
+    peer.send(&format!("{:x}\r\n{body}\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len(), body.len()));
     let answer = peer.answer(false);
     assert_eq!((answer.status, answer.field("connection")), (413, Some("close")));
     // Chunked within the limit.
@@ -208,10 +169,7 @@ fn bodies_within_and_beyond_the_limit() {
         "POST /svc/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     );
     let answer = peer.answer(false);
-    assert_eq!(
-        (answer.text(), answer.field("connection")),
-        ("abc", Some("close"))
-    );
+    assert_eq!((answer.text(), answer.field("connection")), ("abc", Some("close")));
     assert!(peer.closed());
 }
 
@@ -244,10 +202,7 @@ fn an_early_answer_survives_an_unread_body() {
         let _ = peer.stream.write_all(&[b'x'; 60_000]);
         std::thread::sleep(Duration::from_millis(5));
         let answer = peer.answer(false);
-        assert_eq!(
-            (answer.text(), answer.field("connection")),
-            ("early", Some("close"))
-        );
+        assert_eq!((answer.text(), answer.field("connection")), ("early", Some("close")));
         assert!(peer.closed());
     }
 }
@@ -289,11 +244,7 @@ fn a_failing_service_breaks_the_connection_off() {
     let mut peer = server.connect();
     peer.send("GET /svc/fail HTTP/1.1\r\nHost: a\r\n\r\n");
     let text = peer.rest();
-    assert!(
-        !text.ends_with(b"0\r\n\r\n"),
-        "{}",
-        String::from_utf8_lossy(&text)
-    );
+    assert!(!text.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&text));
 }
 
 #[test]
@@ -303,10 +254,7 @@ fn services_see_a_clean_head() {
         "GET http://A.example:80/svc/head?x=/y HTTP/1.1\r\nHost: a.EXAMPLE\r\nX_Forwarded_For: 1\r\n\
          Upgrade: websocket\r\nX-Two: b\r\n\r\n",
     );
-    assert_eq!(
-        answer.text(),
-        "GET /svc/head?x=/y\nhost=\"a.EXAMPLE\"\nx-two=\"b\""
-    );
+    assert_eq!(answer.text(), "GET /svc/head?x=/y\nhost=\"a.EXAMPLE\"\nx-two=\"b\"");
 }
 
 #[test]
@@ -348,9 +296,7 @@ fn hands_back_foreign_requests_whole() {
     assert_eq!(peer.answer(false).status, 200);
     assert_eq!(peer.rest(), b"HANDED BACK");
     let mut peer = server.connect();
-    peer.send(&format!(
-        "POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{foreign}"
-    ));
+    peer.send(&format!("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{foreign}"));
     assert_eq!(peer.answer(false).text(), "abc");
     assert_eq!(peer.rest(), b"HANDED BACK");
     for taken in server.shared.handed_back.lock().unwrap().iter() {
@@ -366,10 +312,7 @@ fn hands_back_idle_connections_when_draining() {
     let mut busy = server.connect();
     busy.send("GET /svc/slow HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));
-    server
-        .shared
-        .draining
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    server.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
     server.shared.drain.notify_waiters();
     assert_eq!(idle.rest(), b"HANDED BACK");
     assert_eq!(busy.answer(false).text(), "slow");

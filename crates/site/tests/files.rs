@@ -59,11 +59,7 @@ fn never_leaves_the_root() {
     use std::os::unix::fs::symlink;
     let server = Server::start();
     symlink("../secret.txt", server.root.join("up")).unwrap();
-    symlink(
-        server.root.parent().unwrap().join("secret.txt"),
-        server.root.join("absolute"),
-    )
-    .unwrap();
+    symlink(server.root.parent().unwrap().join("secret.txt"), server.root.join("absolute")).unwrap();
     symlink("..", server.root.join("parent")).unwrap();
     symlink("/proc/self/root", server.root.join("magic")).unwrap();
     symlink("loop", server.root.join("loop")).unwrap();
@@ -76,15 +72,8 @@ fn never_leaves_the_root() {
         0,
     )
     .unwrap();
-    for path in [
-        "/up",
-        "/absolute",
-        "/parent/secret.txt",
-        "/magic/etc/passwd",
-        "/loop",
-        "/fifo",
-        "/parent/",
-    ] {
+    for path in ["/up", "/absolute", "/parent/secret.txt", "/magic/etc/passwd", "/loop", "/fifo", "/parent/"]
+    {
         assert_eq!(server.get(path, "").status, 404, "{path}");
     }
     assert_eq!(server.get("/inside", "").text(), "0123456789");
@@ -105,19 +94,9 @@ fn permission_is_403() {
 #[test]
 fn methods() {
     let server = Server::start();
-    for (method, status) in [
-        ("POST", 405),
-        ("PUT", 405),
-        ("DELETE", 405),
-        ("OPTIONS", 204),
-        ("TRACE", 405),
-    ] {
+    for (method, status) in [("POST", 405), ("PUT", 405), ("DELETE", 405), ("OPTIONS", 204), ("TRACE", 405)] {
         let answer = server.ask(&format!("{method} /small.txt HTTP/1.1\r\nHost: a\r\n\r\n"));
-        assert_eq!(
-            (answer.status, answer.field("allow")),
-            (status, Some("GET, HEAD, OPTIONS")),
-            "{method}"
-        );
+        assert_eq!((answer.status, answer.field("allow")), (status, Some("GET, HEAD, OPTIONS")), "{method}");
     }
     assert_eq!(server.ask("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").status, 204);
 }
@@ -126,43 +105,28 @@ fn methods() {
 fn conditions_fast_and_general() {
     let server = Server::start();
     let first = server.get("/small.txt", "");
-    let (etag, modified) = (
-        first.field("etag").unwrap(),
-        first.field("last-modified").unwrap(),
-    );
+    let (etag, modified) = (first.field("etag").unwrap(), first.field("last-modified").unwrap());
     for (lines, status) in [
         (format!("If-None-Match: {etag}\r\n"), 304),
-        (
-            format!("If-None-Match: {etag}\r\nIf-Modified-Since: {modified}\r\n"),
-            304,
-        ),
+        (format!("If-None-Match: {etag}\r\nIf-Modified-Since: {modified}\r\n"), 304),
         (format!("If-None-Match: W/{etag}\r\n"), 304),
         (format!("If-None-Match: \"x\", {etag}\r\n"), 304),
         ("If-None-Match: \"x\"\r\n".into(), 200),
-        (
-            format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n"),
-            200,
-        ),
+        (format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
         (format!("If-Modified-Since: {modified}\r\n"), 304),
         ("If-Modified-Since: Fri, 31 Dec 2100 23:59:59 GMT\r\n".into(), 304),
         ("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".into(), 200),
         (format!("If-Match: {etag}\r\n"), 200),
         ("If-Match: \"x\"\r\n".into(), 412),
         (format!("If-Unmodified-Since: {modified}\r\n"), 200),
-        (
-            "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".into(),
-            412,
-        ),
+        ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".into(), 412),
     ] {
         let mut peer = server.connect();
         for _ in 0..2 {
             let answer = peer.ask("GET", "/small.txt", &lines);
             assert_eq!(answer.status, status, "{lines}");
             if status == 304 {
-                assert_eq!(
-                    (answer.field("etag"), answer.field("content-length")),
-                    (Some(etag), None)
-                );
+                assert_eq!((answer.field("etag"), answer.field("content-length")), (Some(etag), None));
             }
         }
         assert_eq!(peer.ask("GET", "/small.txt", "").text(), "0123456789");
@@ -177,32 +141,14 @@ fn ranges() {
     assert_eq!((one.status, one.text()), (206, "234"));
     assert_eq!(one.field("content-range"), Some("bytes 2-4/10"));
     assert_eq!(server.get("/small.txt", "Range: bytes=-3\r\n").text(), "789");
-    assert_eq!(
-        server
-            .get("/small.txt", &format!("Range: bytes=0-0\r\nIf-Range: {etag}\r\n"))
-            .text(),
-        "0"
-    );
-    assert_eq!(
-        server
-            .get("/small.txt", "Range: bytes=0-0\r\nIf-Range: \"x\"\r\n")
-            .text(),
-        "0123456789"
-    );
+    assert_eq!(server.get("/small.txt", &format!("Range: bytes=0-0\r\nIf-Range: {etag}\r\n")).text(), "0");
+    assert_eq!(server.get("/small.txt", "Range: bytes=0-0\r\nIf-Range: \"x\"\r\n").text(), "0123456789");
     let none = server.get("/small.txt", "Range: bytes=10-\r\n");
-    assert_eq!(
-        (none.status, none.field("content-range")),
-        (416, Some("bytes */10"))
-    );
+    assert_eq!((none.status, none.field("content-range")), (416, Some("bytes */10")));
     assert_eq!(server.get("/empty.txt", "Range: bytes=-1\r\n").status, 200);
     let many = server.get("/small.txt", "Range: bytes=0-1,8-9,3-4\r\n");
     assert_eq!(many.status, 206);
-    let boundary = many
-        .field("content-type")
-        .unwrap()
-        .split_once("boundary=")
-        .unwrap()
-        .1;
+    let boundary = many.field("content-type").unwrap().split_once("boundary=").unwrap().1;
     let part = |range: &str, text: &str| {
         format!(
             "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\n\

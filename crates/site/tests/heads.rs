@@ -49,48 +49,21 @@ const BAD: &[(&str, u16)] = &[
     ("GET http://a:81/x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("GET ftp://a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("GET http://a/x HTTP/1.1\r\n\r\n", 400),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        400,
-    ),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", 400),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        400,
-    ),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n", 400),
-    (
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
-        400,
-    ),
-    (
-        "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
-        400,
-    ),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n", 417),
     ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
@@ -120,11 +93,7 @@ fn the_server_refuses_and_closes() {
         assert_eq!(peer.ask("GET", "/small.txt", "").status, 200);
         peer.send(text);
         let answer = peer.answer(false);
-        assert_eq!(
-            (answer.status, answer.field("connection")),
-            (*status, Some("close")),
-            "{text:?}"
-        );
+        assert_eq!((answer.status, answer.field("connection")), (*status, Some("close")), "{text:?}");
         assert!(peer.closed(), "{text:?}");
     }
 }
@@ -148,34 +117,22 @@ fn understands() {
         other => panic!("{text:?}: {other:?}"),
     };
     let plain = head("GET /a?b?c HTTP/1.1\r\nhost: Example.COM.:8080\r\n\r\nrest");
-    assert_eq!(
-        (plain.path, plain.query, plain.host),
-        ("/a", Some("b?c"), &b"Example.COM"[..])
-    );
+    assert_eq!((plain.path, plain.query, plain.host), ("/a", Some("b?c"), &b"Example.COM"[..]));
     assert!(plain.keep && !plain.unusual && plain.framing == Framing::None);
     assert_eq!(head("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n").host, b"[::1]");
     assert_eq!(head("GET / HTTP/1.0\r\n\r\n").host, b"");
     assert!(!head("GET / HTTP/1.0\r\n\r\n").keep);
     assert!(!head("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n").keep);
     let absolute = head("GET HTTP://a?q HTTP/1.1\r\nHost: A:80\r\n\r\n");
-    assert_eq!(
-        (absolute.path, absolute.query, absolute.host),
-        ("/", Some("q"), &b"a"[..])
-    );
+    assert_eq!((absolute.path, absolute.query, absolute.host), ("/", Some("q"), &b"a"[..]));
     let twice = head("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\ncontent-length: 2\r\n\r\n");
     assert_eq!(twice.framing, Framing::Length(2));
     assert_eq!(
         head("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n").framing,
         Framing::Chunked
     );
-    assert_eq!(
-        head("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").framing,
-        Framing::None
-    );
-    assert!(matches!(
-        check(b"GET / HTTP/1.1\r\nHost: a\r\n\r", 8192),
-        Checked::Partial
-    ));
+    assert_eq!(head("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").framing, Framing::None);
+    assert!(matches!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\r", 8192), Checked::Partial));
     assert!(matches!(check(b"", 8192), Checked::Partial));
 }
 
@@ -185,10 +142,7 @@ fn mutations() {
     let text = "POST http://a.example/x?y HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\
                 Connection: close\r\nX_Y: z\r\nExpect: 100-continue\r\n\r\n";
     for end in 0..text.len() {
-        assert!(
-            matches!(check(&text.as_bytes()[..end], 8192), Checked::Partial),
-            "{end}"
-        );
+        assert!(matches!(check(&text.as_bytes()[..end], 8192), Checked::Partial), "{end}");
     }
     for at in 0..text.len() {
         for byte in 0..=255 {

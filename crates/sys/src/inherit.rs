@@ -35,10 +35,7 @@ impl Inherited {
         }
         let control = channel(CONTROL)
             .ok_or_else(|| io::Error::other("not started by bulkheadd: descriptor 3 is not its channel"))?;
-        Ok(Self {
-            control,
-            log: channel(LOG),
-        })
+        Ok(Self { control, log: channel(LOG) })
     }
 }
 

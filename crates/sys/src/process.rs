@@ -78,10 +78,7 @@ pub fn start(
     program: &Program,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
-    let failed = |step: &str, source: io::Error| StartError {
-        step: step.into(),
-        source,
-    };
+    let failed = |step: &str, source: io::Error| StartError { step: step.into(), source };
     let (mut report, tell) = io::pipe().map_err(|e| failed("pipe", e))?;
     let tell: OwnedFd = tell.into();
     // SAFETY: the launcher is single-threaded, so the child may go on running ordinary code after fork: no
@@ -97,24 +94,16 @@ pub fn start(
     let handle = Pid::from_raw(pid).ok_or_else(|| failed("fork", io::Error::other("no pid")))?;
     // The child has not been waited for, so its pid cannot have been given to another process yet.
     let pidfd = pidfd_open(handle, PidfdFlags::empty()).map_err(|e| failed("pidfd_open", e.into()))?;
-    let child = Child {
-        pid: pid as u32,
-        pidfd,
-    };
+    let child = Child { pid: pid as u32, pidfd };
     let mut message = Vec::new();
-    report
-        .read_to_end(&mut message)
-        .map_err(|e| failed("report", e))?;
+    report.read_to_end(&mut message).map_err(|e| failed("report", e))?;
     if message.len() < 4 {
         return Ok(child);
     }
     let (errno, step) = message.split_at(4);
     let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
     child.wait_blocking();
-    Err(failed(
-        &String::from_utf8_lossy(step),
-        io::Error::from_raw_os_error(errno),
-    ))
+    Err(failed(&String::from_utf8_lossy(step), io::Error::from_raw_os_error(errno)))
 }
 
 /// The child's side of [`start`]: never returns to the caller's code.
@@ -124,7 +113,10 @@ fn become_program(
     tell: OwnedFd,
 ) -> ! {
     crate::signals::reset();
-    let (step, error) = match prepare() {
+    // A panic must not unwind into the launcher's own code, of which this process is a copy.
+    let prepared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(prepare));
+    let prepared = prepared.unwrap_or_else(|_| Err(("panic", io::Error::from_raw_os_error(libc::EFAULT))));
+    let (step, error) = match prepared {
         Err(failure) => failure,
         Ok(()) => match execute(program) {
             Ok(never) => match never {},
@@ -139,12 +131,8 @@ fn become_program(
 }
 
 fn execute(program: &Program) -> io::Result<Infallible> {
-    let pointers = |list: &[CString]| {
-        list.iter()
-            .map(|s| s.as_ptr())
-            .chain([std::ptr::null()])
-            .collect::<Vec<_>>()
-    };
+    let pointers =
+        |list: &[CString]| list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
     let (arguments, environment) = (pointers(&program.arguments), pointers(&program.environment));
     let empty: &CStr = c"";
     // SAFETY: `arguments` and `environment` are null-terminated arrays of pointers to C strings that
@@ -172,13 +160,11 @@ impl Child {
     pub fn try_wait(&self) -> io::Result<Option<Exit>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), options)?;
-        Ok(status.map(
-            |status| match (status.exit_status(), status.terminating_signal()) {
-                (Some(0), _) => Exit::Clean,
-                (Some(status), _) => Exit::Status(status),
-                (None, signal) => Exit::Signal(signal.unwrap_or(0)),
-            },
-        ))
+        Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
+            (Some(0), _) => Exit::Clean,
+            (Some(status), _) => Exit::Status(status),
+            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+        }))
     }
 
     /// Ends the child at once.
@@ -204,17 +190,7 @@ pub fn place(descriptor: &impl AsFd, number: RawFd) -> io::Result<()> {
 /// Marks every descriptor from `first` on to be closed at exec; for use in `prepare`.
 pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     // SAFETY: close_range takes integers; with CLOSE_RANGE_CLOEXEC it closes nothing now.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first as u32,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -67,12 +67,7 @@ pub fn send_parts(
     if !descriptors.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(descriptors));
     }
-    sendmsg(
-        channel,
-        parts,
-        &mut control,
-        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-    )?;
+    sendmsg(channel, parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
 }
 
@@ -97,16 +92,10 @@ pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Recei
         }
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "message or its descriptors over the limit",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message or its descriptors over the limit"));
     }
     // A message of no bytes is never sent; the kernel reports the end of the channel in the same way.
-    Ok((message.bytes > 0).then_some(Received {
-        len: message.bytes,
-        descriptor,
-    }))
+    Ok((message.bytes > 0).then_some(Received { len: message.bytes, descriptor }))
 }
 
 #[cfg(test)]
@@ -129,10 +118,7 @@ mod tests {
     fn refuses_a_message_over_the_buffer() {
         let (a, b) = pair().unwrap();
         send(&a, &[7; 32], None).unwrap();
-        assert_eq!(
-            receive(&b, &mut [0; 16]).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
+        assert_eq!(receive(&b, &mut [0; 16]).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
@@ -145,19 +131,13 @@ mod tests {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&many));
         sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
-        assert_eq!(
-            receive(&b, &mut [0; 16]).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
+        assert_eq!(receive(&b, &mut [0; 16]).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
     fn tells_the_end_and_an_empty_channel_apart() {
         let (a, b) = pair().unwrap();
-        assert_eq!(
-            receive(&b, &mut [0; 1]).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_eq!(receive(&b, &mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(a);
         assert!(receive(&b, &mut [0; 1]).unwrap().is_none());
     }

@@ -46,22 +46,14 @@ pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
     let got = unsafe { libc::read(descriptor.as_raw_fd(), info.as_mut_ptr().cast(), size) };
     if got < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::WouldBlock {
-            Ok(None)
-        } else {
-            Err(error)
-        };
+        return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
     if got as usize != size {
         return Ok(None);
     }
     // SAFETY: the kernel filled all `size` bytes, and every bit pattern is a valid signalfd_siginfo.
     let number = unsafe { info.assume_init() }.ssi_signo as i32;
-    Ok(Some(if number == libc::SIGTERM || number == libc::SIGINT {
-        Signal::Stop
-    } else {
-        Signal::Other
-    }))
+    Ok(Some(if number == libc::SIGTERM || number == libc::SIGINT { Signal::Stop } else { Signal::Other }))
 }
 
 /// Sets every signal to its default disposition and unblocks all: what a child starts with.

@@ -25,14 +25,8 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 6] = [
-        Self::Launcher,
-        Self::Gate,
-        Self::Site,
-        Self::Service,
-        Self::Logger,
-        Self::Admin,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Launcher, Self::Gate, Self::Site, Self::Service, Self::Logger, Self::Admin];
 
     /// The name of the crate, the program and the process.
     pub const fn name(self) -> &'static str {
@@ -61,76 +55,31 @@ pub struct Edge {
 }
 
 const fn edge(from: Role, to: Role, message: &'static str, descriptors: &'static str) -> Edge {
-    Edge {
-        from,
-        to,
-        message,
-        descriptors,
-    }
+    Edge { from, to, message, descriptors }
 }
 
 /// Every directed edge there is.
 pub const CHANNELS: &[Edge] = &[
-    edge(
-        Role::Launcher,
-        Role::Gate,
-        "LauncherToGate",
-        "listening sockets, channels to workers",
-    ),
+    edge(Role::Launcher, Role::Gate, "LauncherToGate", "listening sockets, channels to workers"),
     edge(
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
         "its root directory, channels from gates, to services",
     ),
-    edge(
-        Role::Launcher,
-        Role::Service,
-        "LauncherToService",
-        "channels from gates and its site's worker",
-    ),
-    edge(
-        Role::Launcher,
-        Role::Logger,
-        "LauncherToLogger",
-        "log files, clients' channels",
-    ),
-    edge(
-        Role::Launcher,
-        Role::Admin,
-        "LauncherToAdmin",
-        "the administration socket",
-    ),
+    edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
+    edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, clients' channels"),
+    edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket"),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
-    edge(
-        Role::Gate,
-        Role::Service,
-        "ToWorker",
-        "a client's connection (`takes_connections` only)",
-    ),
-    edge(
-        Role::Site,
-        Role::Service,
-        "ToWorker",
-        "one end of a pair on which requests are relayed",
-    ),
-    edge(
-        Role::Site,
-        Role::Gate,
-        "FromWorker",
-        "a client's connection, handed back",
-    ),
-    edge(
-        Role::Service,
-        Role::Gate,
-        "FromWorker",
-        "a client's connection, handed back",
-    ),
+    edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
+    edge(Role::Site, Role::Service, "ToWorker", "one end of a pair on which requests are relayed"),
+    edge(Role::Site, Role::Gate, "FromWorker", "a client's connection, handed back"),
+    edge(Role::Service, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Site, "FromWorker", "none"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),

@@ -71,11 +71,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn end(&self) -> Result<(), DecodeError> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(DecodeError::Long)
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::Long) }
     }
 }
 
@@ -180,13 +176,22 @@ impl<const MAX: usize> Field for Text<MAX> {
     }
 }
 
+/// The most numbers in one message.
+///
+/// LIMIT: 8 KiB of them; who has more to say sends another message.
+pub const NUMBERS_MAX: usize = 1024;
+
 impl Field for Vec<u64> {
     fn put(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.len() <= NUMBERS_MAX, "a sender keeps the limit of its own message");
         (self.len() as u16).put(out);
         self.iter().for_each(|item| item.put(out));
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = u16::take(reader)? as usize;
+        if count > NUMBERS_MAX {
+            return Err(DecodeError::Limit(NUMBERS_MAX));
+        }
         // SECURITY: the items must be there before room is made for them.
         let mut items = Reader(reader.bytes(count * 8)?);
         (0..count).map(|_| u64::take(&mut items)).collect()

@@ -162,10 +162,7 @@ impl Field for Role {
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u8::take(reader)?;
-        Self::ALL
-            .into_iter()
-            .find(|role| *role as u8 == number)
-            .ok_or(DecodeError::Value("role"))
+        Self::ALL.into_iter().find(|role| *role as u8 == number).ok_or(DecodeError::Value("role"))
     }
 }
 

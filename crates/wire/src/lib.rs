@@ -14,7 +14,7 @@ pub mod log;
 
 pub use bundle::{Bundle, FromWorker, TAKEN_MAX, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
-pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Text};
+pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{
     AdminToLauncher, ChildToLauncher, Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, NO_PARTITION, Outcome, RouteTarget, Source, WorkerLimits,

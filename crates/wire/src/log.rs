@@ -142,10 +142,7 @@ impl<'a> Batch<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut rest = Reader(bytes);
         match u8::take(&mut rest)? {
-            VERSION => Ok(Self {
-                sequence: u64::take(&mut rest)?,
-                rest,
-            }),
+            VERSION => Ok(Self { sequence: u64::take(&mut rest)?, rest }),
             other => Err(DecodeError::Version(other)),
         }
     }

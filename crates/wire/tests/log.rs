@@ -31,11 +31,7 @@ fn access<'a>(field: impl Fn(usize) -> &'a [u8]) -> Record<'a> {
 }
 
 fn event(level: Level, text: &[u8]) -> Record<'_> {
-    Record::Event {
-        time_us: 1,
-        level,
-        text,
-    }
+    Record::Event { time_us: 1, level, text }
 }
 
 fn samples() -> Vec<Record<'static>> {
@@ -77,10 +73,7 @@ fn a_batch_may_be_empty() {
 #[test]
 fn longer_fields_are_cut() {
     let bytes = batch(0, &[access(|_| LONG), event(Level::Info, LONG)]);
-    let whole = [
-        access(|limit| &LONG[..limit]),
-        event(Level::Info, &LONG[..TEXT_MAX]),
-    ];
+    let whole = [access(|limit| &LONG[..limit]), event(Level::Info, &LONG[..TEXT_MAX])];
     assert_eq!(read(&bytes), whole.map(Ok));
 }
 
@@ -173,14 +166,9 @@ fn a_field_over_its_limit_is_refused() {
         [&batch(1, &[])[..], &(body.len() as u16).to_le_bytes(), &body].concat()
     };
     let event = [&[1][..], &[0; 9]].concat();
-    assert_eq!(
-        read(&record(&event, TEXT_MAX)),
-        [Err(DecodeError::Limit(TEXT_MAX))]
-    );
+    assert_eq!(read(&record(&event, TEXT_MAX)), [Err(DecodeError::Limit(TEXT_MAX))]);
     let fixed_bytes = 8 + 4 + 2 + 18 + 2 + 8 + 1;
-    for (before, limit) in [METHOD_MAX, TARGET_MAX, HOST_MAX, HEADER_MAX, HEADER_MAX]
-        .into_iter()
-        .enumerate()
+    for (before, limit) in [METHOD_MAX, TARGET_MAX, HOST_MAX, HEADER_MAX, HEADER_MAX].into_iter().enumerate()
     {
         let start = vec![0; 1 + fixed_bytes + 2 * before];
         assert_eq!(read(&record(&start, limit)), [Err(DecodeError::Limit(limit))]);

@@ -28,16 +28,9 @@ fn bytes(length: usize) -> Bytes<TAKEN_MAX> {
 }
 
 fn counters() -> Vec<Counters> {
-    let counters = |connections_now, connections, requests| Counters {
-        connections_now,
-        connections,
-        requests,
-    };
-    vec![
-        counters(0, 0, 0),
-        counters(1, 2, 3),
-        counters(u32::MAX, u64::MAX, u64::MAX),
-    ]
+    let counters =
+        |connections_now, connections, requests| Counters { connections_now, connections, requests };
+    vec![counters(0, 0, 0), counters(1, 2, 3), counters(u32::MAX, u64::MAX, u64::MAX)]
 }
 
 fn worker_limits() -> WorkerLimits {
@@ -53,28 +46,15 @@ fn worker_limits() -> WorkerLimits {
 }
 
 fn addresses() -> Vec<SocketAddr> {
-    [
-        "0.0.0.0:0",
-        "192.0.2.1:65535",
-        "[::]:0",
-        "[::1]:80",
-        "[2001:db8::1]:443",
-        "[ffff:ffff::ffff]:65535",
-    ]
-    .map(|address| address.parse().expect("an address"))
-    .to_vec()
+    ["0.0.0.0:0", "192.0.2.1:65535", "[::]:0", "[::1]:80", "[2001:db8::1]:443", "[ffff:ffff::ffff]:65535"]
+        .map(|address| address.parse().expect("an address"))
+        .to_vec()
 }
 
 impl Samples for ToWorker {
     fn samples() -> Vec<Self> {
         let connection = |peer, local, relayed, taken| {
-            let bundle = Bundle {
-                id: u64::MAX - 1,
-                peer,
-                local,
-                relayed,
-                taken: bytes(taken),
-            };
+            let bundle = Bundle { id: u64::MAX - 1, peer, local, relayed, taken: bytes(taken) };
             Self::Connection { bundle }
         };
         let mut all = Vec::new();
@@ -92,26 +72,11 @@ impl Samples for ToWorker {
 impl Samples for FromWorker {
     fn samples() -> Vec<Self> {
         vec![
-            Self::Returns {
-                credits: 0,
-                done: vec![],
-            },
-            Self::Returns {
-                credits: u16::MAX,
-                done: vec![0, 1, u64::MAX],
-            },
-            Self::Returns {
-                credits: 1,
-                done: (0..8000).collect(),
-            },
-            Self::Back {
-                id: 0,
-                taken: bytes(0),
-            },
-            Self::Back {
-                id: u64::MAX,
-                taken: bytes(TAKEN_MAX),
-            },
+            Self::Returns { credits: 0, done: vec![] },
+            Self::Returns { credits: u16::MAX, done: vec![0, 1, u64::MAX] },
+            Self::Returns { credits: 1, done: (0..8000).collect() },
+            Self::Back { id: 0, taken: bytes(0) },
+            Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) },
             Self::Drain {},
         ]
     }
@@ -130,10 +95,7 @@ impl Samples for AdminToLauncher {
         let mut all = vec![
             Self::Ready {},
             Self::Status { ticket: 0 },
-            Self::Relaunch {
-                ticket: u32::MAX,
-                target: u16::MAX,
-            },
+            Self::Relaunch { ticket: u32::MAX, target: u16::MAX },
             Self::Stop { ticket: 7 },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
@@ -152,13 +114,7 @@ impl Samples for LauncherToGate {
                 flush_ms: 5,
             },
             Self::Listen { index: 0 },
-            Self::Route {
-                listener: 0,
-                host: text(0),
-                path: text(0),
-                partition: 0,
-                site: 0,
-            },
+            Self::Route { listener: 0, host: text(0), path: text(0), partition: 0, site: 0 },
             Self::Route {
                 listener: u16::MAX,
                 host: text(255),
@@ -175,14 +131,8 @@ impl Samples for LauncherToGate {
             },
             Self::Begin {},
             Self::Attach { partition: 1 },
-            Self::Broken {
-                partition: 1,
-                broken: false,
-            },
-            Self::Broken {
-                partition: 1,
-                broken: true,
-            },
+            Self::Broken { partition: 1, broken: false },
+            Self::Broken { partition: 1, broken: true },
             Self::Report {},
         ]
     }
@@ -190,17 +140,9 @@ impl Samples for LauncherToGate {
 
 impl Samples for LauncherToSite {
     fn samples() -> Vec<Self> {
-        let route = |target| Self::Route {
-            host: text(255),
-            path: text(1024),
-            target,
-            partition: 9,
-        };
+        let route = |target| Self::Route { host: text(255), path: text(1024), target, partition: 9 };
         vec![
-            Self::Limits {
-                limits: worker_limits(),
-                site: 1,
-            },
+            Self::Limits { limits: worker_limits(), site: 1 },
             Self::Root {},
             Self::Index { name: text(0) },
             Self::Index { name: text(255) },
@@ -210,10 +152,7 @@ impl Samples for LauncherToSite {
             Self::Begin {},
             Self::Attach {},
             Self::AttachService { partition: u16::MAX },
-            Self::Broken {
-                partition: 0,
-                broken: true,
-            },
+            Self::Broken { partition: 0, broken: true },
             Self::Report {},
         ]
     }
@@ -222,16 +161,8 @@ impl Samples for LauncherToSite {
 impl Samples for LauncherToService {
     fn samples() -> Vec<Self> {
         vec![
-            Self::Limits {
-                limits: worker_limits(),
-                site: 1,
-                owns_host: false,
-            },
-            Self::Limits {
-                limits: worker_limits(),
-                site: u16::MAX,
-                owns_host: true,
-            },
+            Self::Limits { limits: worker_limits(), site: 1, owns_host: false },
+            Self::Limits { limits: worker_limits(), site: u16::MAX, owns_host: true },
             Self::Begin {},
             Self::Attach { source: Source::Gate },
             Self::Attach { source: Source::Site },
@@ -243,20 +174,11 @@ impl Samples for LauncherToService {
 impl Samples for LauncherToLogger {
     fn samples() -> Vec<Self> {
         vec![
-            Self::Format {
-                format: 2,
-                flush_ms: 1000,
-            },
+            Self::Format { format: 2, flush_ms: 1000 },
             Self::AccessLog { site: 0 },
             Self::ErrorLog {},
-            Self::Client {
-                label: text(0),
-                site: 0,
-            },
-            Self::Client {
-                label: text(128),
-                site: NO_PARTITION,
-            },
+            Self::Client { label: text(0), site: 0 },
+            Self::Client { label: text(128), site: NO_PARTITION },
             Self::Stderr { label: text(128) },
             Self::Begin {},
             Self::Report {},
@@ -266,11 +188,7 @@ impl Samples for LauncherToLogger {
 
 impl Samples for LauncherToAdmin {
     fn samples() -> Vec<Self> {
-        let answer = |outcome| Self::Answer {
-            ticket: 1,
-            outcome,
-            reason: text(512),
-        };
+        let answer = |outcome| Self::Answer { ticket: 1, outcome, reason: text(512) };
         let process = |role, counters| Self::Process {
             ticket: 1,
             role,
@@ -285,16 +203,10 @@ impl Samples for LauncherToAdmin {
         };
         let mut all = vec![
             Self::Socket {},
-            Self::Target {
-                target: 1,
-                name: text(128),
-            },
+            Self::Target { target: 1, name: text(128) },
             Self::Owner { uid: 1000 },
             Self::Begin {},
-            Self::StatusEnd {
-                ticket: 1,
-                missing: text(1024),
-            },
+            Self::StatusEnd { ticket: 1, missing: text(1024) },
             answer(Outcome::Done),
             answer(Outcome::Failed),
             answer(Outcome::Busy),
@@ -330,9 +242,7 @@ fn encoded(message: &impl Message) -> Vec<u8> {
 
 /// The numbers of the messages that `M` has.
 fn kinds<M: Message>() -> BTreeSet<u8> {
-    (0..=u8::MAX)
-        .filter(|&kind| M::decode(&[1, kind]).err() != Some(DecodeError::Type(kind)))
-        .collect()
+    (0..=u8::MAX).filter(|&kind| M::decode(&[1, kind]).err() != Some(DecodeError::Type(kind))).collect()
 }
 
 #[test]
@@ -341,11 +251,7 @@ fn samples_have_every_variant() {
         let sampled: BTreeSet<u8> = M::samples().iter().map(|message| encoded(message)[1]).collect();
         assert_eq!(sampled, kinds::<M>(), "{}", std::any::type_name::<M>());
         assert_eq!(sampled.first(), Some(&1));
-        assert_eq!(
-            sampled.last().map(|&last| usize::from(last)),
-            Some(sampled.len()),
-            "no gaps"
-        );
+        assert_eq!(sampled.last().map(|&last| usize::from(last)), Some(sampled.len()), "no gaps");
     }
     every_edge!(check);
 }
@@ -375,11 +281,7 @@ fn every_truncation_is_refused() {
         for message in M::samples() {
             let bytes = encoded(&message);
             for end in 0..bytes.len() {
-                assert_eq!(
-                    M::decode(&bytes[..end]),
-                    Err(DecodeError::Short),
-                    "{end} of {message:?}"
-                );
+                assert_eq!(M::decode(&bytes[..end]), Err(DecodeError::Short), "{end} of {message:?}");
             }
         }
     }
@@ -462,11 +364,7 @@ fn a_length_over_its_limit_is_refused_first() {
     let no_text: &[u8] = &[0; 2];
     let over = |limit: u16| (limit + 1).to_le_bytes();
     for length in [TAKEN_MAX as u32 + 1, 1 << 31, u32::MAX] {
-        refused::<ToWorker>(
-            &[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(),
-            &length.to_le_bytes(),
-            TAKEN_MAX,
-        );
+        refused::<ToWorker>(&[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(), &length.to_le_bytes(), TAKEN_MAX);
         refused::<FromWorker>(&[&[2][..], &[0; 8]].concat(), &length.to_le_bytes(), TAKEN_MAX);
     }
     refused::<LauncherToGate>(&[3, 0, 0], &over(255), 255);
@@ -490,45 +388,27 @@ fn a_list_longer_than_its_message_is_refused() {
         bytes.resize(bytes.len() + 65535 * 8 - missing, 0);
         assert_eq!(FromWorker::decode(&bytes), Err(DecodeError::Short));
     }
-    assert_eq!(
-        FromWorker::decode(&[1, 1, 0, 0, 0xff, 0xff]),
-        Err(DecodeError::Short)
-    );
+    assert_eq!(FromWorker::decode(&[1, 1, 0, 0, 0xff, 0xff]), Err(DecodeError::Short));
 }
 
 #[test]
 fn values_that_a_field_does_not_have_are_refused() {
     for flag in 2..=u8::MAX {
-        assert_eq!(
-            LauncherToGate::decode(&[1, 6, 0, 0, flag]),
-            Err(DecodeError::Value("flag"))
-        );
+        assert_eq!(LauncherToGate::decode(&[1, 6, 0, 0, flag]), Err(DecodeError::Value("flag")));
     }
     for source in 2..=u8::MAX {
-        assert_eq!(
-            LauncherToService::decode(&[1, 3, source]),
-            Err(DecodeError::Value("Source"))
-        );
+        assert_eq!(LauncherToService::decode(&[1, 3, source]), Err(DecodeError::Value("Source")));
     }
     for target in 3..=u8::MAX {
         let bytes = [1, 4, 0, 0, 0, 0, target, 0, 0];
-        assert_eq!(
-            LauncherToSite::decode(&bytes),
-            Err(DecodeError::Value("RouteTarget"))
-        );
+        assert_eq!(LauncherToSite::decode(&bytes), Err(DecodeError::Value("RouteTarget")));
     }
     for outcome in 3..=u8::MAX {
         let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
-        assert_eq!(
-            LauncherToAdmin::decode(&bytes),
-            Err(DecodeError::Value("Outcome"))
-        );
+        assert_eq!(LauncherToAdmin::decode(&bytes), Err(DecodeError::Value("Outcome")));
     }
     for role in 6..=u8::MAX {
-        assert_eq!(
-            LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]),
-            Err(DecodeError::Value("role"))
-        );
+        assert_eq!(LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]), Err(DecodeError::Value("role")));
     }
     for not_utf8 in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {
         let bytes = [&[1, 3, not_utf8.len() as u8, 0], not_utf8].concat();
@@ -548,13 +428,7 @@ fn text_is_cut_between_characters() {
 #[test]
 fn a_mapped_address_is_an_ipv4_address() {
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
-    let bundle = Bundle {
-        id: 0,
-        peer: mapped,
-        local: mapped,
-        relayed: false,
-        taken: Bytes(vec![]),
-    };
+    let bundle = Bundle { id: 0, peer: mapped, local: mapped, relayed: false, taken: Bytes(vec![]) };
     let ToWorker::Connection { bundle } =
         ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
     assert_eq!(bundle.peer, "192.0.2.1:80".parse().unwrap());
@@ -585,10 +459,7 @@ fn refusals_say_what_was_wrong() {
     let said = [
         (DecodeError::Short, "message ends in the middle of a field"),
         (DecodeError::Long, "message has bytes after its last field"),
-        (
-            DecodeError::Version(9),
-            "message has version 9; this is version 1",
-        ),
+        (DecodeError::Version(9), "message has version 9; this is version 1"),
         (DecodeError::Type(9), "no message of type 9 on this channel"),
         (DecodeError::Value("flag"), "flag out of its range"),
         (DecodeError::Limit(128), "field over its limit of 128 bytes"),

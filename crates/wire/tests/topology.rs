@@ -19,29 +19,16 @@ fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
 fn architecture_shows_the_table() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let start = text
-        .find(BEGIN)
-        .expect("ARCHITECTURE.md has the marker `topology: begin`")
-        + BEGIN.len();
-    let length = text[start..]
-        .find(END)
-        .expect("ARCHITECTURE.md has the marker `topology: end` after it");
-    let (before, shown, after) = (
-        &text[..start],
-        &text[start..start + length],
-        &text[start + length..],
-    );
+    let start = text.find(BEGIN).expect("ARCHITECTURE.md has the marker `topology: begin`") + BEGIN.len();
+    let length = text[start..].find(END).expect("ARCHITECTURE.md has the marker `topology: end` after it");
+    let (before, shown, after) = (&text[..start], &text[start..start + length], &text[start + length..]);
     if std::env::var_os("BLESS").is_some() {
         if shown != wire::render() {
             std::fs::write(&path, format!("{before}{}{after}", wire::render())).unwrap();
         }
         return;
     }
-    assert_eq!(
-        shown,
-        wire::render(),
-        "run `BLESS=1 cargo test -p wire` to rewrite ARCHITECTURE.md"
-    );
+    assert_eq!(shown, wire::render(), "run `BLESS=1 cargo test -p wire` to rewrite ARCHITECTURE.md");
 }
 
 #[test]
@@ -95,32 +82,20 @@ fn no_role_talks_to_its_own_kind() {
 
 #[test]
 fn services_are_reached_by_the_launcher_a_gate_or_their_site() {
-    let senders: Vec<Role> = CHANNELS
-        .iter()
-        .filter(|edge| edge.to == Role::Service)
-        .map(|edge| edge.from)
-        .collect();
+    let senders: Vec<Role> =
+        CHANNELS.iter().filter(|edge| edge.to == Role::Service).map(|edge| edge.from).collect();
     assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site]);
 }
 
 #[test]
 fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
     let from = |role| edges(|edge| edge.from == role);
-    assert_eq!(
-        from(Role::Logger),
-        [(Role::Logger, Role::Launcher, "ChildToLauncher")]
-    );
+    assert_eq!(from(Role::Logger), [(Role::Logger, Role::Launcher, "ChildToLauncher")]);
     assert_eq!(
         from(Role::Admin),
-        [
-            (Role::Admin, Role::Launcher, "AdminToLauncher"),
-            (Role::Admin, Role::Logger, "log batch"),
-        ]
+        [(Role::Admin, Role::Launcher, "AdminToLauncher"), (Role::Admin, Role::Logger, "log batch"),]
     );
-    assert_eq!(
-        edges(|edge| edge.to == Role::Admin),
-        [(Role::Launcher, Role::Admin, "LauncherToAdmin")]
-    );
+    assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
 }
 
 #[test]

@@ -18,10 +18,7 @@ pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // tokio deprecates the safe constructor because another type's `as_raw_fd` might change its answer. That of
     // `OwnedFd` cannot, and `AsyncFd` owns it until it has been taken off the event loop.
-    #[expect(
-        deprecated,
-        reason = "sound for an OwnedFd; the successor would need unsafe code here"
-    )]
+    #[expect(deprecated, reason = "sound for an OwnedFd; the successor would need unsafe code here")]
     AsyncFd::new(descriptor)
 }
 
@@ -62,10 +59,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     /// Takes over a channel's descriptor; must be called inside the runtime.
     pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(Self {
-            socket: watch(descriptor)?,
-            _edges: PhantomData,
-        })
+        Ok(Self { socket: watch(descriptor)?, _edges: PhantomData })
     }
 
     /// The next message with its descriptor; `None` when the peer has closed the channel.

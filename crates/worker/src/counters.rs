@@ -24,8 +24,7 @@ impl Counters {
 
     /// A connection has gone.
     pub fn disconnected(&self) {
-        self.connections_now
-            .set(self.connections_now.get().saturating_sub(1));
+        self.connections_now.set(self.connections_now.get().saturating_sub(1));
     }
 
     /// A request has been answered.

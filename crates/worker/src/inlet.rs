@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
-use wire::{Bytes, FromWorker, TAKEN_MAX, ToWorker};
+use wire::{Bytes, FromWorker, NUMBERS_MAX, TAKEN_MAX, ToWorker};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
@@ -22,9 +22,6 @@ use crate::counters::Counters;
 /// LIMIT: enough that a source need not wait for a turn of the worker's loop under load; small enough that the
 /// queue of connections stays where it can still be ordered, in the source. OKWS: 100 in transit per service.
 const CREDITS: u16 = 64;
-
-/// The most ended connections that one message names.
-const DONE_MAX: usize = 1024;
 
 type Line = Channel<ToWorker, FromWorker>;
 
@@ -160,11 +157,7 @@ impl Inlets {
                 Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
                     self.live.set(self.live.get() + 1);
                     self.counters.connected();
-                    let lease = Lease {
-                        id: bundle.id,
-                        from: Rc::downgrade(&inlet),
-                        inlets: self.clone(),
-                    };
+                    let lease = Lease { id: bundle.id, from: Rc::downgrade(&inlet), inlets: self.clone() };
                     self.arrived.borrow_mut().push_back(Arrival {
                         stream,
                         taken: bundle.taken.0,
@@ -190,9 +183,7 @@ impl Inlets {
         }
         inlet.ended.set(true);
         if !self.draining.get() {
-            self.sources
-                .borrow_mut()
-                .retain(|other| !Rc::ptr_eq(other, &inlet));
+            self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &inlet));
         }
         self.arrival.notify_one();
     }
@@ -213,18 +204,13 @@ impl Inlets {
         tokio::task::yield_now().await;
         loop {
             let (credits, mut done) = inlet.returns.take();
-            let rest = done.split_off(done.len().min(DONE_MAX));
+            let rest = done.split_off(done.len().min(NUMBERS_MAX));
             inlet.returns.borrow_mut().1 = rest;
             let credits = if self.draining.get() { 0 } else { credits };
             if credits == 0 && done.is_empty() {
                 return;
             }
-            if inlet
-                .line
-                .send(&FromWorker::Returns { credits, done }, None)
-                .await
-                .is_err()
-            {
+            if inlet.line.send(&FromWorker::Returns { credits, done }, None).await.is_err() {
                 return;
             }
         }
@@ -253,15 +239,8 @@ impl Lease {
         let Some(inlet) = self.inlets.way_back(&self) else {
             return Err(stream);
         };
-        let message = FromWorker::Back {
-            id: self.id,
-            taken: Bytes(taken),
-        };
-        inlet
-            .line
-            .send(&message, Some(stream.as_fd()))
-            .await
-            .map_err(|_| stream)
+        let message = FromWorker::Back { id: self.id, taken: Bytes(taken) };
+        inlet.line.send(&message, Some(stream.as_fd())).await.map_err(|_| stream)
     }
 }
 

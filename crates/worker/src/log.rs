@@ -73,9 +73,7 @@ struct Buffers {
 
 /// The time now, in microseconds since 1970 (UTC).
 pub fn now_us() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_micros() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 impl Log {
@@ -135,17 +133,10 @@ impl Log {
             eprintln!("{}: {text}", name(level));
             return;
         }
-        let mut line = Line {
-            bytes: [0; TEXT_MAX],
-            length: 0,
-        };
+        let mut line = Line { bytes: [0; TEXT_MAX], length: 0 };
         // The only error is that the line is full.
         let _ = write!(line, "{text}");
-        self.append(&Record::Event {
-            time_us: now_us(),
-            level,
-            text: &line.bytes[..line.length],
-        });
+        self.append(&Record::Event { time_us: now_us(), level, text: &line.bytes[..line.length] });
     }
 
     /// Sends everything that waits, for at most two seconds; for use before the process exits.
@@ -344,11 +335,7 @@ impl fmt::Write for Line {
         let count = text.floor_char_boundary(room.len());
         room[..count].copy_from_slice(&text.as_bytes()[..count]);
         self.length += count;
-        if count < text.len() {
-            Err(fmt::Error)
-        } else {
-            Ok(())
-        }
+        if count < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -382,10 +369,7 @@ mod tests {
     };
 
     fn run(test: impl AsyncFnOnce()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, test());
     }
 

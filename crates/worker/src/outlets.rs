@@ -109,11 +109,7 @@ impl Outlets {
 
     /// Connections that workers hold.
     pub fn held(&self) -> usize {
-        self.workers
-            .borrow()
-            .iter()
-            .map(|worker| worker.sent.borrow().len())
-            .sum()
+        self.workers.borrow().iter().map(|worker| worker.sent.borrow().len()).sum()
     }
 
     /// Sends a connection to a worker that has granted a credit, or lets it wait for one.
@@ -130,9 +126,7 @@ impl Outlets {
         if self.queue.borrow().len() >= QUEUE_MAX {
             return self.owner.undelivered(outgoing);
         }
-        self.queue
-            .borrow_mut()
-            .push_back((Instant::now() + self.wait_max, outgoing));
+        self.queue.borrow_mut().push_back((Instant::now() + self.wait_max, outgoing));
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(self.clone().sweep());
         }
@@ -159,10 +153,7 @@ impl Outlets {
 
     fn try_send(&self, mut outgoing: Outgoing) -> Result<(), Outgoing> {
         let workers = self.workers.borrow();
-        for worker in workers
-            .iter()
-            .filter(|worker| worker.credits.get() > 0 && !worker.draining.get())
-        {
+        for worker in workers.iter().filter(|worker| worker.credits.get() > 0 && !worker.draining.get()) {
             let id = self.next_id.get();
             let message = ToWorker::Connection {
                 bundle: Bundle {
@@ -212,16 +203,11 @@ impl Outlets {
                 Err(ChannelError::Malformed(_)) => self.nonsense(&worker, "a malformed message"),
             }
             if worker.nonsense.get() >= NONSENSE_MAX {
-                eprintln!(
-                    "error: {}: its worker sends nonsense; its channel is closed",
-                    self.name
-                );
+                eprintln!("error: {}: its worker sends nonsense; its channel is closed", self.name);
                 break;
             }
         }
-        self.workers
-            .borrow_mut()
-            .retain(|other| !Rc::ptr_eq(other, &worker));
+        self.workers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &worker));
         for _ in worker.sent.take() {
             self.owner.ended();
         }

@@ -25,9 +25,7 @@ impl<T> Routes<T> {
             Some(place) => place,
             None => {
                 let rank = pattern_rank(host);
-                let place = self
-                    .hosts
-                    .partition_point(|(known, _)| pattern_rank(known) <= rank);
+                let place = self.hosts.partition_point(|(known, _)| pattern_rank(known) <= rank);
                 self.hosts.insert(place, (host.into(), Vec::new()));
                 place
             }
@@ -41,22 +39,14 @@ impl<T> Routes<T> {
     /// without the query.
     pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {
         let path = normal(path);
-        let (_, paths) = self
-            .hosts
-            .iter()
-            .find(|(pattern, _)| host_matches(pattern, host))?;
-        paths
-            .iter()
-            .find(|(prefix, _)| covers(prefix, &path))
-            .map(|(_, target)| target)
+        let (_, paths) = self.hosts.iter().find(|(pattern, _)| host_matches(pattern, host))?;
+        paths.iter().find(|(prefix, _)| covers(prefix, &path)).map(|(_, target)| target)
     }
 
     /// Every line.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
         self.hosts.iter().flat_map(|(host, paths)| {
-            paths
-                .iter()
-                .map(move |(path, target)| (host.as_str(), path.as_str(), target))
+            paths.iter().map(move |(path, target)| (host.as_str(), path.as_str(), target))
         })
     }
 }
@@ -86,11 +76,8 @@ pub fn covers(prefix: &str, path: &str) -> bool {
 /// The path as the table sees it: escapes of unreserved characters resolved (RFC 3986 6.2.2.2), and `/` for one
 /// with dot segments, which no client sends and the site's own worker refuses.
 pub fn normal(path: &str) -> Cow<'_, str> {
-    let unescaped = if path.contains('%') {
-        Cow::Owned(unescape_unreserved(path))
-    } else {
-        Cow::Borrowed(path)
-    };
+    let unescaped =
+        if path.contains('%') { Cow::Owned(unescape_unreserved(path)) } else { Cow::Borrowed(path) };
     if path == "*" {
         // `OPTIONS *` is about the host as a whole.
         return Cow::Borrowed("/");
@@ -138,13 +125,9 @@ mod tests {
     #[test]
     fn the_more_exact_host_wins() {
         let routes = table();
-        for (host, target) in [
-            ("a.test", 0),
-            ("x.wild.test", 3),
-            ("wild.test", 4),
-            ("b.test", 4),
-            ("test", 9),
-        ] {
+        for (host, target) in
+            [("a.test", 0), ("x.wild.test", 3), ("wild.test", 4), ("b.test", 4), ("test", 9)]
+        {
             assert_eq!(routes.find(host.as_bytes(), "/"), Some(&target), "{host}");
         }
     }

@@ -28,15 +28,8 @@ pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>)
             return ExitCode::from(2);
         }
     };
-    let start = Start {
-        control: inherited.control,
-        log: inherited.log,
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-    {
+    let start = Start { control: inherited.control, log: inherited.log };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the event loop could not be made: {error}");

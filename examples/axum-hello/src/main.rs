@@ -23,18 +23,13 @@ fn main() -> ExitCode {
 }
 
 fn router() -> Router {
-    Router::new()
-        .route("/hello", get(|| async { "Hello.\n" }))
-        .route("/hello/{name}", get(hello))
+    Router::new().route("/hello", get(|| async { "Hello.\n" })).route("/hello/{name}", get(hello))
 }
 
 async fn hello(Path(name): Path<String>, client: Option<Extension<Client>>) -> String {
     let count = GREETED.get() + 1;
     GREETED.set(count);
-    let from = client.map_or_else(
-        || "nowhere".to_owned(),
-        |Extension(Client(peer))| peer.to_string(),
-    );
+    let from = client.map_or_else(|| "nowhere".to_owned(), |Extension(Client(peer))| peer.to_string());
     format!("Hello, {name}. You are number {count}, and come from {from}.\n")
 }
 

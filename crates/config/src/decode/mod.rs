@@ -38,22 +38,12 @@ pub(crate) struct Entry<'t> {
 
 impl<'t> Table<'t> {
     pub(crate) fn new(entries: &'t DeTable<'t>, offset: usize, label: String) -> Table<'t> {
-        Table {
-            entries: Some(entries),
-            offset,
-            label,
-            misspelt: Vec::new(),
-        }
+        Table { entries: Some(entries), offset, label, misspelt: Vec::new() }
     }
 
     /// What stands for a table that the file leaves out: every key has its default.
     pub(crate) fn absent(label: &str) -> Table<'t> {
-        Table {
-            entries: None,
-            offset: 0,
-            label: label.to_owned(),
-            misspelt: Vec::new(),
-        }
+        Table { entries: None, offset: 0, label: label.to_owned(), misspelt: Vec::new() }
     }
 
     /// Reports every key that is not one of `keys`.
@@ -78,11 +68,7 @@ impl<'t> Table<'t> {
         't: 'k,
     {
         let value = self.entries?.get(key)?;
-        Some(Entry {
-            key,
-            value: value.get_ref(),
-            offset: value.span().start,
-        })
+        Some(Entry { key, value: value.get_ref(), offset: value.span().start })
     }
 
     /// The value of a key that must be there.
@@ -94,11 +80,7 @@ impl<'t> Table<'t> {
     ) -> Option<Entry<'t>> {
         if self.lacks(key) {
             let message = format!("`{key}` is missing in {}", self.label);
-            problems.report_help(
-                self.offset,
-                message,
-                format!("add for example `{key} = {example}`"),
-            );
+            problems.report_help(self.offset, message, format!("add for example `{key} = {example}`"));
         }
         self.get(key)
     }
@@ -196,10 +178,7 @@ impl<'t> Entry<'t> {
     /// An array's elements, each under this key's name.
     pub(crate) fn elements(&self, problems: &mut Problems<'_>) -> Option<Vec<Entry<'t>>> {
         let Some(array) = self.value.as_array() else {
-            let help = self
-                .value
-                .as_str()
-                .map(|text| format!("write `[{}]`", quote(text)));
+            let help = self.value.as_str().map(|text| format!("write `[{}]`", quote(text)));
             self.wrong_type("an array of strings", help, problems);
             return None;
         };
@@ -218,12 +197,7 @@ impl<'t> Entry<'t> {
         problems: &mut Problems<'_>,
     ) -> Option<Vec<At<String>>> {
         let elements = self.elements(problems)?;
-        Some(
-            elements
-                .iter()
-                .filter_map(|element| element.string(rule, problems))
-                .collect(),
-        )
+        Some(elements.iter().filter_map(|element| element.string(rule, problems)).collect())
     }
 
     pub(crate) fn boolean(&self, problems: &mut Problems<'_>) -> Option<bool> {
@@ -237,10 +211,7 @@ impl<'t> Entry<'t> {
     pub(crate) fn table(&self, label: &str, problems: &mut Problems<'_>) -> Option<Table<'t>> {
         let Some(entries) = self.value.as_table() else {
             let header = format!("[{}]", self.key);
-            let help = self
-                .value
-                .is_array()
-                .then(|| format!("write `{header}`, once, with single brackets"));
+            let help = self.value.is_array().then(|| format!("write `{header}`, once, with single brackets"));
             self.wrong_type("a table", help, problems);
             return None;
         };
@@ -250,20 +221,13 @@ impl<'t> Entry<'t> {
     /// The tables of an array such as `[[site]]`, each labelled by its header.
     pub(crate) fn tables(&self, header: &str, problems: &mut Problems<'_>) -> Vec<Table<'t>> {
         let Some(array) = self.value.as_array() else {
-            let help = self
-                .value
-                .is_table()
-                .then(|| format!("write `{header}`, with double brackets"));
+            let help = self.value.is_table().then(|| format!("write `{header}`, with double brackets"));
             self.wrong_type("an array of tables", help, problems);
             return Vec::new();
         };
         let mut tables = Vec::new();
         for value in array.iter() {
-            let entry = Entry {
-                key: self.key,
-                value: value.get_ref(),
-                offset: value.span().start,
-            };
+            let entry = Entry { key: self.key, value: value.get_ref(), offset: value.span().start };
             tables.extend(entry.table(header, problems));
         }
         tables
@@ -272,29 +236,17 @@ impl<'t> Entry<'t> {
     /// The names and values of a table of strings, sorted by name.
     pub(crate) fn variables(&self, problems: &mut Problems<'_>) -> Vec<(String, String)> {
         let Some(table) = self.value.as_table() else {
-            self.wrong_type(
-                "a table of strings",
-                Some("write `{ NAME = \"value\" }`".to_owned()),
-                problems,
-            );
+            self.wrong_type("a table of strings", Some("write `{ NAME = \"value\" }`".to_owned()), problems);
             return Vec::new();
         };
         let mut variables = Vec::new();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
-            let at_key = Entry {
-                key: self.key,
-                value: self.value,
-                offset: key.span().start,
-            };
+            let at_key = Entry { key: self.key, value: self.value, offset: key.span().start };
             if let Err(fault) = names::variable(name) {
                 at_key.fault(name, fault, problems);
             }
-            let entry = Entry {
-                key: name,
-                value: value.get_ref(),
-                offset: value.span().start,
-            };
+            let entry = Entry { key: name, value: value.get_ref(), offset: value.span().start };
             let value = entry.string(names::no_nul, problems);
             variables.extend(value.map(|value| (name.to_owned(), value.value)));
         }

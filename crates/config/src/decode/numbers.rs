@@ -24,9 +24,7 @@ impl<'t> Table<'t> {
 
     /// A duration in milliseconds, or its default.
     pub(crate) fn duration_ms(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
-        let value = self
-            .get(key)
-            .and_then(|entry| entry.duration_ms(bounds, problems));
+        let value = self.get(key).and_then(|entry| entry.duration_ms(bounds, problems));
         narrow(value.or(bounds.default))
     }
 
@@ -97,9 +95,7 @@ impl Entry<'_> {
         show: impl Fn(u64) -> String,
         problems: &mut Problems<'_>,
     ) -> Option<u64> {
-        let within = u64::try_from(value)
-            .ok()
-            .filter(|value| (bounds.min..=bounds.max).contains(value));
+        let within = u64::try_from(value).ok().filter(|value| (bounds.min..=bounds.max).contains(value));
         if within.is_none() {
             let shown = u64::try_from(value).map_or_else(|_| self.written(), &show);
             let (min, max) = (show(bounds.min), show(bounds.max));

@@ -34,9 +34,7 @@ pub(crate) fn host(text: &str) -> Result<String, Fault> {
 
 /// An IPv6 address stands in brackets wherever a port may follow.
 fn without_brackets(text: &str) -> &str {
-    text.strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(text)
+    text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text)
 }
 
 /// A URL, a port or a path given along with the host: the usual mistakes.
@@ -57,16 +55,12 @@ fn refuse_urls(host: &str) -> Result<(), Fault> {
 
 /// Whoever ends a host with a number means an address: no top-level domain is a number.
 fn looks_like_ipv4(host: &str) -> bool {
-    host.rsplit('.')
-        .next()
-        .is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
+    host.rsplit('.').next().is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
     if name.contains('*') {
-        return Err(Fault::new(
-            "a `*` stands alone or as the whole first label (`*.example.org`)",
-        ));
+        return Err(Fault::new("a `*` stands alone or as the whole first label (`*.example.org`)"));
     }
     if !name.is_ascii() {
         return Err(Fault::with_help(
@@ -83,9 +77,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
 fn check_label(label: &str) -> Result<(), Fault> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     if label.is_empty() || label.len() > LABEL_BYTES_MAX {
-        return Err(Fault::new(format!(
-            "between the dots of a host are 1 to {LABEL_BYTES_MAX} bytes"
-        )));
+        return Err(Fault::new(format!("between the dots of a host are 1 to {LABEL_BYTES_MAX} bytes")));
     }
     if !label.bytes().all(allowed) {
         return Err(Fault::new("a host has only letters, digits, `.`, `-` and `_`"));
@@ -124,10 +116,9 @@ fn why_no_address(text: &str) -> Fault {
             rule,
             format!("write `\"0.0.0.0:{port}\"` or `\"[::]:{port}\"` for every address"),
         ),
-        ("localhost", Ok(port)) => Fault::with_help(
-            "names are not looked up here",
-            format!("write `\"127.0.0.1:{port}\"`"),
-        ),
+        ("localhost", Ok(port)) => {
+            Fault::with_help("names are not looked up here", format!("write `\"127.0.0.1:{port}\"`"))
+        }
         (_, Ok(_)) => Fault::with_help(rule, "write the IP address itself; names are not looked up here"),
         (_, Err(_)) => Fault::with_help(rule, "write for example `\"127.0.0.1:8080\"`"),
     }
@@ -182,10 +173,7 @@ mod tests {
         ]) {
             assert!(host(text).is_err(), "{text}");
         }
-        assert_eq!(
-            host("http://a.test:80/x").unwrap_err().help.unwrap(),
-            "write `\"a.test\"`"
-        );
+        assert_eq!(host("http://a.test:80/x").unwrap_err().help.unwrap(), "write `\"a.test\"`");
     }
 
     #[test]
@@ -198,9 +186,6 @@ mod tests {
         assert_eq!(help("localhost:80"), "write `\"127.0.0.1:80\"`");
         assert!(help(":80").starts_with("write `\"0.0.0.0:80\"`"));
         assert_eq!(address("127.0.0.1:0").unwrap_err().rule, "a port is 1 to 65535");
-        assert_eq!(
-            address("127.0.0.1:99999").unwrap_err().rule,
-            "a port is 1 to 65535"
-        );
+        assert_eq!(address("127.0.0.1:99999").unwrap_err().rule, "a port is 1 to 65535");
     }
 }

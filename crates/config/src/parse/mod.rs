@@ -16,16 +16,10 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(rule: impl Into<String>) -> Fault {
-        Fault {
-            rule: rule.into(),
-            help: None,
-        }
+        Fault { rule: rule.into(), help: None }
     }
 
     pub(crate) fn with_help(rule: impl Into<String>, help: impl Into<String>) -> Fault {
-        Fault {
-            rule: rule.into(),
-            help: Some(help.into()),
-        }
+        Fault { rule: rule.into(), help: Some(help.into()) }
     }
 }

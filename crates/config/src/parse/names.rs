@@ -12,14 +12,14 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 /// LIMIT: the least `head_bytes` allowed must hold a request for any path allowed.
 const PATH_BYTES_MAX: usize = 512;
 
+/// What `bulkhead relaunch` knows besides sites.
+const ROLES: [&str; 5] = ["bulkheadd", "gate", "logger", "admin", "no-site"];
+
 /// A site's or service's name: it becomes a file name, a log field and a word of the `bulkhead` command.
 pub(crate) fn name(text: &str) -> Result<(), Fault> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
     if text.is_empty() || text.len() > NAME_BYTES_MAX {
-        let rule = format!(
-            "a name has 1 to {NAME_BYTES_MAX} bytes, and this has {}",
-            text.len()
-        );
+        let rule = format!("a name has 1 to {NAME_BYTES_MAX} bytes, and this has {}", text.len());
         return Err(Fault::new(rule));
     }
     if !text.bytes().all(allowed) {
@@ -32,6 +32,11 @@ pub(crate) fn name(text: &str) -> Result<(), Fault> {
     }
     if text.starts_with(['.', '_', '-']) {
         return Err(Fault::new("a name starts with a letter or a digit"));
+    }
+    if ROLES.contains(&text) {
+        return Err(Fault::new(format!(
+            "`{text}` is the name of a process of bulkhead's own; choose another"
+        )));
     }
     Ok(())
 }
@@ -54,14 +59,9 @@ pub(crate) fn url_path(text: &str) -> Result<(), Fault> {
         return Err(Fault::new("a path has no empty segment (`//`)"));
     }
     if text.split('/').any(|segment| segment == "." || segment == "..") {
-        return Err(Fault::with_help(
-            "a path has no `.` or `..` segment",
-            "write where it leads to",
-        ));
+        return Err(Fault::with_help("a path has no `.` or `..` segment", "write where it leads to"));
     }
-    text.chars()
-        .find(|c| !is_path_char(*c))
-        .map_or(Ok(()), |c| Err(bad_path_char(c)))
+    text.chars().find(|c| !is_path_char(*c)).map_or(Ok(()), |c| Err(bad_path_char(c)))
 }
 
 /// RFC 3986 3.3: pchar without percent-encoding, and `/`.
@@ -72,10 +72,7 @@ fn is_path_char(c: char) -> bool {
 fn bad_path_char(c: char) -> Fault {
     match c {
         '?' => Fault::with_help("a path has no query (`?`)", "leave out the `?` and what follows"),
-        '#' => Fault::with_help(
-            "a path has no fragment (`#`)",
-            "leave out the `#` and what follows",
-        ),
+        '#' => Fault::with_help("a path has no fragment (`#`)", "leave out the `#` and what follows"),
         '%' => Fault::new("a path has no percent-encoding (`%`)"),
         ' ' => Fault::new("a path has no space"),
         c if c.is_control() => Fault::new(format!("a path has no control character ({})", c.escape_debug())),
@@ -87,10 +84,7 @@ fn bad_path_char(c: char) -> Fault {
 pub(crate) fn site_path(text: &str) -> Result<(), Fault> {
     url_path(text)?;
     if !text.ends_with('/') {
-        return Err(Fault::with_help(
-            "a site's path ends with `/`",
-            format!("write `\"{text}/\"`"),
-        ));
+        return Err(Fault::with_help("a site's path ends with `/`", format!("write `\"{text}/\"`")));
     }
     Ok(())
 }
@@ -127,10 +121,7 @@ pub(crate) fn no_nul(text: &str) -> Result<(), Fault> {
 /// The path of a file or folder.
 pub(crate) fn file_path(text: &str) -> Result<(), Fault> {
     if text.is_empty() {
-        return Err(Fault::with_help(
-            "a file path is not empty",
-            "name one, or leave this out",
-        ));
+        return Err(Fault::with_help("a file path is not empty", "name one, or leave this out"));
     }
     no_nul(text)
 }
@@ -144,18 +135,7 @@ mod tests {
         for good in ["a", "0", "blog", "a.b_c-d", &"x".repeat(63)] {
             assert_eq!(name(good), Ok(()), "{good}");
         }
-        for bad in [
-            "",
-            "-a",
-            ".a",
-            "..",
-            "Blog",
-            "a b",
-            "a/b",
-            "é",
-            "a\n",
-            &"x".repeat(64),
-        ] {
+        for bad in ["", "-a", ".a", "..", "Blog", "a b", "a/b", "é", "a\n", &"x".repeat(64)] {
             assert!(name(bad).is_err(), "{bad}");
         }
         assert_eq!(name("My Blog").unwrap_err().help.unwrap(), "write `\"my-blog\"`");

@@ -26,10 +26,7 @@ const SIZES: &Units = &[
 const RESERVED: [(u32, &str); 3] = [
     (65534, "the user nobody"),
     (65535, "what -1 becomes in 16 bits"),
-    (
-        u32::MAX,
-        "-1, which chown(2) and setresuid(2) take for \"leave as it is\"",
-    ),
+    (u32::MAX, "-1, which chown(2) and setresuid(2) take for \"leave as it is\""),
 ];
 
 /// LIMIT: uids under 1000 belong to the system and its daemons; 0 is root.
@@ -68,10 +65,7 @@ fn quantity(text: &str, units: &Units, what: &str, example: &str) -> Result<u64,
     let (number, unit) = text.split_at(digits);
     if number.is_empty() || unit.starts_with(['.', ',']) {
         let rule = format!("{what} is a whole number and a unit");
-        return Err(Fault::with_help(
-            rule,
-            format!("write for example `\"{example}\"`"),
-        ));
+        return Err(Fault::with_help(rule, format!("write for example `\"{example}\"`")));
     }
     if unit.is_empty() {
         let rule = format!("{what} needs a unit: {}", names.join(", "));
@@ -83,10 +77,7 @@ fn quantity(text: &str, units: &Units, what: &str, example: &str) -> Result<u64,
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         return Err(unknown_unit(number, unit, &names));
     };
-    let value = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(*factor));
+    let value = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
     value.ok_or_else(|| Fault::new(format!("{what} this large cannot be counted")))
 }
 
@@ -107,15 +98,9 @@ fn unknown_unit(number: &str, unit: &str, names: &[&str]) -> Fault {
 /// The uids of a range such as `51001-51999`, none of which may belong to anyone else.
 pub(crate) fn user_range(text: &str) -> Result<RangeInclusive<u32>, Fault> {
     let example = "write for example `\"51001-51999\"`";
-    let number = |text: &str| {
-        text.bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| text.parse::<u32>().ok())
-            .flatten()
-    };
-    let ends = text
-        .split_once('-')
-        .and_then(|(first, last)| Some((number(first)?, number(last)?)));
+    let number =
+        |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+    let ends = text.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?)));
     let Some((first, last)) = ends else {
         let rule = "a range of uids is two numbers, first and last, with a `-` between";
         return Err(Fault::with_help(rule, example));
@@ -126,10 +111,7 @@ pub(crate) fn user_range(text: &str) -> Result<RangeInclusive<u32>, Fault> {
     }
     if first < USER_MIN {
         let whose = if first == 0 { "0 is root, and uids" } else { "uids" };
-        return Err(Fault::with_help(
-            format!("{whose} under {USER_MIN} belong to the system"),
-            example,
-        ));
+        return Err(Fault::with_help(format!("{whose} under {USER_MIN} belong to the system"), example));
     }
     match RESERVED.iter().find(|(uid, _)| (first..=last).contains(uid)) {
         Some((uid, whose)) => Err(Fault::with_help(format!("it includes {uid}, {whose}"), example)),
@@ -148,19 +130,9 @@ mod tests {
         assert_eq!(duration_ms("5m"), Ok(300_000));
         assert_eq!(duration_ms("24h"), Ok(86_400_000));
         assert_eq!(duration_ms("0s"), Ok(0));
-        for bad in [
-            "",
-            "s",
-            "10",
-            "-1s",
-            "+1s",
-            "1.5s",
-            "1_0s",
-            "10 s",
-            "10S",
-            "1s5ms",
-            "99999999999999999999s",
-        ] {
+        for bad in
+            ["", "s", "10", "-1s", "+1s", "1.5s", "1_0s", "10 s", "10S", "1s5ms", "99999999999999999999s"]
+        {
             assert!(duration_ms(bad).is_err(), "{bad}");
         }
         assert!(duration_ms(&format!("{}h", u64::MAX)).is_err());
@@ -175,16 +147,7 @@ mod tests {
         assert_eq!(size_bytes("3kB"), Ok(3000));
         assert_eq!(size_bytes("3MB"), Ok(3_000_000));
         assert_eq!(size_bytes("3GB"), Ok(3_000_000_000));
-        for bad in [
-            "",
-            "KiB",
-            "64",
-            "64K",
-            "64kib",
-            "-1B",
-            "0x10B",
-            "99999999999999999999GiB",
-        ] {
+        for bad in ["", "KiB", "64", "64K", "64kib", "-1B", "0x10B", "99999999999999999999GiB"] {
             assert!(size_bytes(bad).is_err(), "{bad}");
         }
     }
@@ -216,27 +179,10 @@ mod tests {
     fn user_ranges() {
         assert_eq!(user_range("51001-51999"), Ok(51001..=51999));
         assert_eq!(user_range("1000-1000"), Ok(1000..=1000));
-        for bad in [
-            "",
-            "-",
-            "5",
-            "51001",
-            "51001-",
-            "-5",
-            "a-b",
-            "51999-51001",
-            "0-2000",
-            "999-2000",
-        ] {
+        for bad in ["", "-", "5", "51001", "51001-", "-5", "a-b", "51999-51001", "0-2000", "999-2000"] {
             assert!(user_range(bad).is_err(), "{bad}");
         }
-        for bad in [
-            "+1000-2000",
-            "60000-70000",
-            "65534-65534",
-            "1000000-4294967295",
-            "1000-4294967296",
-        ] {
+        for bad in ["+1000-2000", "60000-70000", "65534-65534", "1000000-4294967295", "1000-4294967296"] {
             assert!(user_range(bad).is_err(), "{bad}");
         }
     }

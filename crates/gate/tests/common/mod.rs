@@ -27,12 +27,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            head_bytes: 8192,
-            head_timeout_ms: 10_000,
-            start_timeout_ms: 10_000,
-            connections: 1000,
-        }
+        Self { head_bytes: 8192, head_timeout_ms: 10_000, start_timeout_ms: 10_000, connections: 1000 }
     }
 }
 
@@ -47,15 +42,10 @@ pub struct Gate {
 
 /// Runs a test; one that hangs fails.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        tokio::time::timeout(Duration::from_secs(20), test)
-            .await
-            .expect("the test ends");
+        tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test ends");
     });
 }
 
@@ -64,10 +54,8 @@ impl Gate {
     pub async fn start(limits: Limits) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
-        let run = tokio::task::spawn_local(gate::run(worker::Start {
-            control: inherited,
-            log: Some(to_log),
-        }));
+        let run =
+            tokio::task::spawn_local(gate::run(worker::Start { control: inherited, log: Some(to_log) }));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let gate = Self {
@@ -159,11 +147,7 @@ pub async fn answer(inlets: &Inlets, word: &str) -> Vec<u8> {
     let arrival = inlets.next().await.expect("a connection");
     let (mut stream, taken, _lease) = open(arrival);
     let mut bytes = vec![0; 4096];
-    let count = if taken.is_empty() {
-        stream.read(&mut bytes).await.unwrap()
-    } else {
-        0
-    };
+    let count = if taken.is_empty() { stream.read(&mut bytes).await.unwrap() } else { 0 };
     stream.write_all(word.as_bytes()).await.unwrap();
     bytes.truncate(count);
     [taken, bytes].concat()

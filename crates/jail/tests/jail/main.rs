@@ -26,10 +26,7 @@ fn main() -> ExitCode {
     if words.iter().any(|word| word == "--list") {
         return ExitCode::SUCCESS;
     }
-    let filter = words
-        .iter()
-        .find(|word| !word.starts_with('-'))
-        .map(String::as_str);
+    let filter = words.iter().find(|word| !word.starts_with('-')).map(String::as_str);
     if rustix::process::geteuid().is_root() {
         run(root::TESTS, &[], filter)
     } else {
@@ -59,9 +56,5 @@ fn run(tests: &[Test], skipped: &[Test], filter: Option<&str>) -> ExitCode {
         "\ntest result: {verdict}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; {left_out} \
          filtered out\n"
     );
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

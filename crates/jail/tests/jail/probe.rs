@@ -22,11 +22,7 @@ pub fn run(errand: &str) -> ExitCode {
     unsafe { libc::alarm(LIFETIME_S) };
     let mut lines = facts();
     if errand == ESCAPE {
-        lines.extend(
-            escapes()
-                .iter()
-                .map(|(name, result)| format!("{name} {}", outcome(*result))),
-        );
+        lines.extend(escapes().iter().map(|(name, result)| format!("{name} {}", outcome(*result))));
         lines.push(format!("fork {}", try_fork()));
         lines.push(format!("map_128_mib {}", try_map(128 << 20)));
         lines.push(format!("descriptors_more {}", open_until_refused()));
@@ -58,14 +54,8 @@ fn facts() -> Vec<String> {
         format!("securebits {securebits:#x}"),
         format!("arguments {}", std::env::args().count()),
         format!("environment {}", std::env::vars_os().count()),
-        format!(
-            "entries_of_root {}",
-            std::fs::read_dir("/").map_or("?".into(), names)
-        ),
-        format!(
-            "entries_above {}",
-            std::fs::read_dir("../../..").map_or("?".into(), names)
-        ),
+        format!("entries_of_root {}", std::fs::read_dir("/").map_or("?".into(), names)),
+        format!("entries_above {}", std::fs::read_dir("../../..").map_or("?".into(), names)),
     ]
 }
 
@@ -85,50 +75,20 @@ fn escapes() -> Vec<(&'static str, i32)> {
             ("chroot", libc::chroot(c".".as_ptr())),
             ("user_namespace", libc::unshare(libc::CLONE_NEWUSER)),
             ("mount_namespace", libc::unshare(libc::CLONE_NEWNS)),
-            (
-                "mount",
-                libc::mount(
-                    c"none".as_ptr(),
-                    c"/".as_ptr(),
-                    c"tmpfs".as_ptr(),
-                    0,
-                    std::ptr::null(),
-                ),
-            ),
-            (
-                "mknod",
-                libc::mknod(c"/disk".as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(254, 0)),
-            ),
+            ("mount", libc::mount(c"none".as_ptr(), c"/".as_ptr(), c"tmpfs".as_ptr(), 0, std::ptr::null())),
+            ("mknod", libc::mknod(c"/disk".as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(254, 0))),
             ("mkdir", libc::mkdir(c"/new".as_ptr(), 0o700)),
             ("open_passwd", libc::open(c"/etc/passwd".as_ptr(), libc::O_RDONLY)),
-            (
-                "open_above",
-                libc::open(c"../../../../etc/passwd".as_ptr(), libc::O_RDONLY),
-            ),
+            ("open_above", libc::open(c"../../../../etc/passwd".as_ptr(), libc::O_RDONLY)),
             ("open_proc", libc::open(c"/proc/1/root".as_ptr(), libc::O_RDONLY)),
             ("terminal", libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR)),
             ("signal_init", libc::kill(1, 0)),
             ("signal_parent", libc::kill(parent, 0)),
-            (
-                "trace_parent",
-                libc::ptrace(libc::PTRACE_SEIZE, parent, std::ptr::null_mut::<()>(), 0) as i32,
-            ),
-            (
-                "keep_capabilities",
-                libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0),
-            ),
-            (
-                "ambient_raise",
-                libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, 10, 0, 0),
-            ),
-            (
-                "securebits_clear",
-                libc::prctl(libc::PR_SET_SECUREBITS, 0, 0, 0, 0),
-            ),
-            (
-                "no_new_privs_clear",
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0),
-            ),
+            ("trace_parent", libc::ptrace(libc::PTRACE_SEIZE, parent, std::ptr::null_mut::<()>(), 0) as i32),
+            ("keep_capabilities", libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0)),
+            ("ambient_raise", libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, 10, 0, 0)),
+            ("securebits_clear", libc::prctl(libc::PR_SET_SECUREBITS, 0, 0, 0, 0)),
+            ("no_new_privs_clear", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0)),
             ("core_file", raise_limit(libc::RLIMIT_CORE)),
             ("more_descriptors", raise_limit(libc::RLIMIT_NOFILE)),
         ]
@@ -138,10 +98,7 @@ fn escapes() -> Vec<(&'static str, i32)> {
 
 /// Tries to raise a limit by one.
 fn raise_limit(resource: libc::__rlimit_resource_t) -> i32 {
-    let mut now = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `now` is a writable rlimit for the first call and a readable one for the second.
     unsafe {
         libc::getrlimit(resource, &raw mut now);
@@ -173,17 +130,10 @@ fn try_fork() -> String {
 }
 
 fn try_map(bytes: usize) -> String {
-    let (access, kind) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory in use.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-    if mapped == libc::MAP_FAILED {
-        format!("errno {}", errno())
-    } else {
-        "SUCCEEDED".into()
-    }
+    if mapped == libc::MAP_FAILED { format!("errno {}", errno()) } else { "SUCCEEDED".into() }
 }
 
 /// How many descriptors can be had besides those that are open; at most 4096 are tried.

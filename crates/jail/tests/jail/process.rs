@@ -60,11 +60,7 @@ pub fn jail() -> Jail {
         root: None,
         directory: None,
         descriptors: vec![],
-        limits: Limits {
-            descriptors: 64,
-            processes: 64,
-            memory_bytes: None,
-        },
+        limits: Limits { descriptors: 64, processes: 64, memory_bytes: None },
     }
 }
 
@@ -93,8 +89,7 @@ pub fn start_after(
     let (input, dismiss) = io::pipe().expect("a pipe");
     let (hear, output) = io::pipe().expect("a pipe");
     let errors = io::stderr().as_fd().try_clone_to_owned().expect("a duplicate");
-    jail.descriptors
-        .extend([(input.into(), 0), (output.into(), 1), (errors, 2)]);
+    jail.descriptors.extend([(input.into(), 0), (output.into(), 1), (errors, 2)]);
     let started = sys::process::start(&program(errand), || before().and_then(|()| jail::enter(&jail)));
     drop(jail);
     let told = listen(hear);
@@ -133,24 +128,15 @@ impl Probe {
     pub fn status(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.proc("status")).expect("status");
         let lines = text.lines().filter_map(|line| line.split_once(':'));
-        let value = lines
-            .into_iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, value)| value);
-        let words: Vec<&str> = value
-            .unwrap_or_else(|| panic!("no {name}"))
-            .split_whitespace()
-            .collect();
+        let value = lines.into_iter().find(|(found, _)| *found == name).map(|(_, value)| value);
+        let words: Vec<&str> = value.unwrap_or_else(|| panic!("no {name}")).split_whitespace().collect();
         words.join(" ")
     }
 
     /// The soft and the hard limit in a line of `/proc/PID/limits`.
     pub fn limit(&self, name: &str) -> (String, String) {
         let text = std::fs::read_to_string(self.proc("limits")).expect("limits");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .expect("the limit");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the limit");
         let mut words = line.split_whitespace().map(String::from);
         (words.next().unwrap_or_default(), words.next().unwrap_or_default())
     }
@@ -166,16 +152,10 @@ impl Probe {
     /// The open descriptors and what is behind them.
     pub fn descriptors(&self) -> BTreeMap<RawFd, String> {
         let entries = std::fs::read_dir(self.proc("fd")).expect("fd");
-        let number = |name: &std::ffi::OsStr| {
-            name.to_str()
-                .and_then(|name| name.parse().ok())
-                .expect("a number")
-        };
+        let number =
+            |name: &std::ffi::OsStr| name.to_str().and_then(|name| name.parse().ok()).expect("a number");
         let behind = |path| std::fs::read_link(path).expect("a link").display().to_string();
-        entries
-            .flatten()
-            .map(|entry| (number(&entry.file_name()), behind(entry.path())))
-            .collect()
+        entries.flatten().map(|entry| (number(&entry.file_name()), behind(entry.path()))).collect()
     }
 
     /// Where a link of `/proc/PID` leads.

@@ -22,61 +22,28 @@ pub const UID: u32 = 64_123;
 
 /// The tests.
 pub const TESTS: &[Test] = &[
-    (
-        "ids_and_capabilities_are_taken_away",
-        ids_and_capabilities_are_taken_away,
-    ),
-    (
-        "only_the_listed_descriptors_are_open",
-        only_the_listed_descriptors_are_open,
-    ),
-    (
-        "numbers_between_the_listed_ones_are_closed",
-        numbers_between_the_listed_ones_are_closed,
-    ),
+    ("ids_and_capabilities_are_taken_away", ids_and_capabilities_are_taken_away),
+    ("only_the_listed_descriptors_are_open", only_the_listed_descriptors_are_open),
+    ("numbers_between_the_listed_ones_are_closed", numbers_between_the_listed_ones_are_closed),
     ("limits_are_set", limits_are_set),
     ("limits_hold", limits_hold),
     ("limits_are_never_raised", limits_are_never_raised),
     ("a_session_of_its_own", a_session_of_its_own),
-    (
-        "signals_and_environment_start_afresh",
-        signals_and_environment_start_afresh,
-    ),
+    ("signals_and_environment_start_afresh", signals_and_environment_start_afresh),
     ("the_root_is_empty", the_root_is_empty),
     ("every_way_out_is_refused", every_way_out_is_refused),
-    (
-        "without_a_root_it_starts_in_its_directory",
-        without_a_root_it_starts_in_its_directory,
-    ),
-    (
-        "a_directory_outside_of_the_root_is_refused",
-        a_directory_outside_of_the_root_is_refused,
-    ),
+    ("without_a_root_it_starts_in_its_directory", without_a_root_it_starts_in_its_directory),
+    ("a_directory_outside_of_the_root_is_refused", a_directory_outside_of_the_root_is_refused),
     ("it_dies_with_the_launcher", it_dies_with_the_launcher),
-    (
-        "a_child_of_another_parent_does_not_start",
-        a_child_of_another_parent_does_not_start,
-    ),
-    (
-        "a_layer_that_fails_is_named_and_nothing_runs",
-        a_layer_that_fails_is_named_and_nothing_runs,
-    ),
-    (
-        "a_program_that_cannot_be_executed_is_named",
-        a_program_that_cannot_be_executed_is_named,
-    ),
-    (
-        "the_program_is_executed_by_its_own_identity",
-        the_program_is_executed_by_its_own_identity,
-    ),
+    ("a_child_of_another_parent_does_not_start", a_child_of_another_parent_does_not_start),
+    ("a_layer_that_fails_is_named_and_nothing_runs", a_layer_that_fails_is_named_and_nothing_runs),
+    ("a_program_that_cannot_be_executed_is_named", a_program_that_cannot_be_executed_is_named),
+    ("the_program_is_executed_by_its_own_identity", the_program_is_executed_by_its_own_identity),
     ("failed_starts_leave_no_process", failed_starts_leave_no_process),
     ("a_signal_ends_it_and_is_told", a_signal_ends_it_and_is_told),
     ("identities_are_not_root", identities_are_not_root),
     ("layers_have_the_stated_order", layers_have_the_stated_order),
-    (
-        "the_rootless_tests_pass_as_another_user",
-        the_rootless_tests_pass_as_another_user,
-    ),
+    ("the_rootless_tests_pass_as_another_user", the_rootless_tests_pass_as_another_user),
 ];
 
 /// An empty directory, as the launcher makes one.
@@ -91,11 +58,7 @@ fn empty_root() -> OwnedFd {
 
 /// The jail of a role of ours.
 fn role() -> Jail {
-    Jail {
-        identity: Identity::new(UID),
-        root: Some(empty_root()),
-        ..jail()
-    }
+    Jail { identity: Identity::new(UID), root: Some(empty_root()), ..jail() }
 }
 
 fn probe(errand: &str, jail: Jail) -> Probe {
@@ -130,23 +93,10 @@ fn only_the_listed_descriptors_are_open() {
         fcntl_setfd(&leak, FdFlags::empty()).expect("it can be inherited");
         leaks.push(leak);
     }
-    let descriptors = vec![
-        (control, 3),
-        (File::open("/dev/null").expect("it opens").into(), 4),
-    ];
-    let probe = probe(
-        TELL,
-        Jail {
-            descriptors,
-            ..role()
-        },
-    );
+    let descriptors = vec![(control, 3), (File::open("/dev/null").expect("it opens").into(), 4)];
+    let probe = probe(TELL, Jail { descriptors, ..role() });
     let open = probe.descriptors();
-    assert_eq!(
-        open.keys().copied().collect::<Vec<_>>(),
-        [0, 1, 2, 3, 4],
-        "{open:?}"
-    );
+    assert_eq!(open.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{open:?}");
     assert_eq!(open[&3], behind);
     assert_eq!(open[&4], "/dev/null");
     probe.dismiss();
@@ -156,29 +106,14 @@ fn numbers_between_the_listed_ones_are_closed() {
     let secret = File::open("/etc/passwd").expect("a file");
     let leak = || sys::process::place(&secret, 4).map_err(|error| ("leak", error));
     let descriptors = vec![(File::open("/dev/null").expect("it opens").into(), 6)];
-    let probe = start_after(
-        TELL,
-        Jail {
-            descriptors,
-            ..role()
-        },
-        leak,
-    )
-    .expect("the probe starts");
+    let probe = start_after(TELL, Jail { descriptors, ..role() }, leak).expect("the probe starts");
     let open = probe.descriptors();
     assert_eq!(open.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 6], "{open:?}");
     probe.dismiss();
 }
 
 fn limited() -> Jail {
-    Jail {
-        limits: Limits {
-            descriptors: 20,
-            processes: 1,
-            memory_bytes: Some(64 << 20),
-        },
-        ..role()
-    }
+    Jail { limits: Limits { descriptors: 20, processes: 1, memory_bytes: Some(64 << 20) }, ..role() }
 }
 
 fn limits_are_set() {
@@ -200,16 +135,9 @@ fn limits_hold() {
 }
 
 fn limits_are_never_raised() {
-    let limits = Limits {
-        descriptors: u64::MAX,
-        processes: u64::MAX,
-        memory_bytes: Some(u64::MAX),
-    };
+    let limits = Limits { descriptors: u64::MAX, processes: u64::MAX, memory_bytes: Some(u64::MAX) };
     let lower = || {
-        let limit = rustix::process::Rlimit {
-            current: Some(100),
-            maximum: Some(100),
-        };
+        let limit = rustix::process::Rlimit { current: Some(100), maximum: Some(100) };
         let lowered = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
         lowered.map_err(|error| ("lower", error.into()))
     };
@@ -271,31 +199,16 @@ fn the_root_is_empty() {
 
 fn every_way_out_is_refused() {
     let probe = probe(ESCAPE, role());
-    let ways: Vec<_> = probe
-        .told
-        .iter()
-        .filter(|(_, value)| *value == "refused")
-        .collect();
-    let succeeded: Vec<_> = probe
-        .told
-        .iter()
-        .filter(|(_, value)| *value == "SUCCEEDED")
-        .collect();
+    let ways: Vec<_> = probe.told.iter().filter(|(_, value)| *value == "refused").collect();
+    let succeeded: Vec<_> = probe.told.iter().filter(|(_, value)| *value == "SUCCEEDED").collect();
     // `fork` and the mapping are within the limits of this jail.
-    assert_eq!(
-        succeeded.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        ["fork", "map_128_mib"]
-    );
+    assert_eq!(succeeded.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["fork", "map_128_mib"]);
     assert_eq!(ways.len(), 24, "{ways:?}");
     probe.dismiss();
 }
 
 fn without_a_root_it_starts_in_its_directory() {
-    let jail = Jail {
-        root: None,
-        directory: Some(open("/usr")),
-        ..role()
-    };
+    let jail = Jail { root: None, directory: Some(open("/usr")), ..role() };
     let probe = probe(TELL, jail);
     assert_eq!(probe.link("root").to_str(), Some("/"));
     assert_eq!(probe.link("cwd").to_str(), Some("/usr"));
@@ -305,25 +218,12 @@ fn without_a_root_it_starts_in_its_directory() {
 
 /// A process that stands outside of its root walks up to the machine's.
 fn a_directory_outside_of_the_root_is_refused() {
-    let error = start(
-        TELL,
-        Jail {
-            directory: Some(open("/usr")),
-            ..role()
-        },
-    )
-    .expect_err("no start");
-    assert_eq!(
-        (&*error.step, error.source.raw_os_error()),
-        ("directory", Some(libc::EINVAL))
-    );
+    let error = start(TELL, Jail { directory: Some(open("/usr")), ..role() }).expect_err("no start");
+    assert_eq!((&*error.step, error.source.raw_os_error()), ("directory", Some(libc::EINVAL)));
 }
 
 fn it_dies_with_the_launcher() {
-    assert_eq!(
-        probe(TELL, role()).told("parent_death_signal"),
-        libc::SIGKILL.to_string()
-    );
+    assert_eq!(probe(TELL, role()).told("parent_death_signal"), libc::SIGKILL.to_string());
     // The orphan becomes our child, so its end can be seen.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("we reap");
     let (launcher, orphan, _keep) = process::start_launcher();
@@ -347,10 +247,7 @@ fn a_child_of_another_parent_does_not_start() {
         }
     };
     let error = sys::process::start(&program, from_a_child).expect_err("no start");
-    assert_eq!(
-        (&*error.step, error.source.raw_os_error()),
-        ("parent death", Some(libc::ESRCH))
-    );
+    assert_eq!((&*error.step, error.source.raw_os_error()), ("parent death", Some(libc::ESRCH)));
 }
 
 /// Takes capabilities away from the calling process, which is a child before its jail.
@@ -371,19 +268,9 @@ fn lead_a_group() -> Prepared {
 
 fn a_layer_that_fails_is_named_and_nothing_runs() {
     let null = || OwnedFd::from(File::open("/dev/null").expect("it opens"));
-    let far = || Jail {
-        descriptors: vec![(null(), 1 << 30)],
-        ..role()
-    };
-    let no_root = || Jail {
-        root: Some(null()),
-        ..role()
-    };
-    let no_directory = || Jail {
-        root: None,
-        directory: Some(null()),
-        ..role()
-    };
+    let far = || Jail { descriptors: vec![(null(), 1 << 30)], ..role() };
+    let no_root = || Jail { root: Some(null()), ..role() };
+    let no_directory = || Jail { root: None, directory: Some(null()), ..role() };
     type Case = (&'static str, i32, fn() -> Prepared, Jail);
     let cases: [Case; 9] = [
         ("descriptors", libc::EBADF, || Ok(()), far()),
@@ -391,48 +278,25 @@ fn a_layer_that_fails_is_named_and_nothing_runs() {
         ("root", libc::ENOTDIR, || Ok(()), no_root()),
         ("root", libc::EPERM, || without(CapabilitySet::SYS_CHROOT), role()),
         ("directory", libc::ENOTDIR, || Ok(()), no_directory()),
-        (
-            "bounding set",
-            libc::EPERM,
-            || without(CapabilitySet::SETPCAP),
-            role(),
-        ),
+        ("bounding set", libc::EPERM, || without(CapabilitySet::SETPCAP), role()),
         ("identity", libc::EPERM, || without(CapabilitySet::SETUID), role()),
         ("identity", libc::EPERM, || without(CapabilitySet::SETGID), role()),
-        (
-            "identity",
-            libc::EPERM,
-            || without(CapabilitySet::SETUID | CapabilitySet::SETGID),
-            role(),
-        ),
+        ("identity", libc::EPERM, || without(CapabilitySet::SETUID | CapabilitySet::SETGID), role()),
     ];
     for (step, errno, before, jail) in cases {
         let error = start_after(TELL, jail, before).expect_err(step);
         assert_eq!((&*error.step, error.source.raw_os_error()), (step, Some(errno)));
-        assert_eq!(
-            error.to_string(),
-            format!("{step}: {}", io::Error::from_raw_os_error(errno))
-        );
+        assert_eq!(error.to_string(), format!("{step}: {}", io::Error::from_raw_os_error(errno)));
     }
 }
 
 fn a_program_that_cannot_be_executed_is_named() {
     let jail = role();
-    for (path, errno) in [
-        ("/dev/null", libc::EACCES),
-        ("/usr", libc::EACCES),
-        ("/etc/passwd", libc::EACCES),
-    ] {
-        let program = sys::process::Program {
-            file: open(path),
-            ..process::program(TELL)
-        };
+    for (path, errno) in [("/dev/null", libc::EACCES), ("/usr", libc::EACCES), ("/etc/passwd", libc::EACCES)]
+    {
+        let program = sys::process::Program { file: open(path), ..process::program(TELL) };
         let error = sys::process::start(&program, || jail::enter(&jail)).expect_err(path);
-        assert_eq!(
-            (&*error.step, error.source.raw_os_error()),
-            ("exec", Some(errno)),
-            "{path}"
-        );
+        assert_eq!((&*error.step, error.source.raw_os_error()), ("exec", Some(errno)), "{path}");
     }
 }
 
@@ -445,10 +309,7 @@ fn the_program_is_executed_by_its_own_identity() {
     let jail = role();
     let attempt = || {
         let file = open(path.to_str().expect("a path in UTF-8"));
-        let program = sys::process::Program {
-            file,
-            ..process::program(TELL)
-        };
+        let program = sys::process::Program { file, ..process::program(TELL) };
         sys::process::start(&program, || jail::enter(&jail)).map(|child| ended(&child))
     };
     chmod(0o700);
@@ -459,19 +320,13 @@ fn the_program_is_executed_by_its_own_identity() {
     let as_group = attempt();
     std::fs::remove_file(&path).expect("the copy is removed");
     let error = as_root_only.expect_err("only root may execute it");
-    assert_eq!(
-        (&*error.step, error.source.raw_os_error()),
-        ("exec", Some(libc::EACCES))
-    );
+    assert_eq!((&*error.step, error.source.raw_os_error()), ("exec", Some(libc::EACCES)));
     assert!(as_group.is_ok(), "{as_group:?}");
 }
 
 fn failed_starts_leave_no_process() {
     for _ in 0..20 {
-        let broken = Jail {
-            root: Some(File::open("/dev/null").expect("it opens").into()),
-            ..role()
-        };
+        let broken = Jail { root: Some(File::open("/dev/null").expect("it opens").into()), ..role() };
         start(TELL, broken).expect_err("no start");
     }
     let any = rustix::process::wait(WaitOptions::NOHANG);
@@ -495,36 +350,18 @@ fn identities_are_not_root() {
 fn layers_have_the_stated_order() {
     let names: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
     let position = |name| names.iter().position(|found| *found == name).expect(name);
-    assert!(
-        position("root") < position("identity"),
-        "chroot needs a capability"
-    );
-    assert!(
-        position("bounding set") < position("identity"),
-        "so does the bounding set"
-    );
-    assert!(
-        position("identity") < position("capabilities"),
-        "and the change of ids"
-    );
-    assert!(
-        position("identity") < position("parent death"),
-        "which clears that signal"
-    );
+    assert!(position("root") < position("identity"), "chroot needs a capability");
+    assert!(position("bounding set") < position("identity"), "so does the bounding set");
+    assert!(position("identity") < position("capabilities"), "and the change of ids");
+    assert!(position("identity") < position("parent death"), "which clears that signal");
     assert_eq!(jail::missing(false), ["root", "bounding set", "identity"]);
     assert_eq!(jail::missing(true), [""; 0]);
 }
 
 /// The same process without root, which is how a rootless launcher begins.
 fn the_rootless_tests_pass_as_another_user() {
-    let identity = Jail {
-        identity: Identity::new(UID),
-        ..jail()
-    };
-    let layer = LAYERS
-        .iter()
-        .find(|layer| layer.name == "identity")
-        .expect("the layer");
+    let identity = Jail { identity: Identity::new(UID), ..jail() };
+    let layer = LAYERS.iter().find(|layer| layer.name == "identity").expect("the layer");
     let (output, errors) = (io::stdout(), io::stderr());
     let become_user = || -> Prepared {
         let inherit = |from: std::os::fd::BorrowedFd<'_>, to| sys::process::place(&from, to);

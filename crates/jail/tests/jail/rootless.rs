@@ -17,24 +17,14 @@ pub const SUITE: &str = "rootless tests";
 /// The tests.
 pub const TESTS: &[Test] = &[
     ("rootless_layers_are_applied", rootless_layers_are_applied),
-    (
-        "rootless_layers_that_need_root_are_left_out",
-        rootless_layers_that_need_root_are_left_out,
-    ),
+    ("rootless_layers_that_need_root_are_left_out", rootless_layers_that_need_root_are_left_out),
 ];
 
 fn rootless_layers_are_applied() {
     let null = File::open("/dev/null").expect("it opens");
     let descriptors = vec![(null.into(), 3)];
-    let probe = start(
-        TELL,
-        Jail {
-            descriptors,
-            directory: Some(open("/usr")),
-            ..jail()
-        },
-    )
-    .expect("it starts");
+    let probe =
+        start(TELL, Jail { descriptors, directory: Some(open("/usr")), ..jail() }).expect("it starts");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(probe.status(set), "0000000000000000", "{set}");
     }

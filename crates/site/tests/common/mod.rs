@@ -93,12 +93,7 @@ impl Partition for Site1 {
     }
 
     fn record(&self, access: &Access<'_>) {
-        let record = (
-            access.method.into(),
-            access.target.into(),
-            access.status,
-            access.body_bytes,
-        );
+        let record = (access.method.into(), access.target.into(), access.status, access.body_bytes);
         self.shared.records.lock().unwrap().push(record);
     }
 
@@ -126,11 +121,7 @@ impl futures_core::Stream for Failing {
 }
 
 fn futures(count: usize) -> StreamBody<Failing> {
-    StreamBody::new(Failing(
-        (0..count)
-            .map(|i| Ok(Bytes::from(format!("chunk {i};"))))
-            .collect(),
-    ))
+    StreamBody::new(Failing((0..count).map(|i| Ok(Bytes::from(format!("chunk {i};")))).collect()))
 }
 
 pub struct Server {
@@ -159,8 +150,7 @@ pub fn big() -> Vec<u8> {
 pub fn put(path: &Path, contents: &[u8]) {
     std::fs::write(path, contents).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(3600))
-        .unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
 }
 
 impl Server {
@@ -186,26 +176,16 @@ impl Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
-        let partition = Site1 {
-            shared: shared.clone(),
-            limits,
-        };
+        let partition = Site1 { shared: shared.clone(), limits };
         let root_fd = std::fs::File::open(&root).unwrap().into();
         std::thread::spawn(move || run(listener, partition, root_fd));
-        Server {
-            address,
-            root,
-            shared,
-        }
+        Server { address, root, shared }
     }
 
     pub fn connect(&self) -> Peer {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        Peer {
-            stream,
-            read: Vec::new(),
-        }
+        Peer { stream, read: Vec::new() }
     }
 
     /// One request on a connection of its own.
@@ -232,10 +212,7 @@ impl Drop for Server {
 }
 
 fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::OwnedFd) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let shared = partition.shared.clone();
@@ -248,17 +225,7 @@ fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::Own
             let (site, shared) = (site.clone(), shared.clone());
             tokio::task::spawn_local(async move {
                 let stream = stream.into_std().unwrap().into();
-                match site::serve(
-                    &site,
-                    Client {
-                        stream,
-                        taken: Vec::new(),
-                        peer,
-                        local,
-                    },
-                )
-                .await
-                {
+                match site::serve(&site, Client { stream, taken: Vec::new(), peer, local }).await {
                     Ended::Closed => {}
                     Ended::HandBack { stream, taken } => {
                         let mut stream = TcpStream::from(stream);
@@ -287,10 +254,7 @@ pub struct Answer {
 impl Answer {
     pub fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines
-            .filter(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
-            .next()
+        lines.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
 
     pub fn text(&self) -> &str {
@@ -329,11 +293,7 @@ impl Peer {
     pub fn answer(&mut self, to_head: bool) -> Answer {
         let head = String::from_utf8(self.line(b"\r\n\r\n")).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut answer = Answer {
-            status,
-            head,
-            body: Vec::new(),
-        };
+        let mut answer = Answer { status, head, body: Vec::new() };
         let length = answer.field("content-length").map(|v| v.parse().unwrap());
         if to_head || status == 304 || status == 204 || status == 100 {
         } else if answer.field("transfer-encoding").is_some() {
@@ -357,9 +317,7 @@ impl Peer {
 
     /// Sends a request without body and reads its answer.
     pub fn ask(&mut self, method: &str, path: &str, lines: &str) -> Answer {
-        self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n"
-        ));
+        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n"));
         self.answer(method == "HEAD")
     }
 

@@ -36,11 +36,8 @@ impl Service for Pages {
 impl Pages {
     fn describe(&self, package: &Package) -> String {
         let depends: Vec<_> = package.depends.iter().map(|name| self.dependency(name)).collect();
-        let needed_by: Vec<_> = self
-            .catalogue
-            .needed_by(&package.name)
-            .map(|other| link(&other.name))
-            .collect();
+        let needed_by: Vec<_> =
+            self.catalogue.needed_by(&package.name).map(|other| link(&other.name)).collect();
         format!(
             "<p class=\"lead\">{}</p>\n<pre>{}</pre>\n{}{}{}",
             escape(&package.summary),
@@ -89,11 +86,7 @@ fn homepage(address: &str) -> String {
 fn list(heading: &str, items: &[String]) -> String {
     let count = items.len();
     let items: String = items.iter().map(|item| format!("<li>{item}</li>")).collect();
-    let items = if count == 0 {
-        "<li>none</li>".to_owned()
-    } else {
-        items
-    };
+    let items = if count == 0 { "<li>none</li>".to_owned() } else { items };
     format!("<h2>{heading} ({count})</h2>\n<ul class=\"names\">{items}</ul>\n")
 }
 
@@ -122,10 +115,7 @@ mod tests {
             homepage: "javascript:alert(1)".to_owned(),
             ..Package::default()
         };
-        let catalogue = Catalogue::new(vec![
-            package("g++", &["libc6", "c-compiler"]),
-            package("libc6", &[]),
-        ]);
+        let catalogue = Catalogue::new(vec![package("g++", &["libc6", "c-compiler"]), package("libc6", &[])]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let response = Pages { catalogue }.process(Request::get(target)).await;
@@ -141,31 +131,21 @@ mod tests {
             page.contains("<a href=\"/package/libc6\">") && page.contains("<li>c-compiler</li>"),
             "{page}"
         );
-        assert!(
-            ask("/package/libc6")
-                .1
-                .contains("<a href=\"/package/g%2B%2B\">g++</a>")
-        );
+        assert!(ask("/package/libc6").1.contains("<a href=\"/package/g%2B%2B\">g++</a>"));
         assert_eq!(ask("/package/g++").0, StatusCode::OK);
     }
 
     #[test]
     fn text_stays_text() {
         let (_, page) = ask("/package/libc6");
-        assert!(
-            page.contains("<pre>&lt;i&gt;</pre>") && !page.contains("href=\"javascript"),
-            "{page}"
-        );
+        assert!(page.contains("<pre>&lt;i&gt;</pre>") && !page.contains("href=\"javascript"), "{page}");
     }
 
     #[test]
     fn an_unknown_name_is_not_found() {
-        for target in [
-            "/package/",
-            "/package/..%2f..%2fetc%2fpasswd",
-            "/package/%00",
-            "/package/%3Cscript%3E",
-        ] {
+        for target in
+            ["/package/", "/package/..%2f..%2fetc%2fpasswd", "/package/%00", "/package/%3Cscript%3E"]
+        {
             let (status, page) = ask(target);
             assert_eq!(status, StatusCode::NOT_FOUND, "{target}");
             assert!(!page.contains("<script"), "{page}");

@@ -35,10 +35,7 @@ impl Service for Search {
         let catalogue = Catalogue::read(Path::new(cx.option("--index")?))?;
         let index = Index::new(catalogue.packages());
         let (packages, words) = (catalogue.packages().len(), index.words());
-        cx.event(
-            Level::Info,
-            format_args!("indexed {words} words of {packages} packages"),
-        );
+        cx.event(Level::Info, format_args!("indexed {words} words of {packages} packages"));
         Ok(Self { catalogue, index })
     }
 
@@ -62,12 +59,7 @@ impl Search {
         let hits = self.index.search(query);
         let took = start.elapsed();
         let page = page.clamp(1, pages(hits.len()));
-        Answer {
-            query,
-            hits,
-            page,
-            took,
-        }
+        Answer { query, hits, page, took }
     }
 
     /// The hits of the answer's page.
@@ -134,25 +126,15 @@ fn neighbours(answer: &Answer<'_>) -> String {
     let pages = pages(answer.hits.len());
     let link = |page: usize, text: &str| {
         if (1..=pages).contains(&page) {
-            format!(
-                "<a href=\"/search?q={}&amp;page={page}\">{text}</a>",
-                url_encode(answer.query)
-            )
+            format!("<a href=\"/search?q={}&amp;page={page}\">{text}</a>", url_encode(answer.query))
         } else {
             "<span></span>".to_owned()
         }
     };
     let mut text = "<p class=\"pages\">".to_owned();
-    let (before, after) = (
-        link(answer.page - 1, "← before"),
-        link(answer.page + 1, "after →"),
-    );
+    let (before, after) = (link(answer.page - 1, "← before"), link(answer.page + 1, "after →"));
     // Formatting into a String does not fail.
-    let _ = write!(
-        text,
-        "{before}<span>Page {} of {pages}</span>{after}</p>\n",
-        answer.page
-    );
+    let _ = writeln!(text, "{before}<span>Page {} of {pages}</span>{after}</p>", answer.page);
     text
 }
 
