@@ -9,6 +9,7 @@
 mod error;
 mod history;
 mod identities;
+mod introduce;
 mod journal;
 mod launch;
 mod launcher;
@@ -18,6 +19,7 @@ mod places;
 mod process;
 mod program;
 mod roster;
+mod supervise;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,0 +1,70 @@
+//! The root process's dependencies: the whole list, so that none joins it unnoticed.
+//!
+//! Runs in: `cargo test`. Sees: `cargo tree`. Never: passes because cargo did not run.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Everything that is linked into `bulkheadd`. No runtime, no TLS, HTTP, JSON or database code is among it.
+const ALLOWED: [&str; 16] = [
+    "bitflags",
+    "bulkheadd",
+    "config",
+    "jail",
+    "libc",
+    "linux-raw-sys",
+    "memchr",
+    "rustix",
+    "serde_spanned",
+    "sys",
+    "toml",
+    "toml_datetime",
+    "toml_parser",
+    "winnow",
+    "wire",
+    "errno",
+];
+
+fn tree(package: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{lib}",
+            "-p",
+            package,
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("names are ASCII");
+    text.lines()
+        .map(|line| line.trim_end_matches(" (*)").to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn the_launcher_links_nothing_but_what_is_listed() {
+    let found = tree("bulkheadd");
+    assert!(found.contains("toml"), "the listing works: {found:?}");
+    let more: Vec<_> = found.iter().filter(|name| !ALLOWED.contains(&name.as_str())).collect();
+    assert!(more.is_empty(), "not allowed in the root process: {more:?}");
+}
+
+#[test]
+fn no_process_depends_on_another() {
+    let processes = ["gate", "site", "logger", "admin", "bulkheadd"];
+    for process in processes {
+        let found = tree(process);
+        for other in processes.iter().filter(|other| **other != process) {
+            assert!(!found.contains(*other), "{process} depends on {other}");
+        }
+    }
+}
