@@ -62,7 +62,7 @@ class Stuck(unittest.TestCase):
     def stuck(self, takes):
         name = "stuck"
         main = site("main", [service(name, "/stuck", takes, ["bin/stuck", "1000"])])
-        server = Server([main, site("other")], (), answers=False, limits={"start_timeout": "500ms"})
+        server = Server([main, site("other")], (), answers=False, limits={"start_timeout": "500ms", "drain_timeout": "1s"})
         server.copy_program("/bin/sleep", name)
         with server, Load(server.port, host="other.test", seconds=4) as load:
             # What goes through the same gates and the same site goes on.

@@ -12,7 +12,7 @@ const ALLOWED: [&str; 16] = [
     "config",
     "jail",
     "libc",
-    "linux-raw-sys",
+    "linux_raw_sys",
     "memchr",
     "rustix",
     "serde_spanned",

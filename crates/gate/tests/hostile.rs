@@ -1,0 +1,157 @@
+//! Workers that are not what they should be: each may harm its own partition, and no other.
+//!
+//! Runs in: tests.
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use common::{Gate, Limits, answer, get, pause, read_all, run};
+use wire::{Bytes, FromWorker, Message};
+use worker::inlet::Inlets;
+
+fn bytes(message: &FromWorker) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
+}
+
+/// Fails unless partition 2 answers at once.
+async fn others_go_on(gate: &Gate, worker: &Rc<Inlets>) {
+    let begun = Instant::now();
+    let mut client = gate.client(&get("b.test")).await;
+    answer(worker, "b").await;
+    assert_eq!(read_all(&mut client).await, "b");
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+/// Sends until the gate has closed the channel; false if it never does.
+async fn until_closed(line: &OwnedFd, message: &[u8], descriptor: bool) -> bool {
+    for _ in 0..2000 {
+        match sys::seqpacket::send(line, message, descriptor.then(|| line.as_fd())) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => pause(1).await,
+            Err(_) => return true,
+            Ok(()) => tokio::task::yield_now().await,
+        }
+    }
+    false
+}
+
+#[test]
+fn nonsense_costs_a_worker_its_channel() {
+    let returns = FromWorker::Returns { credits: 1, done: vec![99] };
+    let credits = FromWorker::Returns { credits: u16::MAX, done: Vec::new() };
+    let back = FromWorker::Back { id: 5, taken: Bytes(Vec::new()) };
+    for (what, descriptor) in [
+        (vec![7; 40], false),
+        (vec![1], true),
+        (bytes(&returns), false),
+        (bytes(&credits), false),
+        (bytes(&back), false),
+        (bytes(&FromWorker::Drain {}), true),
+    ] {
+        run(async move {
+            let gate = Gate::start(Limits::default()).await;
+            let worker = gate.worker(2).await;
+            let line = gate.line(1).await;
+            pause(20).await;
+            assert!(until_closed(&line, &what, descriptor).await, "{what:?}");
+            others_go_on(&gate, &worker).await;
+            // Its successor is not to blame.
+            let successor = gate.worker(1).await;
+            let mut client = gate.client(&get("a.test")).await;
+            answer(&successor, "a").await;
+            assert_eq!(read_all(&mut client).await, "a");
+        });
+    }
+}
+
+#[test]
+fn a_worker_that_dies_holding_connections_is_forgotten() {
+    run(async {
+        let gate = Gate::start(Limits { start_timeout_ms: 200, ..Limits::default() }).await;
+        let line = gate.line(1).await;
+        let grant = FromWorker::Returns { credits: 10, done: Vec::new() };
+        sys::seqpacket::send(&line, &bytes(&grant), None).unwrap();
+        pause(30).await;
+        let mut client = gate.client(&get("a.test")).await;
+        pause(30).await;
+        drop(line);
+        // What it held ends with it; the next one waits for its successor.
+        let mut none = [0; 1];
+        assert_ne!(tokio::io::AsyncReadExt::read(&mut client, &mut none).await.ok(), Some(1));
+        assert!(gate.ask(&get("a.test")).await.starts_with("HTTP/1.1 503 "));
+        assert_eq!(gate.counters().await.connections_now, 0);
+    });
+}
+
+#[test]
+fn what_is_handed_back_must_be_a_connection() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let worker = gate.worker(2).await;
+        let line = gate.line(1).await;
+        let (pair, _other) = sys::seqpacket::stream_pair().unwrap();
+        let listener: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        let file: OwnedFd = std::fs::File::open("/dev/zero").unwrap().into();
+        for descriptor in [&pair, &listener, &file, &line] {
+            let back = FromWorker::Back { id: 0, taken: Bytes(get("b.test")) };
+            sys::seqpacket::send(&line, &bytes(&back), Some(descriptor.as_fd())).unwrap();
+        }
+        pause(50).await;
+        assert_eq!(gate.counters().await.connections_now, 0);
+        others_go_on(&gate, &worker).await;
+    });
+}
+
+#[test]
+fn a_flood_of_empty_messages_does_not_stop_the_gate() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let worker = gate.worker(2).await;
+        let line = gate.line(1).await;
+        let flood = std::thread::spawn(move || {
+            let nothing = bytes(&FromWorker::Returns { credits: 0, done: Vec::new() });
+            let end = Instant::now() + Duration::from_secs(2);
+            let mut sent = 0_u64;
+            while Instant::now() < end {
+                match sys::seqpacket::send(&line, &nothing, None) {
+                    Ok(()) => sent += 1,
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(_) => break,
+                }
+            }
+            sent
+        });
+        let mut asked = 0;
+        while !flood.is_finished() {
+            others_go_on(&gate, &worker).await;
+            asked += 1;
+        }
+        eprintln!("{} empty messages, {asked} requests", flood.join().unwrap());
+    });
+}
+
+#[test]
+fn one_connection_handed_back_a_thousand_times_fills_no_gate() {
+    run(async {
+        let gate = Gate::start(Limits { connections: 500, ..Limits::default() }).await;
+        let worker = gate.worker(2).await;
+        let line = gate.line(1).await;
+        // A worker has one client's connection, and as many descriptors of it as it likes.
+        let client = gate.client(&get("b.test")).await;
+        let arrival = worker.next().await.unwrap();
+        let (mut stream, _, _lease) = common::open(arrival);
+        tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+        let back = bytes(&FromWorker::Back { id: 0, taken: Bytes(Vec::new()) });
+        for _ in 0..1000 {
+            let _ = sys::seqpacket::send(&line, &back, Some(stream.as_fd()));
+            tokio::task::yield_now().await;
+        }
+        pause(50).await;
+        others_go_on(&gate, &worker).await;
+        drop(client);
+    });
+}

@@ -1,0 +1,134 @@
+"""Services that fail again and again: throttled, then given up, and healed; programs that are refused."""
+
+import os
+import unittest
+
+from client import until
+from harness import Server, rootless_too, service, site, wait_for_time
+
+RULE = {"broken_after": 5, "within": "10s"}
+
+
+def exits(server, title):
+    """How many ends of a process the error log tells of."""
+    return sum(f"service {title} (pid " in line and "ended with" in line for line in server.log().splitlines())
+
+
+@rootless_too
+class CrashLoop(unittest.TestCase):
+    def crash_until_broken(self, server):
+        """Asks for crashes until the service is given up."""
+        for _ in range(5):
+            before = exits(server, "main/crash")
+            self.assertNotEqual(server.status("/crash"), 200)
+            self.assertTrue(until(lambda: exits(server, "main/crash") > before, 5), "it did not crash")
+        self.assertTrue(until(lambda: "main/crash is broken" in server.log(), 5))
+        self.assertEqual(exits(server, "main/crash"), 5)
+
+    def check_healing(self, heal):
+        crash = service("crash", "/crash")
+        with Server([site("main", [crash, service("probe")])], ("crash", "probe"), restart=RULE) as server:
+            self.crash_until_broken(server)
+            self.assertEqual(server.processes("bin/crash"), [])
+            for _ in range(3):
+                self.assertEqual(server.status("/crash"), 500)
+                self.assertEqual(server.status("/probe"), 200)
+                self.assertEqual(server.status("/"), 200)
+            heal(server)
+            self.assertTrue(until(lambda: server.processes("bin/crash"), 3), "it is not started again")
+            # It runs again, and does what it does: it crashes for the request, and not with 500 as a broken one.
+            before = exits(server, "main/crash")
+            server.status("/crash")
+            self.assertTrue(until(lambda: exits(server, "main/crash") > before, 3))
+
+    def test_relaunch_heals(self):
+        self.check_healing(lambda server: server.relaunch("main/crash"))
+
+    def test_a_changed_program_heals(self):
+        self.check_healing(lambda server: server.copy_program("crash"))
+
+    def test_broken_while_it_takes_connections(self):
+        sites = [site("main", [service("crash", "/crash", takes=True)])]
+        with Server(sites, ("crash",), restart=RULE) as server:
+            self.crash_until_broken(server)
+            self.assertTrue(until(lambda: server.status("/crash") == 500, 2))
+            self.assertEqual(server.status("/"), 200)
+            # A new gate, and a new site, know it from their start.
+            server.relaunch("gate")
+            server.relaunch("main")
+            self.assertEqual(server.status("/crash"), 500)
+
+    def test_one_that_never_comes_up(self):
+        dies = service("probe", command=["bin/probe", "--fail-init"])
+        rule = {"broken_after": 8, "within": "10s"}
+        with Server([site("main", [dies]), site("other")], restart=rule) as server:
+            self.assertTrue(until(lambda: "main/probe is broken" in server.log(), 10))
+            self.assertEqual(exits(server, "main/probe"), 8)
+            times = [line.split()[0] for line in server.log().splitlines() if "service main/probe (pid " in line]
+            seconds = [float(time[17:23]) for time in times]
+            self.assertGreater((seconds[-1] - seconds[0]) % 60, 0.6, f"not throttled: {times}")
+            self.assertEqual(server.status("/probe"), 500)
+            self.assertEqual(server.status("/", "other.test"), 200)
+            wait_for_time(1.5)
+            self.assertEqual(exits(server, "main/probe"), 8, "a broken one is left alone")
+
+    def test_a_relaunch_that_fails_leaves_the_old_one(self):
+        with Server() as server:
+            old = server.process("bin/probe")
+            server.copy_program("/bin/false", "probe")
+            answer = server.order(order="relaunch", name="main/probe")
+            self.assertFalse(answer["ok"])
+            self.assertTrue(old.alive)
+            self.assertEqual(server.get("/probe").status, 200)
+
+
+class Refused(unittest.TestCase):
+    """A program that cannot be one service's own is refused, and the other partitions go on."""
+
+    def refused(self, spoil, message, heal=None):
+        server = Server([site("main", [service()]), site("other")], restart=RULE)
+        spoil(server.folder / "bin/probe")
+        with server:
+            self.assertTrue(until(lambda: message in server.log(), 5), server.log())
+            self.assertTrue(until(lambda: server.status("/probe") == 500, 10))
+            self.assertEqual(server.status("/", "other.test"), 200)
+            self.assertEqual(server.status("/"), 200)
+            if heal:
+                heal(server)
+                self.assertTrue(until(lambda: server.status("/probe") == 200, 5))
+
+    def test_hard_links(self):
+        more = lambda path: os.link(path, path.with_name("again"))
+        self.refused(more, "has 2 hard links", heal=lambda server: server.copy_program("probe"))
+
+    def test_the_target_of_a_hard_link_is_left_alone(self):
+        server = Server(restart=RULE)
+        other = server.folder / "elsewhere"
+        os.link(server.folder / "bin/probe", other)
+        before = other.stat()
+        with server:
+            self.assertTrue(until(lambda: "hard links" in server.log(), 5))
+            after = other.stat()
+            self.assertEqual((before.st_uid, before.st_gid, before.st_mode), (after.st_uid, after.st_gid, after.st_mode))
+
+    def test_symbolic_link(self):
+        def spoil(path):
+            path.rename(path.with_name("real"))
+            path.symlink_to("real")
+        self.refused(spoil, "is a symbolic link")
+
+    def test_setuid(self):
+        self.refused(lambda path: path.chmod(0o4755), "is setuid or setgid")
+
+    def test_for_everybody_to_write(self):
+        self.refused(lambda path: path.chmod(0o757), "can be written by everybody")
+
+    def test_a_script(self):
+        self.refused(lambda path: path.write_text("#!/bin/sh\n"), "is not an ELF executable")
+
+    def test_none(self):
+        self.refused(lambda path: path.unlink(), "bin/probe")
+
+
+if __name__ == "__main__":
+    unittest.main()
