@@ -48,7 +48,7 @@ async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
     }
     let order = match timeout(CLIENT_WAIT, request(stream)).await {
         Ok(Ok(order)) => order,
-        Ok(Err(error)) => return Reply::failed(error),
+        Ok(Err(error)) => return Reply::wrong(error),
         Err(_) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
     };
     note(&order, peer.uid(), peer.pid());

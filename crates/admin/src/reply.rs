@@ -65,8 +65,8 @@ pub(crate) enum Reply {
     Status { ok: bool, missing: String, processes: Vec<Process> },
     /// It is done.
     Done { ok: bool },
-    /// It is not done, and why.
-    Failed { ok: bool, error: String },
+    /// It is not done, and why; `usage` if that is for the client to put right.
+    Failed { ok: bool, usage: bool, error: String },
 }
 
 impl Reply {
@@ -79,7 +79,12 @@ impl Reply {
     }
 
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { ok: false, error: error.into() }
+        Self::Failed { ok: false, usage: false, error: error.into() }
+    }
+
+    /// Not tried, because the request itself is wrong.
+    pub(crate) fn wrong(error: impl Into<String>) -> Self {
+        Self::Failed { ok: false, usage: true, error: error.into() }
     }
 
     /// The line to be sent.

@@ -161,6 +161,8 @@ fn an_unknown_name_is_answered_with_the_names_and_never_reaches_the_launcher() {
         assert_eq!(answer["ok"], false);
         let error = answer["error"].as_str().unwrap();
         assert!(error.contains("packages/serach"), "{error}");
+        assert!(error.contains("did you mean \"packages/search\"?"), "{error}");
+        assert_eq!(answer["usage"], true);
         assert!(error.contains("gate, packages, packages/search"), "{error}");
         assert!(admin.launcher.try_receive().is_none());
     });

@@ -13,6 +13,8 @@ pub enum Fault {
     Usage(String),
     /// Something went wrong: exit code 1.
     Failed(String),
+    /// No server could be asked: exit code 1.
+    Unreachable(String),
 }
 
 impl Fault {
@@ -25,7 +27,7 @@ impl Fault {
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Failed(_) => ExitCode::FAILURE,
+            Self::Failed(_) | Self::Unreachable(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -33,7 +35,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Unreachable(text) => f.write_str(text),
         }
     }
 }

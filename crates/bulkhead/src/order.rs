@@ -27,7 +27,11 @@ pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
         return Ok(answer);
     }
     let error = answer["error"].as_str().unwrap_or("the server gave no reason");
-    Err(Fault::Failed(printable(error)))
+    Err(if answer["usage"] == true {
+        Fault::Usage(printable(error))
+    } else {
+        Fault::Failed(printable(error))
+    })
 }
 
 fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
@@ -55,7 +59,7 @@ fn exchange(stream: &mut UnixStream, order: &Value) -> io::Result<Vec<u8>> {
 
 fn unreachable(path: &Path, error: &io::Error) -> Fault {
     let path = path.display();
-    Fault::Failed(match error.kind() {
+    Fault::Unreachable(match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("no server is running: nobody answers at {path}")
         }

@@ -18,6 +18,9 @@ use crate::table::print;
 /// How long a stop may take.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 
+/// After how long it is said what is being waited for.
+const STOP_NOTE: Duration = Duration::from_secs(1);
+
 /// How often it is looked whether the server is gone.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
@@ -25,6 +28,10 @@ const STOP_POLL: Duration = Duration::from_millis(50);
 pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
     let before = Instant::now();
     let answer = give(run_dir, &json!({ "order": "relaunch", "name": name }));
+    // Nothing was tried, so there is nothing to reassure anybody of.
+    if let Err(fault @ (Fault::Usage(_) | Fault::Unreachable(_))) = answer {
+        return Err(fault);
+    }
     let took = before.elapsed().as_secs_f64();
     match answer {
         Ok(_) => print(&format!("{}: relaunched in {took:.2} s", printable(name)))?,
@@ -44,7 +51,12 @@ pub fn stop(run_dir: &Path) -> Result<ExitCode, Fault> {
     // Read first: the file may be gone, or another server's, once this one has ended.
     let pid = pid(run_dir);
     give(run_dir, &json!({ "order": "stop" }))?;
+    let mut noted = false;
     while is_there(run_dir, pid) {
+        if !noted && before.elapsed() > STOP_NOTE {
+            noted = true;
+            eprintln!("waiting for open connections, for up to {} s ...", STOP_WAIT.as_secs());
+        }
         if before.elapsed() > STOP_WAIT {
             return Err(Fault::Failed(format!(
                 "the server has been told to stop, but is not gone after {} s",
