@@ -239,7 +239,9 @@ class Server:
             self.launcher = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd="/", **self._user()
             )
-        up = lambda: self.launcher.poll() is not None or "serving on" in self.stderr() or not self.answers
+        # Not everything is ever up if a service is one that says nothing; then files have to do.
+        ready = lambda: "serving on" in self.stderr() if self.answers else self.status("/", timeout=1) == 200
+        up = lambda: self.launcher.poll() is not None or ready()
         if not client.until(up, 15):
             raise AssertionError("the server does not come up")
         if self.launcher.poll() is not None:

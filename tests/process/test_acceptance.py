@@ -22,7 +22,7 @@ class Acceptance(unittest.TestCase):
     def setUpClass(cls):
         cls.server = Server([], ("search", "package", "crash"), text=configuration)
         made = subprocess.run(
-            [program("make-site"), "--sample", cls.server.folder],
+            [program("make-site"), cls.server.folder, "--status", TOP / "examples/packages/sample-status"],
             capture_output=True, text=True, check=False, **cls.server._user(),
         )
         assert made.returncode == 0, made.stderr
@@ -53,8 +53,8 @@ class Acceptance(unittest.TestCase):
     def test_crash(self):
         old = self.server.process("bin/crash")
         for _ in range(2):
-            self.server.status("/crash?now", "localhost")
-            self.server.get("/crash", "localhost", method="POST")
+            self.assertEqual(self.server.status("/crash", "localhost"), 200)
+            self.assertNotEqual(self.server.status("/crash/now", "localhost"), 200)
         others = [self.server.status(target, "localhost") for target in ("/", "/search?q=a", "/package/bash")]
         self.assertEqual(others, [200, 200, 200])
         self.assertTrue(until(lambda: "packages/crash (pid" in self.server.log(), 3), "it did not crash")

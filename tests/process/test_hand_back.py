@@ -1,5 +1,6 @@
 """One connection, several partitions: each request gets to its own; and partitions that take nothing."""
 
+import json
 import time
 import unittest
 
@@ -39,7 +40,7 @@ class HandBack(unittest.TestCase):
             for turn in range(20):
                 body = f"turn {turn}".encode()
                 echo = connection.get("/probe/echo", method="POST", body=body)
-                self.assertEqual((echo.status, echo.body), (200, body))
+                self.assertEqual((echo.status, json.loads(echo.body)["body_length"]), (200, len(body)))
                 self.assertEqual(connection.get("/").text, "<h1>main</h1>\n")
 
     def test_from_a_site_to_a_service_that_takes_connections(self):
@@ -47,7 +48,7 @@ class HandBack(unittest.TestCase):
             self.assertEqual(connection.get("/").text, "<h1>main</h1>\n")
             self.assertEqual(connection.get("/", "other.test").text, "<h1>other</h1>\n")
             echo = connection.get("/probe/echo", "other.test", method="POST", body=b"to be kept")
-            self.assertEqual((echo.status, echo.body), (200, b"to be kept"))
+            self.assertEqual((echo.status, json.loads(echo.body)["body_length"]), (200, len(b"to be kept")))
 
     def test_an_unknown_host_in_between(self):
         with self.server.connect() as connection:

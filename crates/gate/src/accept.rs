@@ -2,6 +2,7 @@
 //!
 //! Runs in: the gate. Sees: nothing of what clients send. Never: spins when descriptors have run out.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,16 +18,18 @@ use crate::desk::Desk;
 const BATCH: usize = 64;
 /// How long accepting rests when the kernel has nothing left to accept with.
 const REST: Duration = Duration::from_millis(100);
+/// How many rests there are from one word about it in the log to the next.
+const RESTS_UNTOLD: u32 = 100;
 
 /// Accepts on one listening socket until the task is ended.
 pub fn accept(desk: Rc<Desk>, _listener: u16, socket: OwnedFd) -> std::io::Result<impl Future<Output = ()>> {
     // Accepted sockets inherit it, so that it costs no call per connection.
     sockopt::set_tcp_nodelay(&socket, true)?;
     let local = rustix::net::getsockname(&socket)?;
-    let local =
-        std::net::SocketAddr::try_from(local).map_err(|_| std::io::Error::other("not an IP address"))?;
+    let local = SocketAddr::try_from(local).map_err(|_| std::io::Error::other("not an IP address"))?;
     let socket = worker::watch(socket)?;
     Ok(async move {
+        let mut rests = 0_u32;
         loop {
             desk.fewer_than(desk.limits.connections).await;
             let Ok(mut ready) = socket.readable().await else {
@@ -38,16 +41,23 @@ pub fn accept(desk: Rc<Desk>, _listener: u16, socket: OwnedFd) -> std::io::Resul
                 }
                 match acceptfrom_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                     Ok((stream, peer)) => {
-                        let peer = peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok());
+                        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                         desk.came();
-                        Connection::accepted(desk.clone(), stream, peer.unwrap_or(local), local);
+                        let at = local_of(&stream, local);
+                        Connection::accepted(desk.clone(), stream, peer.unwrap_or(local), at);
                     }
                     Err(Errno::AGAIN) => {
                         ready.clear_ready();
                         break;
                     }
-                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                        desk.log.event(Level::Error, "cannot accept: out of descriptors or memory");
+                    // What lasts until something else changes must not be asked for again and again.
+                    Err(
+                        error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
+                    ) => {
+                        if rests.is_multiple_of(RESTS_UNTOLD) {
+                            desk.log.event(Level::Error, format_args!("cannot accept connections: {error}"));
+                        }
+                        rests = rests.wrapping_add(1);
                         tokio::time::sleep(REST).await;
                         break;
                     }
@@ -59,4 +69,13 @@ pub fn accept(desk: Rc<Desk>, _listener: u16, socket: OwnedFd) -> std::io::Resul
             tokio::task::yield_now().await;
         }
     })
+}
+
+/// The address that a client connected to; one more call only where the listener's does not tell.
+fn local_of(stream: &OwnedFd, listener: SocketAddr) -> SocketAddr {
+    if !listener.ip().is_unspecified() {
+        return listener;
+    }
+    let found = rustix::net::getsockname(stream).ok();
+    found.and_then(|found| SocketAddr::try_from(found).ok()).unwrap_or(listener)
 }

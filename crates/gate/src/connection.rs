@@ -15,15 +15,14 @@ use tokio::io::unix::AsyncFd;
 use worker::outlets::Outgoing;
 
 use crate::answer::{self, Refusal};
-use crate::desk::Desk;
+use crate::desk::{Desk, Share};
 
 /// LIMIT: how long a kept-alive connection that was handed back may be idle here, as in a worker by default.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A connection that this gate holds.
+/// What is known of a connection that this gate holds, besides its descriptor.
 pub struct Connection {
     desk: Rc<Desk>,
-    stream: OwnedFd,
     peer: SocketAddr,
     local: SocketAddr,
     /// Bytes that a worker had read before it handed the connection back.
@@ -31,6 +30,8 @@ pub struct Connection {
     since: Instant,
     /// How many bytes have been searched for the end of the head already.
     searched: usize,
+    /// Its place among those that a partition's workers handed back.
+    share: Option<Share>,
 }
 
 /// What a look at the connection showed.
@@ -48,12 +49,12 @@ enum Seen {
 impl Connection {
     /// Takes a new connection: most have their head there already, and are passed on at once.
     pub fn accepted(desk: Rc<Desk>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr) {
-        Self { desk, stream, peer, local, taken: Vec::new(), since: Instant::now(), searched: 0 }
-            .begin(false);
+        let since = Instant::now();
+        Self { desk, peer, local, taken: Vec::new(), since, searched: 0, share: None }.begin(stream, false);
     }
 
     /// Takes a connection that a worker handed back.
-    pub fn handed_back(desk: Rc<Desk>, stream: OwnedFd, taken: Vec<u8>) {
+    pub fn handed_back(desk: Rc<Desk>, stream: OwnedFd, taken: Vec<u8>, share: Share) {
         let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
             found.ok().and_then(|found| SocketAddr::try_from(found).ok())
         };
@@ -66,26 +67,33 @@ impl Connection {
             return desk.went();
         };
         let idle = taken.is_empty();
-        Self { desk, stream, peer, local, taken, since: Instant::now(), searched: 0 }.begin(idle);
+        let since = Instant::now();
+        Self { desk, peer, local, taken, since, searched: 0, share: Some(share) }.begin(stream, idle);
     }
 
-    fn begin(mut self, idle: bool) {
-        match self.look() {
-            Seen::Partial { .. } => {
-                tokio::task::spawn_local(self.wait(idle));
+    fn begin(mut self, stream: OwnedFd, idle: bool) {
+        match self.look(&stream) {
+            // SECURITY: a worker may hand one connection back any number of times.
+            Seen::Partial { .. }
+                if self.share.as_ref().is_some_and(|share| share.exceeds(&self.desk.limits)) =>
+            {
+                self.desk.went();
             }
-            seen => self.settle(seen),
+            Seen::Partial { .. } => {
+                tokio::task::spawn_local(self.wait(stream, idle));
+            }
+            seen => self.settle(stream, seen),
         }
     }
 
     /// Looks at what is there, without taking it.
-    fn look(&mut self) -> Seen {
+    fn look(&mut self, stream: &OwnedFd) -> Seen {
         let desk = self.desk.clone();
         let mut buffer = desk.peeked.borrow_mut();
         let before = self.taken.len().min(buffer.len());
         buffer[..before].copy_from_slice(&self.taken[..before]);
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let there = match recv(&self.stream, &mut buffer[before..], flags) {
+        let there = match recv(stream, &mut buffer[before..], flags) {
             Ok((0, _)) if before < buffer.len() => return self.look_at_last(&buffer[..before]),
             Ok((count, _)) => before + count,
             Err(Errno::AGAIN | Errno::INTR) => before,
@@ -127,11 +135,8 @@ impl Connection {
     }
 
     /// Waits for the rest of the head.
-    async fn wait(mut self, mut idle: bool) {
-        let Ok(copy) = self.stream.try_clone() else {
-            return self.desk.went();
-        };
-        let Ok(watched) = worker::watch(copy) else {
+    async fn wait(mut self, stream: OwnedFd, mut idle: bool) {
+        let Ok(watched) = worker::watch(stream) else {
             return self.desk.went();
         };
         loop {
@@ -143,12 +148,12 @@ impl Connection {
                         (idle, self.since) = (false, Instant::now());
                     }
                 }
-                Ok(seen) => return self.settle(seen),
+                Ok(seen) => return self.settle(watched.into_inner(), seen),
                 // Nothing was asked, so there is nothing to answer.
                 Err(_) if self.searched == 0 => return self.desk.went(),
                 Err(_) => {
                     let late = Refusal::Head(request::head::Refusal::Late);
-                    return self.settle(Seen::Refused(late, wire::NO_PARTITION));
+                    return self.settle(watched.into_inner(), Seen::Refused(late, wire::NO_PARTITION));
                 }
             }
         }
@@ -162,7 +167,7 @@ impl Connection {
         let Ok(mut ready) = watched.readable().await else {
             return Seen::Gone;
         };
-        let seen = self.look();
+        let seen = self.look(watched.get_ref());
         // SECURITY: bytes that stay in the socket hide the end of the stream from a look, and the event loop
         // reports that end for ever after. A client that closes its side within a head would freeze the gate.
         if matches!(seen, Seen::Partial { .. }) && ready.ready().is_read_closed() {
@@ -172,15 +177,15 @@ impl Connection {
         seen
     }
 
-    fn settle(self, seen: Seen) {
+    fn settle(self, stream: OwnedFd, seen: Seen) {
         match seen {
             Seen::Whole { partition } => {
                 let partition = self.desk.partition(partition);
-                let Self { stream, peer, local, taken, .. } = self;
+                let Self { peer, local, taken, .. } = self;
                 partition.outlets.send(Outgoing { stream, peer, local, relayed: false, taken });
             }
             Seen::Refused(refusal, site) => {
-                let Self { desk, stream, peer, taken, since, .. } = self;
+                let Self { desk, peer, taken, since, .. } = self;
                 answer::refuse(&desk, stream, peer, &taken, site, refusal, since);
             }
             Seen::Gone | Seen::Partial { .. } => self.desk.went(),

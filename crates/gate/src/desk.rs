@@ -55,6 +55,32 @@ pub struct Partition {
 struct Callbacks {
     desk: RefCell<Weak<Desk>>,
     site: u16,
+    /// Connections that its workers handed back and that are still here.
+    shared: Rc<Cell<u32>>,
+}
+
+/// The place of one connection among those that the workers of its partition handed back.
+pub struct Share(Rc<Cell<u32>>);
+
+impl Share {
+    fn new(count: &Rc<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count.clone())
+    }
+
+    /// Whether this partition's connections leave too little room for those of others.
+    ///
+    /// LIMIT: an eighth of what the gate may hold. Those that wait come from a worker that retires, and have
+    /// nothing to lose but the time of a new connection.
+    pub fn exceeds(&self, limits: &Limits) -> bool {
+        self.0.get() > (limits.connections / 8).max(1)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// The shared state of a gate.
@@ -91,7 +117,7 @@ impl Desk {
     /// Adds a line of the table.
     pub fn route(&mut self, host: &str, path: &str, partition: u16, site: u16) {
         self.routes.add(host, path, Place { partition, site });
-        let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site });
+        let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site, shared: Rc::default() });
         let name = format!("partition {partition} ({host}{path})");
         self.partitions.borrow_mut().entry(partition).or_insert_with(|| {
             self.callbacks.borrow_mut().push(callbacks.clone());
@@ -111,7 +137,8 @@ impl Desk {
     pub fn partition(&self, number: u16) -> Rc<Partition> {
         let mut partitions = self.partitions.borrow_mut();
         let made_up = || {
-            let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site: wire::NO_PARTITION });
+            let (desk, site) = (RefCell::default(), wire::NO_PARTITION);
+            let callbacks = Rc::new(Callbacks { desk, site, shared: Rc::default() });
             let outlets = Outlets::new(format!("partition {number}"), self.limits.start_timeout, callbacks);
             Rc::new(Partition { outlets, broken: Cell::new(false) })
         };
@@ -182,7 +209,7 @@ impl Owner for Callbacks {
     fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>) {
         if let Some(desk) = self.desk.borrow().upgrade() {
             desk.came();
-            Connection::handed_back(desk.clone(), stream, taken);
+            Connection::handed_back(desk.clone(), stream, taken, Share::new(&self.shared));
         }
     }
 

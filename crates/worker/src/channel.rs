@@ -82,6 +82,17 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
     pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
+        match self.receive_once() {
+            // A peer that ended without having read all that was sent to it: the kernel says so once, ahead of
+            // what that peer had sent. Its last messages come after.
+            Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::ConnectionReset => {
+                self.receive_once()
+            }
+            result => result,
+        }
+    }
+
+    fn receive_once(&self) -> Option<Result<Arrived<In>, ChannelError>> {
         RECEIVE.with_borrow_mut(|buffer| match sys::seqpacket::receive(&self.socket, buffer) {
             Ok(None) => Some(Ok(None)),
             Ok(Some(got)) => Some(match In::decode(&buffer[..got.len]) {
@@ -94,7 +105,6 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 io::ErrorKind::InvalidData => {
                     Some(Err(ChannelError::Malformed(DecodeError::Limit(MESSAGE_MAX))))
                 }
-                io::ErrorKind::ConnectionReset => Some(Ok(None)),
                 _ => Some(Err(ChannelError::Io(error))),
             },
         })

@@ -20,6 +20,9 @@ use crate::channel::{Channel, ChannelError};
 const QUEUE_MAX: usize = 1024;
 /// LIMIT: credits that one worker may have given; a worker grants 64.
 const CREDITS_MAX: u32 = 4096;
+/// LIMIT: how many messages of one worker are heard before others get their turn; receiving what is there already
+/// never waits, so a worker that sends without end would be heard without end.
+const TURN: u64 = 32;
 /// How much nonsense a worker may send before its channel is closed.
 const NONSENSE_MAX: u32 = 100;
 
@@ -115,7 +118,10 @@ impl Outlets {
     /// Sends a connection to a worker that has granted a credit, or lets it wait for one.
     pub fn send(self: &Rc<Self>, outgoing: Outgoing) {
         if !self.queue.borrow().is_empty() {
-            return self.enqueue(outgoing);
+            self.enqueue(outgoing);
+            // Those who wait may do so although there are credits: the kernel refuses a descriptor when too many
+            // are under way. No worker would call for them then.
+            return self.serve_queue();
         }
         if let Err(outgoing) = self.try_send(outgoing) {
             self.enqueue(outgoing);
@@ -196,7 +202,10 @@ impl Outlets {
 
     /// Hears a worker until it is gone.
     async fn listen(self: Rc<Self>, worker: Rc<Outlet>) {
-        loop {
+        for heard in 1_u64.. {
+            if heard.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
             match worker.line.receive().await {
                 Ok(Some((message, descriptor))) => self.heard(&worker, message, descriptor),
                 Ok(None) | Err(ChannelError::Io(_)) => break,
@@ -217,7 +226,8 @@ impl Outlets {
     fn heard(&self, worker: &Outlet, message: FromWorker, descriptor: Option<OwnedFd>) {
         match (message, descriptor) {
             (FromWorker::Returns { credits, done }, None) => {
-                if done.iter().any(|id| !self.forget(worker, *id)) {
+                let unknown = done.iter().filter(|id| !self.forget(worker, **id)).count();
+                if unknown > 0 {
                     self.nonsense(worker, "the end of a connection that it does not hold");
                 }
                 let credits = worker.credits.get().saturating_add(credits.into());

@@ -3,6 +3,7 @@
 //! Runs in: tests. Everything shares one thread, as the gate does in its own process.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
