@@ -65,7 +65,9 @@ impl Launcher {
 
     /// Gives a new logger what every process logs, and what those that are gone have left.
     pub(crate) fn hand_logs_to(&mut self, logger: u64) -> Result<(), Error> {
-        for (post, log, stderr) in std::mem::take(&mut self.unread_logs) {
+        for index in 0..self.unread_logs.len() {
+            let (post, log, stderr) = &self.unread_logs[index];
+            let (post, log, stderr) = (*post, duplicate(log)?, duplicate(stderr)?);
             self.hand_log(logger, post, Some(log), Some(stderr));
         }
         let others: Vec<u64> = self.processes.keys().copied().filter(|&serial| serial != logger).collect();

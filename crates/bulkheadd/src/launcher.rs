@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
 //! because of something that a child did.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -65,8 +65,8 @@ pub struct Launcher {
     pub(crate) posts: Vec<Post>,
     pub(crate) duties: Vec<Duty>,
     pub(crate) processes: BTreeMap<u64, Process>,
-    /// What children that are gone had logged while there was no logger.
-    pub(crate) unread_logs: Vec<(usize, OwnedFd, OwnedFd)>,
+    /// What children that are gone had logged, until a logger has read it.
+    pub(crate) unread_logs: VecDeque<(usize, OwnedFd, OwnedFd)>,
     pub(crate) orders: Orders,
     pub(crate) epoll: OwnedFd,
     pub(crate) signals: OwnedFd,
@@ -136,7 +136,7 @@ impl Launcher {
             duties: posts.iter().map(|_| Duty::default()).collect(),
             orders: Orders::new(&posts, jail::missing(root)),
             processes: BTreeMap::new(),
-            unread_logs: Vec::new(),
+            unread_logs: VecDeque::new(),
             watched: HashSet::new(),
             serial: 0,
             stopping: None,

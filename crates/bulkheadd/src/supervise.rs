@@ -4,6 +4,7 @@
 //!
 //! Source: seed 000, 4.1 (rows B1 to B3).
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use sys::process::Exit;
@@ -13,6 +14,9 @@ use crate::history::Verdict;
 use crate::launcher::{BROKEN_CHECK, Duty, Launcher};
 use crate::process::{Process, Stage};
 use crate::program::{self, Version};
+
+/// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
+const UNREAD_MAX: usize = 1000;
 
 impl Launcher {
     /// Starts a process for a post that has none.
@@ -123,12 +127,21 @@ impl Launcher {
         self.go_on_stopping();
     }
 
-    pub(crate) fn keep_unread_log(&mut self, post: usize, process: &mut Process) {
-        if self.active(Role::Logger, None).is_empty()
-            && let (Some(log), Some(stderr)) = (process.log.take(), process.stderr.take())
-        {
-            self.unread_logs.push((post, log, stderr));
+    /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
+    fn keep_unread_log(&mut self, post: usize, process: &mut Process) {
+        if let (Some(log), Some(stderr)) = (process.log.take(), process.stderr.take()) {
+            self.unread_logs.push_back((post, log, stderr));
         }
+        if self.unread_logs.len() > UNREAD_MAX {
+            self.unread_logs.pop_front();
+        }
+    }
+
+    /// Lets go of what has been read. How many bytes wait is all that is looked at.
+    fn forget_read_logs(&mut self) {
+        let read =
+            |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
+        self.unread_logs.retain(|(_, log, stderr)| !read(log) || !read(stderr));
     }
 
     /// Decides whether and when a post is filled again.
@@ -181,7 +194,8 @@ impl Launcher {
         let now = Instant::now();
         let starts = self.duties.iter().filter_map(|duty| duty.start_at);
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
-        let check = self.duties.iter().any(|duty| duty.broken.is_some()).then(|| now + BROKEN_CHECK);
+        let check = (self.duties.iter().any(|duty| duty.broken.is_some()) || !self.unread_logs.is_empty())
+            .then(|| now + BROKEN_CHECK);
         starts
             .chain(deadlines)
             .chain(check)
@@ -209,6 +223,7 @@ impl Launcher {
         for serial in late {
             self.overdue(serial);
         }
+        self.forget_read_logs();
         self.orders_on_time(now);
     }
 

@@ -121,7 +121,7 @@ impl Desk {
         let name = format!("partition {partition} ({host}{path})");
         self.partitions.borrow_mut().entry(partition).or_insert_with(|| {
             self.callbacks.borrow_mut().push(callbacks.clone());
-            let outlets = Outlets::new(name, self.limits.start_timeout, callbacks);
+            let outlets = Outlets::new(name, self.limits.start_timeout, self.limits.connections, callbacks);
             Rc::new(Partition { outlets, broken: Cell::new(false) })
         });
     }
@@ -139,7 +139,12 @@ impl Desk {
         let made_up = || {
             let (desk, site) = (RefCell::default(), wire::NO_PARTITION);
             let callbacks = Rc::new(Callbacks { desk, site, shared: Rc::default() });
-            let outlets = Outlets::new(format!("partition {number}"), self.limits.start_timeout, callbacks);
+            let outlets = Outlets::new(
+                format!("partition {number}"),
+                self.limits.start_timeout,
+                self.limits.connections,
+                callbacks,
+            );
             Rc::new(Partition { outlets, broken: Cell::new(false) })
         };
         partitions.entry(number).or_insert_with(made_up).clone()

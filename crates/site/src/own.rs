@@ -29,6 +29,7 @@ pub struct Own {
     relays: RefCell<HashMap<u16, Rc<Relay>>>,
     limits: Limits,
     start_timeout: Duration,
+    connections: u32,
     /// The connections that come in.
     pub inlets: Rc<Inlets>,
     log: Log,
@@ -50,6 +51,7 @@ impl Own {
                 stall_timeout: STALL_TIMEOUT,
             },
             start_timeout: ms(limits.start_timeout_ms),
+            connections: limits.connections,
             inlets,
             log,
         }
@@ -72,7 +74,10 @@ impl Own {
             format!("service at {}", path.unwrap_or("(no path)"))
         };
         let mut relays = self.relays.borrow_mut();
-        relays.entry(partition).or_insert_with(|| Relay::new(&name(), self.start_timeout)).clone()
+        relays
+            .entry(partition)
+            .or_insert_with(|| Relay::new(&name(), self.start_timeout, self.connections))
+            .clone()
     }
 
     /// The log.

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
-use crate::body::{BoundedBody, ResponseBody};
+use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
 
 /// The header that tells a service whose request it is; only the relay sets it.
@@ -92,9 +92,9 @@ impl Owner for Pairs {
 
 impl Relay {
     /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker.
-    pub fn new(name: &str, wait_max: Duration) -> Rc<Self> {
+    pub fn new(name: &str, wait_max: Duration, connections: u32) -> Rc<Self> {
         let pairs = Rc::new(Pairs::default());
-        let outlets = Outlets::new(name, wait_max, pairs.clone());
+        let outlets = Outlets::new(name, wait_max, connections, pairs.clone());
         Rc::new(Self { outlets, pairs, broken: Cell::new(false) })
     }
 
@@ -152,7 +152,7 @@ impl Relay {
                     None if fresh && self.pairs.undelivered.get() > undelivered => {
                         return Err(StatusCode::SERVICE_UNAVAILABLE);
                     }
-                    None => return Err(StatusCode::BAD_GATEWAY),
+                    None => return Err(fault(error.error())),
                 },
             }
         }
@@ -222,6 +222,19 @@ fn remove_not_passed_on(headers: &mut HeaderMap) {
     for name in named.iter().chain(&NOT_PASSED_ON) {
         headers.remove(name);
     }
+}
+
+/// Whose fault it is that an exchange failed: the client's, if its body was not as it should be.
+fn fault(error: &hyper::Error) -> StatusCode {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<BodyError>() {
+            Some(BodyError::TooLarge { .. }) => return StatusCode::PAYLOAD_TOO_LARGE,
+            Some(BodyError::Client(_)) => return StatusCode::BAD_REQUEST,
+            None => cause = error.source(),
+        }
+    }
+    StatusCode::BAD_GATEWAY
 }
 
 /// An answer of our own in place of the service's.

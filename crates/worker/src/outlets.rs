@@ -15,9 +15,6 @@ use wire::{Bundle, Bytes, FromWorker, ToWorker};
 
 use crate::channel::{Channel, ChannelError};
 
-/// LIMIT: connections that wait for a worker of one partition; OKWS: 40 per service and process. More would only
-/// wait longer than clients do.
-const QUEUE_MAX: usize = 1024;
 /// LIMIT: credits that one worker may have given; a worker grants 64.
 const CREDITS_MAX: u32 = 4096;
 /// LIMIT: how many messages of one worker are heard before others get their turn; receiving what is there already
@@ -64,6 +61,7 @@ pub struct Outlets {
     workers: RefCell<Vec<Rc<Outlet>>>,
     queue: RefCell<VecDeque<(Instant, Outgoing)>>,
     wait_max: Duration,
+    waiting_max: usize,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
 }
@@ -78,13 +76,22 @@ struct Outlet {
 
 impl Outlets {
     /// The way to the partition called `name`, whose connections wait at most `wait_max` for a worker.
-    pub fn new(name: impl Into<String>, wait_max: Duration, owner: Rc<dyn Owner>) -> Rc<Self> {
+    ///
+    /// `connections` is how many its owner holds in all; half of them may wait for this partition, so that one
+    /// whose workers are stuck leaves room for the others.
+    pub fn new(
+        name: impl Into<String>,
+        wait_max: Duration,
+        connections: u32,
+        owner: Rc<dyn Owner>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             name: name.into(),
             owner,
             workers: RefCell::default(),
             queue: RefCell::default(),
             wait_max,
+            waiting_max: connections as usize / 2,
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
         })
@@ -129,7 +136,7 @@ impl Outlets {
     }
 
     fn enqueue(self: &Rc<Self>, outgoing: Outgoing) {
-        if self.queue.borrow().len() >= QUEUE_MAX {
+        if self.queue.borrow().len() >= self.waiting_max {
             return self.owner.undelivered(outgoing);
         }
         self.queue.borrow_mut().push_back((Instant::now() + self.wait_max, outgoing));
