@@ -121,7 +121,7 @@ pub struct Site {
 pub struct Service {
     /// Unique in its site; the rule of a site's name.
     pub name: String,
-    /// Inside the site's path; a prefix if it ends with `/`, otherwise exact.
+    /// Inside the site's path; covers itself and what is below it, at a segment's border.
     pub path: String,
     /// The argument vector as written, program first.
     pub command: Vec<String>,

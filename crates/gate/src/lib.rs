@@ -12,4 +12,4 @@ mod connection;
 mod desk;
 mod start;
 
-pub use start::{GateError, run};
+pub use start::run;

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use wire::{ChildToLauncher, LauncherToGate};
-use worker::Start;
-use worker::channel::{Channel, ChannelError};
+use worker::channel::Channel;
 use worker::log::Log;
+use worker::{Fault, Start};
 
 use crate::accept;
 use crate::desk::{Desk, Limits};
@@ -20,43 +20,8 @@ const LAST_HEADS: Duration = Duration::from_secs(5);
 
 type Control = Channel<LauncherToGate, ChildToLauncher>;
 
-/// What ends a gate before its time.
-#[derive(Debug)]
-pub enum GateError {
-    /// The kernel refused.
-    Io(std::io::Error),
-    /// The launcher said what makes no sense.
-    Launcher(String),
-}
-
-impl std::fmt::Display for GateError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "gate: {error}"),
-            Self::Launcher(what) => write!(f, "gate: from the launcher: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for GateError {}
-
-impl From<std::io::Error> for GateError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ChannelError> for GateError {
-    fn from(error: ChannelError) -> Self {
-        match error {
-            ChannelError::Io(error) => Self::Io(error),
-            ChannelError::Malformed(error) => Self::Launcher(error.to_string()),
-        }
-    }
-}
-
 /// The whole life of the process.
-pub async fn run(start: Start) -> Result<(), GateError> {
+pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
     let Some((desk, listeners)) = set_up(&control, start.log).await? else {
         return Ok(());
@@ -78,13 +43,13 @@ pub async fn run(start: Start) -> Result<(), GateError> {
 
 type Listeners = Vec<(u16, OwnedFd)>;
 
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<Desk>, Listeners)>, GateError> {
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<Desk>, Listeners)>, Fault> {
     let Some((
         LauncherToGate::Limits { head_bytes, head_timeout_ms, start_timeout_ms, connections, flush_ms },
         _,
     )) = control.receive().await?
     else {
-        return Err(GateError::Launcher("it did not begin with the limits".into()));
+        return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let limits = Limits {
         head_bytes: head_bytes as usize,
@@ -105,7 +70,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<De
                 desk.introduce();
                 return Ok(Some((desk, listeners)));
             }
-            (other, _) => return Err(GateError::Launcher(format!("before Begin: {other:?}"))),
+            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)
@@ -116,7 +81,7 @@ fn obey(
     control: &Control,
     message: LauncherToGate,
     descriptor: Option<OwnedFd>,
-) -> Result<(), GateError> {
+) -> Result<(), Fault> {
     match (message, descriptor) {
         (LauncherToGate::Attach { partition }, Some(channel)) => {
             desk.partition(partition).outlets.attach(channel)?
@@ -127,7 +92,7 @@ fn obey(
             let counters = desk.counters();
             let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
         }
-        (other, _) => return Err(GateError::Launcher(format!("after Begin: {other:?}"))),
+        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use wire::{ChildToLauncher, LauncherToSite};
-use worker::Start;
-use worker::channel::{Channel, ChannelError};
+use worker::channel::Channel;
 use worker::inlet::{Arrival, Inlets};
 use worker::log::Log;
+use worker::{Fault, Start};
 
 use crate::own::Own;
 use crate::partition::Site;
@@ -19,43 +19,8 @@ use crate::serve::{Client, Ended, serve};
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
-/// What ends a site worker before its time; all of it is the launcher's or the system's doing.
-#[derive(Debug)]
-pub enum SiteError {
-    /// The kernel refused.
-    Io(std::io::Error),
-    /// The launcher said what makes no sense.
-    Launcher(String),
-}
-
-impl std::fmt::Display for SiteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "site worker: {error}"),
-            Self::Launcher(what) => write!(f, "site worker: from the launcher: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for SiteError {}
-
-impl From<std::io::Error> for SiteError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ChannelError> for SiteError {
-    fn from(error: ChannelError) -> Self {
-        match error {
-            ChannelError::Io(error) => Self::Io(error),
-            ChannelError::Malformed(error) => Self::Launcher(error.to_string()),
-        }
-    }
-}
-
 /// The whole life of the process.
-pub async fn run(start: Start) -> Result<(), SiteError> {
+pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
     let Some(site) = set_up(&control, start.log).await? else {
         return Ok(());
@@ -75,9 +40,9 @@ pub async fn run(start: Start) -> Result<(), SiteError> {
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Site<Own>>>, SiteError> {
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Site<Own>>>, Fault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
-        return Err(SiteError::Launcher("it did not begin with the limits".into()));
+        return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
     let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
@@ -90,7 +55,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sit
                 own.route(host.as_str(), path.as_str(), target, partition);
             }
             LauncherToSite::Begin {} => return Ok(Some(Rc::new(Site::new(own, root, &index)))),
-            other => return Err(SiteError::Launcher(format!("before Begin: {other:?}"))),
+            other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)
@@ -102,7 +67,7 @@ fn obey(
     control: &Control,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
-) -> Result<(), SiteError> {
+) -> Result<(), Fault> {
     match (message, descriptor) {
         (LauncherToSite::Attach {}, Some(channel)) => site.partition.inlets.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
@@ -116,7 +81,7 @@ fn obey(
             // A launcher whose channel is full asks again.
             let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
         }
-        (other, _) => return Err(SiteError::Launcher(format!("after Begin: {other:?}"))),
+        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
 }

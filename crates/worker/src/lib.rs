@@ -15,4 +15,4 @@ pub mod routes;
 mod start;
 
 pub use channel::watch;
-pub use start::{Start, run};
+pub use start::{Fault, Start, run};

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use sys::inherit::Inherited;
 
+use crate::channel::ChannelError;
+
 /// What a process begins with.
 #[derive(Debug)]
 pub struct Start {
@@ -15,6 +17,41 @@ pub struct Start {
     pub control: OwnedFd,
     /// The channel to the logger; the logger itself has none.
     pub log: Option<OwnedFd>,
+}
+
+/// What ends a process of ours before its time; all of it is the launcher's or the system's doing.
+#[derive(Debug)]
+pub enum Fault {
+    /// The kernel refused.
+    Io(std::io::Error),
+    /// The launcher said what makes no sense.
+    Launcher(String),
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "the system refused: {error}"),
+            Self::Launcher(what) => write!(f, "from the launcher: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ChannelError> for Fault {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Io(error) => Self::Io(error),
+            ChannelError::Malformed(error) => Self::Launcher(error.to_string()),
+        }
+    }
 }
 
 /// Runs `main` on a current-thread runtime with what this process inherited.

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use gate::GateError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use wire::{ChildToLauncher, Counters, LauncherToGate, Text};
+use worker::Fault;
 use worker::channel::Channel;
 use worker::inlet::{Arrival, Inlets};
 
@@ -38,7 +38,7 @@ pub struct Gate {
     pub address: SocketAddr,
     /// The logger's end.
     pub log: OwnedFd,
-    pub run: JoinHandle<Result<(), GateError>>,
+    pub run: JoinHandle<Result<(), Fault>>,
 }
 
 /// Runs a test; one that hangs fails.
