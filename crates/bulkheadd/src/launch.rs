@@ -158,16 +158,10 @@ impl Ground {
         }
         for (host, path, post) in self.routes(posts) {
             let takes = self.service(post).is_none_or(|(_, service)| service.takes_connections);
-            if takes {
+            for listener in self.listeners_of(post).filter(|_| takes) {
                 let (host, path) = (Text::new(host), Text::new(path));
-                let route = LauncherToGate::Route {
-                    listener: u16::MAX,
-                    host,
-                    path,
-                    partition: post.partition,
-                    site: post.site,
-                };
-                told.push((route, None));
+                let (partition, site) = (post.partition, post.site);
+                told.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
             }
         }
         told.push((LauncherToGate::Begin {}, None));
@@ -183,6 +177,14 @@ impl Ground {
         })
     }
 
+    /// The listeners on which a site answers, as indices into the configuration.
+    fn listeners_of(&self, post: &Post) -> impl Iterator<Item = u16> {
+        let only = &self.config.sites[usize::from(post.site)].listen;
+        let all = self.config.listeners.iter().enumerate();
+        all.filter(|(_, listener)| only.is_empty() || only.contains(&listener.address))
+            .map(|(index, _)| index as u16)
+    }
+
     /// What a site worker is told before it serves.
     pub fn site_setup(
         &self,
@@ -196,7 +198,9 @@ impl Ground {
         }
         told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
-        for (host, path, other) in self.routes(posts) {
+        let meets =
+            |other: &Post| self.listeners_of(post).any(|one| self.listeners_of(other).any(|two| one == two));
+        for (host, path, other) in self.routes(posts).filter(|(_, _, other)| meets(other)) {
             let target = match other.role {
                 _ if other.site != post.site => RouteTarget::Elsewhere,
                 Role::Site => RouteTarget::Files,

@@ -11,6 +11,7 @@ use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
 use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
+use crate::suggest::closest;
 
 /// Every rule that needs no file system.
 pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
@@ -18,8 +19,9 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     socket_path(raw, problems);
     listeners(raw, problems);
     site_names(&raw.sites, problems);
-    routes(&raw.sites, problems);
+    routes(raw, problems);
     for site in &raw.sites {
+        listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
     }
@@ -105,32 +107,56 @@ fn site_names(sites: &[RawSite], problems: &mut Problems<'_>) {
     }
 }
 
-/// A request finds its site by host and path, so no two sites may have the same.
-fn routes(sites: &[RawSite], problems: &mut Problems<'_>) {
-    let mut seen: Seen<(&str, &str)> = Seen::new();
-    let mut owners: HashMap<usize, usize> = HashMap::new();
-    for (number, site) in sites.iter().enumerate() {
+/// A request finds its site by listener, host and path, so no two sites may have the same.
+fn routes(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let mut seen: HashMap<(&str, &str), Vec<(usize, &RawSite)>> = HashMap::new();
+    for site in &raw.sites {
         let Some(path) = &site.path else { continue };
         for host in &site.hosts {
-            owners.insert(host.offset, number);
-            if let Some(first) = seen.first((&host.value, path), host.offset) {
-                let owner = owners.get(&first).and_then(|owner| sites.get(*owner));
-                let same_site = owners.get(&first) == Some(&number);
-                let (what, place) = (quote(&host.value), problems.place(first));
-                if same_site {
-                    let message = format!("`host` {what} is twice in {} (first at {place})", site.label);
-                    problems.report_help(host.offset, message, "remove one of the two");
-                } else {
-                    let owner = owner.map_or("another site", |owner| &owner.label);
-                    let message =
-                        format!("`host` {what} with `path` {} is already {owner} (at {place})", quote(path));
-                    problems.report_help(
-                        host.offset,
-                        message,
-                        "give one of the two sites another `host` or `path`",
-                    );
-                }
+            let earlier = seen.entry((&host.value, path)).or_default();
+            let first = earlier.iter().find(|(_, owner)| owner.shares_listener(site));
+            let twice = earlier.iter().find(|(_, owner)| std::ptr::eq(*owner, site));
+            let what = quote(&host.value);
+            if let Some((first, owner)) = first.filter(|(_, owner)| !std::ptr::eq(*owner, site)) {
+                let place = problems.place(*first);
+                let message = format!(
+                    "`host` {what} with `path` {} is already {} (at {place})",
+                    quote(path),
+                    owner.label
+                );
+                let help = match raw.listeners.len() {
+                    0 | 1 => "give one of the two sites another `host` or `path`",
+                    _ => "give one of the two sites another `host` or `path`, or each its own `listen`",
+                };
+                problems.report_help(host.offset, message, help);
+            } else if let Some((first, _)) = twice {
+                let place = problems.place(*first);
+                let message = format!("`host` {what} is twice in {} (first at {place})", site.label);
+                problems.report_help(host.offset, message, "remove one of the two");
             }
+            earlier.push((host.offset, site));
+        }
+    }
+}
+
+/// What a site answers on are listeners that the file has, each once.
+fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
+    let mut seen = Seen::new();
+    for address in site.listen.iter().flatten() {
+        if let Some(first) = seen.first(address.value, address.offset) {
+            let (label, place) = (&site.label, problems.place(first));
+            let message = format!("`listen` \"{}\" is twice in {label} (first at {place})", address.value);
+            problems.report_help(address.offset, message, "remove one of the two");
+        } else if raw.listeners_known && raw.listeners.iter().all(|known| known.value != address.value) {
+            let text = address.value.to_string();
+            let known: Vec<_> = raw.listeners.iter().map(|known| known.value.to_string()).collect();
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            let message = format!("`listen` \"{text}\" of {} is the `address` of no [[listen]]", site.label);
+            let help = match closest(&text, &known) {
+                Some(near) => format!("did you mean `\"{near}\"`?"),
+                None => format!("known here: {}", known.join(", ")),
+            };
+            problems.report_help(address.offset, message, help);
         }
     }
 }

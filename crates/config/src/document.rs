@@ -33,9 +33,11 @@ pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Optio
         table.check_keys(header, problems);
         table
     };
+    let (listeners, listeners_known) = sections::listeners(&root, problems);
     Some(RawConfig {
         server: sections::server(&section(SERVER, "server", problems), dir, problems),
-        listeners: sections::listeners(&root, problems),
+        listeners,
+        listeners_known,
         log: sections::log(&section(LOG, "log", problems), problems),
         restart: sections::restart(&section(RESTART, "restart", problems), problems),
         limits: sections::limits(&section(LIMITS, "limits", problems), problems),

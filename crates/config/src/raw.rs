@@ -14,6 +14,8 @@ use crate::schema::{Config, Limits, Listener, Log, Restart, Server, Service, Sit
 pub(crate) struct RawConfig {
     pub(crate) server: RawServer,
     pub(crate) listeners: Vec<At<SocketAddr>>,
+    /// Whether those are all that the file means; if not, one that is missing may be one of the others.
+    pub(crate) listeners_known: bool,
     pub(crate) log: Log,
     pub(crate) restart: Restart,
     pub(crate) limits: Limits,
@@ -37,6 +39,8 @@ pub(crate) struct RawSite {
     pub(crate) label: String,
     pub(crate) name: Option<String>,
     pub(crate) hosts: Vec<At<String>>,
+    /// Without the key, on every listener. What is wrong in it was reported and is left out.
+    pub(crate) listen: Option<Vec<At<SocketAddr>>>,
     pub(crate) path: Option<String>,
     pub(crate) has_root: HasRoot,
     pub(crate) index: Vec<String>,
@@ -109,11 +113,20 @@ impl RawSite {
         }
     }
 
+    /// Whether a request can reach this site and `other` on one listener.
+    pub(crate) fn shares_listener(&self, other: &RawSite) -> bool {
+        let (Some(own), Some(others)) = (&self.listen, &other.listen) else {
+            return true;
+        };
+        own.iter().any(|own| others.iter().any(|other| other.value == own.value))
+    }
+
     fn finish(self) -> Option<Site> {
         Some(Site {
             root: self.root().map(|root| root.value.clone()),
             name: self.name?,
             hosts: self.hosts.into_iter().map(|host| host.value).collect(),
+            listen: self.listen.into_iter().flatten().map(|address| address.value).collect(),
             path: self.path?,
             index: self.index,
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,

@@ -82,7 +82,7 @@ pub(crate) const LIMITS: Keys = (
         "connections",
     ],
 );
-pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "path", "root", "index", "service"]);
+pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "listen", "path", "root", "index", "service"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
     &["name", "path", "command", "read", "memory_max", "takes_connections", "environment"],

@@ -106,6 +106,8 @@ pub struct Site {
     /// In lower case: a name, an IPv4 address, an IPv6 address in brackets as in a Host field (`[::1]`),
     /// `*.example.org`, or `*`.
     pub hosts: Vec<String>,
+    /// The listeners it answers on; empty: all.
+    pub listen: Vec<SocketAddr>,
     /// The prefix this site answers under; begins and ends with `/`.
     pub path: String,
     /// The folder of static files; a site without one has services.

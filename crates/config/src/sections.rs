@@ -45,14 +45,18 @@ fn folder(
     }
 }
 
-pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<SocketAddr>> {
+/// The listeners, and whether there are any and all could be read.
+pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<At<SocketAddr>>, bool) {
     let mut addresses = Vec::new();
-    for mut table in require_tables(root, "listen", rules::LISTEN.0, problems) {
+    let tables = require_tables(root, "listen", rules::LISTEN.0, problems);
+    let count = tables.len();
+    for mut table in tables {
         table.check_keys(rules::LISTEN, problems);
         let entry = table.require("address", "\"127.0.0.1:8080\"", problems);
         addresses.extend(entry.and_then(|entry| entry.parsed(hosts::address, problems)));
     }
-    addresses
+    let known = count > 0 && addresses.len() == count;
+    (addresses, known)
 }
 
 /// An array of tables that must have at least one.

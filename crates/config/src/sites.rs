@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must
 //! never: let a program be searched for in PATH, or guess a host.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table};
@@ -32,6 +33,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         offset: table.offset,
         name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
         hosts: site_hosts(&table, problems),
+        listen: table.get("listen").map(|entry| listen(&entry, &table, problems)),
         path,
         has_root: root.unwrap_or(HasRoot::No),
         index: index(&table, problems),
@@ -58,6 +60,16 @@ fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>>
         problems.report_help(entry, message, "write `[\"*\"]` for every host");
     }
     elements.iter().filter_map(|element| element.parsed(hosts::host, problems)).collect()
+}
+
+fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<SocketAddr>> {
+    if entry.is_empty_array() {
+        let message =
+            format!("`listen` is empty in {}; a site answers on at least one listener", table.label);
+        problems.report_help(entry.offset, message, "leave it out for all listeners");
+    }
+    let elements = entry.elements(problems).unwrap_or_default();
+    elements.iter().filter_map(|element| element.parsed(hosts::address, problems)).collect()
 }
 
 fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {

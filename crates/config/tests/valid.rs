@@ -57,6 +57,7 @@ fn main_job() -> Config {
             Site {
                 name: "packages".to_owned(),
                 hosts: strings(&["localhost", "127.0.0.1", "packages.test"]),
+                listen: Vec::new(),
                 path: "/".to_owned(),
                 root: Some("/srv/public".into()),
                 index: strings(&["index.html"]),
@@ -69,6 +70,7 @@ fn main_job() -> Config {
             Site {
                 name: "other".to_owned(),
                 hosts: strings(&["other.test"]),
+                listen: Vec::new(),
                 path: "/".to_owned(),
                 root: Some("/srv/other".into()),
                 index: strings(&["index.html"]),
@@ -109,6 +111,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(config.log, main_job().log);
     assert_eq!(config.restart, main_job().restart);
     assert_eq!(config.limits, default_limits());
+    assert!(config.sites[0].listen.is_empty());
     assert_eq!(config.sites[0].path, "/");
     assert_eq!(config.sites[0].index, ["index.html"]);
 }
@@ -137,6 +140,7 @@ fn every_key_is_taken() {
     assert_eq!(config.limits, limits);
     let site = &config.sites[0];
     assert_eq!(site.hosts, ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]);
+    assert_eq!(site.listen, [config.listeners[1].address, config.listeners[0].address]);
     assert_eq!((site.path.as_str(), site.root.as_deref()), ("/blog/", Some(Path::new("/srv/www"))));
     assert!(site.index.is_empty());
     let service = &site.services[0];
@@ -149,6 +153,21 @@ fn every_key_is_taken() {
     assert_eq!(service.environment, variables);
     assert_eq!(config.sites[1].root, None);
     assert_eq!(config.sites[1].services[0].program, Path::new("/srv/api"));
+}
+
+#[test]
+fn sites_on_different_listeners_may_have_the_same_host_and_path() {
+    let text = |second: &str| {
+        let site = |name, listen| format!("[[site]]\nname = '{name}'\nhost = ['*']\nroot = 'r'\n{listen}\n");
+        let listeners = "[[listen]]\naddress = '[::1]:80'\n[[listen]]\naddress = '[::1]:81'\n";
+        format!("{listeners}{}{}", site("a", "listen = ['[0::1]:80']"), site("b", second))
+    };
+    let config = parse(&text("listen = ['[::1]:81']")).unwrap();
+    assert_eq!(config.sites[1].listen, [config.listeners[1].address]);
+    for shared in ["", "listen = ['[::1]:81', '[::1]:80']"] {
+        let found = parse(&text(shared)).unwrap_err().to_string();
+        assert!(found.contains("is already site \"a\""), "{found}");
+    }
 }
 
 /// A fresh folder for one test, with `public/` and a configuration of one site in it.

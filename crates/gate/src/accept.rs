@@ -22,11 +22,10 @@ const REST: Duration = Duration::from_millis(100);
 const RESTS_UNTOLD: u32 = 100;
 
 /// Accepts on one listening socket until the task is ended.
-pub fn accept(desk: Rc<Desk>, _listener: u16, socket: OwnedFd) -> std::io::Result<impl Future<Output = ()>> {
+pub fn accept(desk: Rc<Desk>, socket: OwnedFd) -> std::io::Result<impl Future<Output = ()>> {
     // Accepted sockets inherit it, so that it costs no call per connection.
     sockopt::set_tcp_nodelay(&socket, true)?;
-    let local = rustix::net::getsockname(&socket)?;
-    let local = SocketAddr::try_from(local).map_err(|_| std::io::Error::other("not an IP address"))?;
+    let local = address_of(&socket)?;
     let socket = worker::watch(socket)?;
     Ok(async move {
         let mut rests = 0_u32;
@@ -76,6 +75,11 @@ fn local_of(stream: &OwnedFd, listener: SocketAddr) -> SocketAddr {
     if !listener.ip().is_unspecified() {
         return listener;
     }
-    let found = rustix::net::getsockname(stream).ok();
-    found.and_then(|found| SocketAddr::try_from(found).ok()).unwrap_or(listener)
+    address_of(stream).unwrap_or(listener)
+}
+
+/// The address of our end of a socket.
+pub fn address_of(socket: &OwnedFd) -> std::io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(|_| std::io::Error::other("not an IP address"))
 }

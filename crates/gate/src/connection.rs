@@ -124,7 +124,7 @@ impl Connection {
         match head::check(bytes, limit) {
             Checked::Partial => Seen::Partial { begun: true },
             Checked::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), wire::NO_PARTITION),
-            Checked::Whole(head) => match self.desk.place(&head) {
+            Checked::Whole(head) => match self.desk.place(self.local, &head) {
                 None => Seen::Refused(Refusal::NoSuchPlace, wire::NO_PARTITION),
                 Some(place) if self.desk.partition(place.partition).broken.get() => {
                     Seen::Refused(Refusal::Broken, place.site)

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -92,7 +93,8 @@ pub struct Desk {
     /// Where heads are looked at: bytes stay in the socket, so one place does for all connections.
     pub peeked: RefCell<Vec<u8>>,
     counters: Counters,
-    routes: Routes<Place>,
+    /// By listener: its number, its address, and whose each request is that comes by it.
+    tables: Vec<(u16, SocketAddr, Routes<Place>)>,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
     callbacks: RefCell<Vec<Rc<Callbacks>>>,
     left: Notify,
@@ -107,16 +109,23 @@ impl Desk {
             // One byte more than a head may have shows that it has too many.
             peeked: RefCell::new(vec![0; limits.head_bytes + 1]),
             counters: Counters::default(),
-            routes: Routes::default(),
+            tables: Vec::new(),
             partitions: RefCell::default(),
             callbacks: RefCell::default(),
             left: Notify::new(),
         }
     }
 
-    /// Adds a line of the table.
-    pub fn route(&mut self, host: &str, path: &str, partition: u16, site: u16) {
-        self.routes.add(host, path, Place { partition, site });
+    /// Adds a listener, which has no routes yet.
+    pub fn listener(&mut self, number: u16, address: SocketAddr) {
+        self.tables.push((number, address, Routes::default()));
+    }
+
+    /// Adds a line to the table of a listener.
+    pub fn route(&mut self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
+        for (_, _, routes) in self.tables.iter_mut().filter(|(number, ..)| *number == listener) {
+            routes.add(host, path, Place { partition, site });
+        }
         let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site, shared: Rc::default() });
         let name = format!("partition {partition} ({host}{path})");
         self.partitions.borrow_mut().entry(partition).or_insert_with(|| {
@@ -150,13 +159,18 @@ impl Desk {
         partitions.entry(number).or_insert_with(made_up).clone()
     }
 
-    /// Whose a request is.
-    pub fn place(&self, head: &Head<'_>) -> Option<Place> {
+    /// Whose a request is that came to the address `local`.
+    pub fn place(&self, local: SocketAddr, head: &Head<'_>) -> Option<Place> {
+        let covers = |address: &SocketAddr| {
+            let any = address.ip().is_unspecified() && address.is_ipv4() == local.is_ipv4();
+            address.port() == local.port() && (any || address.ip() == local.ip())
+        };
+        let (_, _, routes) = self.tables.iter().find(|(_, address, _)| covers(address))?;
         let mut lower = [0; HOST_BYTES_MAX];
         let lower = lower.get_mut(..head.host.len())?;
         lower.copy_from_slice(head.host);
         lower.make_ascii_lowercase();
-        self.routes.find(lower, head.path).copied()
+        routes.find(lower, head.path).copied()
     }
 
     /// A connection has come.

@@ -29,7 +29,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     control.send(&ChildToLauncher::Ready {}, None).await?;
     let accepting: Vec<_> = listeners
         .into_iter()
-        .map(|(index, socket)| accept::accept(desk.clone(), index, socket).map(tokio::task::spawn_local))
+        .map(|socket| accept::accept(desk.clone(), socket).map(tokio::task::spawn_local))
         .collect::<Result<_, _>>()?;
     while let Some((message, descriptor)) = control.receive().await? {
         obey(&desk, &control, message, descriptor)?;
@@ -41,7 +41,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     Ok(())
 }
 
-type Listeners = Vec<(u16, OwnedFd)>;
+type Listeners = Vec<OwnedFd>;
 
 async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<Desk>, Listeners)>, Fault> {
     let Some((
@@ -61,9 +61,12 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<De
     let mut listeners = Vec::new();
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
-            (LauncherToGate::Listen { index }, Some(socket)) => listeners.push((index, socket)),
-            (LauncherToGate::Route { host, path, partition, site, listener: _ }, None) => {
-                desk.route(host.as_str(), path.as_str(), partition, site);
+            (LauncherToGate::Listen { index }, Some(socket)) => {
+                desk.listener(index, accept::address_of(&socket)?);
+                listeners.push(socket);
+            }
+            (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
+                desk.route(listener, host.as_str(), path.as_str(), partition, site);
             }
             (LauncherToGate::Begin {}, None) => {
                 let desk = Rc::new(desk);

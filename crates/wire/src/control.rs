@@ -60,7 +60,7 @@ messages! {
         1 => Limits { head_bytes: u32, head_timeout_ms: u32, start_timeout_ms: u32, connections: u32, flush_ms: u32 },
         /// A listening socket comes along; `index` is its place in the configuration.
         2 => Listen { index: u16 },
-        /// Requests on listener `listener` (or any, if 65535) for `host` whose path begins with `path` belong
+        /// Requests on listener `listener` for `host` whose path is at or below `path` belong
         /// to `partition`, and are logged as site `site`.
         3 => Route { listener: u16, host: Text<255>, path: Text<1024>, partition: u16, site: u16 },
         /// All of the above has been said: accept.

@@ -74,7 +74,7 @@ impl Samples for FromWorker {
         vec![
             Self::Returns { credits: 0, done: vec![] },
             Self::Returns { credits: u16::MAX, done: vec![0, 1, u64::MAX] },
-            Self::Returns { credits: 1, done: (0..8000).collect() },
+            Self::Returns { credits: 1, done: (0..wire::NUMBERS_MAX as u64).collect() },
             Self::Back { id: 0, taken: bytes(0) },
             Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) },
             Self::Drain {},
@@ -383,12 +383,21 @@ fn a_length_over_its_limit_is_refused_first() {
 
 #[test]
 fn a_list_longer_than_its_message_is_refused() {
+    let count = (wire::NUMBERS_MAX as u16).to_le_bytes();
     for missing in 1..=8 {
-        let mut bytes = vec![1, 1, 0, 0, 0xff, 0xff];
-        bytes.resize(bytes.len() + 65535 * 8 - missing, 0);
+        let mut bytes = vec![1, 1, 0, 0, count[0], count[1]];
+        bytes.resize(bytes.len() + wire::NUMBERS_MAX * 8 - missing, 0);
         assert_eq!(FromWorker::decode(&bytes), Err(DecodeError::Short));
     }
-    assert_eq!(FromWorker::decode(&[1, 1, 0, 0, 0xff, 0xff]), Err(DecodeError::Short));
+}
+
+#[test]
+fn a_list_over_its_limit_is_refused() {
+    let count = (wire::NUMBERS_MAX as u16 + 1).to_le_bytes();
+    let mut bytes = vec![1, 1, 0, 0, count[0], count[1]];
+    assert_eq!(FromWorker::decode(&bytes), Err(DecodeError::Limit(wire::NUMBERS_MAX)));
+    bytes.resize(bytes.len() + (wire::NUMBERS_MAX + 1) * 8, 0);
+    assert_eq!(FromWorker::decode(&bytes), Err(DecodeError::Limit(wire::NUMBERS_MAX)));
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Gate {
         gate.control.send(&listen, Some(listener.as_fd())).await.unwrap();
         for (host, path, partition) in [("a.test", "/", 1), ("b.test", "/", 2), ("b.test", "/app", 3)] {
             gate.say(LauncherToGate::Route {
-                listener: u16::MAX,
+                listener: 0,
                 host: Text::new(host),
                 path: Text::new(path),
                 partition,
