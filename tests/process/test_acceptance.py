@@ -39,10 +39,10 @@ class Acceptance(unittest.TestCase):
         self.assertEqual(self.server.status("/", "unknown.test"), 404)
 
     def test_search(self):
-        answer = self.server.get("/search?q=compiler", "localhost")
+        answer = self.server.get("/search?q=bash", "localhost")
         self.assertEqual(answer.status, 200)
         self.assertIn("/package/", answer.text)
-        self.assertEqual(self.server.status("/search?q=compiler", "other.test"), 404)
+        self.assertEqual(self.server.status("/search?q=bash", "other.test"), 404)
 
     def test_package(self):
         answer = self.server.get("/package/g%2B%2B", "localhost")
