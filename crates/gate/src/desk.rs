@@ -126,13 +126,19 @@ impl Desk {
         for (_, _, routes) in self.tables.iter_mut().filter(|(number, ..)| *number == listener) {
             routes.add(host, path, Place { partition, site });
         }
+        let known = self.partitions.borrow().contains_key(&partition);
+        if !known {
+            let new = self.new_partition(format!("partition {partition} ({host}{path})"), site);
+            self.partitions.borrow_mut().insert(partition, new);
+        }
+    }
+
+    fn new_partition(&self, name: String, site: u16) -> Rc<Partition> {
         let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site, shared: Rc::default() });
-        let name = format!("partition {partition} ({host}{path})");
-        self.partitions.borrow_mut().entry(partition).or_insert_with(|| {
-            self.callbacks.borrow_mut().push(callbacks.clone());
-            let outlets = Outlets::new(name, self.limits.start_timeout, self.limits.connections, callbacks);
-            Rc::new(Partition { outlets, broken: Cell::new(false) })
-        });
+        self.callbacks.borrow_mut().push(callbacks.clone());
+        let Limits { start_timeout, connections, .. } = self.limits;
+        let outlets = Outlets::new(name, start_timeout, connections, callbacks);
+        Rc::new(Partition { outlets, broken: Cell::new(false) })
     }
 
     /// Lets the partitions find the gate that they belong to.
@@ -144,19 +150,8 @@ impl Desk {
 
     /// The partition of this number. One that no route leads to is made up and never used.
     pub fn partition(&self, number: u16) -> Rc<Partition> {
-        let mut partitions = self.partitions.borrow_mut();
-        let made_up = || {
-            let (desk, site) = (RefCell::default(), wire::NO_PARTITION);
-            let callbacks = Rc::new(Callbacks { desk, site, shared: Rc::default() });
-            let outlets = Outlets::new(
-                format!("partition {number}"),
-                self.limits.start_timeout,
-                self.limits.connections,
-                callbacks,
-            );
-            Rc::new(Partition { outlets, broken: Cell::new(false) })
-        };
-        partitions.entry(number).or_insert_with(made_up).clone()
+        let made_up = || self.new_partition(format!("partition {number}"), wire::NO_PARTITION);
+        self.partitions.borrow_mut().entry(number).or_insert_with(made_up).clone()
     }
 
     /// Whose a request is that came to the address `local`.
@@ -233,6 +228,4 @@ impl Owner for Callbacks {
     }
 
     fn retiring(&self) {}
-
-    fn ended(&self) {}
 }

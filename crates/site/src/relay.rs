@@ -86,8 +86,6 @@ impl Owner for Pairs {
         self.epoch.set(self.epoch.get() + 1);
         self.idle.borrow_mut().clear();
     }
-
-    fn ended(&self) {}
 }
 
 impl Relay {
@@ -106,11 +104,6 @@ impl Relay {
     /// Whether requests are answered with 500 because the service is broken.
     pub fn set_broken(&self, broken: bool) {
         self.broken.set(broken);
-    }
-
-    /// Closes the pairs that nobody uses.
-    pub fn close_idle(&self) {
-        self.pairs.retiring();
     }
 
     /// Has the service answer `request`.

@@ -68,9 +68,6 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     /// [`ChannelError::Malformed`] leaves the channel usable. Cancel-safe.
     pub async fn receive(&self) -> Result<Arrived<In>, ChannelError> {
         loop {
-            if let Some(result) = self.try_receive() {
-                return result;
-            }
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
             // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
             if let Some(result) = self.try_receive() {

@@ -50,8 +50,6 @@ pub trait Owner {
     fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>);
     /// A worker retires or is gone: what was sent to it should not be used for new work.
     fn retiring(&self);
-    /// A connection that a worker held has ended.
-    fn ended(&self);
 }
 
 /// The workers of one partition, and the connections that wait for one.
@@ -110,16 +108,6 @@ impl Outlets {
         self.workers.borrow_mut().insert(0, worker.clone());
         tokio::task::spawn_local(self.clone().listen(worker));
         Ok(())
-    }
-
-    /// Connections that wait.
-    pub fn waiting(&self) -> usize {
-        self.queue.borrow().len()
-    }
-
-    /// Connections that workers hold.
-    pub fn held(&self) -> usize {
-        self.workers.borrow().iter().map(|worker| worker.sent.borrow().len()).sum()
     }
 
     /// Sends a connection to a worker that has granted a credit, or lets it wait for one.
@@ -224,16 +212,15 @@ impl Outlets {
             }
         }
         self.workers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &worker));
-        for _ in worker.sent.take() {
-            self.owner.ended();
-        }
         self.owner.retiring();
     }
 
     fn heard(&self, worker: &Outlet, message: FromWorker, descriptor: Option<OwnedFd>) {
         match (message, descriptor) {
             (FromWorker::Returns { credits, done }, None) => {
-                let unknown = done.iter().filter(|id| !self.forget(worker, **id)).count();
+                let mut sent = worker.sent.borrow_mut();
+                let unknown = done.iter().filter(|id| !sent.remove(id)).count();
+                drop(sent);
                 if unknown > 0 {
                     self.nonsense(worker, "the end of a connection that it does not hold");
                 }
@@ -254,15 +241,6 @@ impl Outlets {
             }
             _ => self.nonsense(worker, "a descriptor where none belongs, or none where one does"),
         }
-    }
-
-    /// Notes that a worker's connection has ended; false if it holds none of that number.
-    fn forget(&self, worker: &Outlet, id: u64) -> bool {
-        let held = worker.sent.borrow_mut().remove(&id);
-        if held {
-            self.owner.ended();
-        }
-        held
     }
 
     fn nonsense(&self, worker: &Outlet, what: &str) {

@@ -42,13 +42,6 @@ impl<T> Routes<T> {
         let (_, paths) = self.hosts.iter().find(|(pattern, _)| host_matches(pattern, host))?;
         paths.iter().find(|(prefix, _)| covers(prefix, &path)).map(|(_, target)| target)
     }
-
-    /// Every line.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
-        self.hosts.iter().flat_map(|(host, paths)| {
-            paths.iter().map(move |(path, target)| (host.as_str(), path.as_str(), target))
-        })
-    }
 }
 
 fn pattern_rank(host: &str) -> usize {
