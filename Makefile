@@ -3,7 +3,7 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
-.PHONY: all build demo test lint unit process rootless fuzz bench clean
+.PHONY: all build demo breakout test lint unit process rootless fuzz bench clean
 
 all: build
 
@@ -14,6 +14,10 @@ build:
 # Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.
 demo: build
 	./examples/demo
+
+# What an attacker who owns a service of the demo gets, as text: from a demo that runs, or from one of its own.
+breakout: build
+	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails.
 test: lint unit process rootless
@@ -29,7 +33,7 @@ unit:
 	@./tests/prepare build
 	cargo test --workspace
 
-# Real processes, started as a user would; as root they have their own uids.
+# Real processes, started as a user would; as root they have their own uids, and are tried from inside.
 process: build
 	@./tests/prepare process
 	python3 tests/run

@@ -47,7 +47,8 @@ class View(unittest.TestCase):
             root = process.folder / "root"
             with self.subTest(process.title):
                 if process.title.startswith("bin/"):
-                    self.assertEqual(os.readlink(process.folder / "cwd"), str(self.server.folder))
+                    self.assertEqual(os.readlink(process.folder / "cwd"), f"/inside{self.server.folder}")
+                    self.assertEqual(sorted(os.listdir(root)), ["dev", "tmp"])
                 else:
                     self.assertEqual(os.listdir(root), [])
                     self.assertEqual(os.stat(root).st_mode & 0o7777, 0o555)
@@ -71,8 +72,10 @@ class View(unittest.TestCase):
                     logs = [f"{folder}/log/{log}" for log in os.listdir(f"{folder}/log")]
                     self.assertEqual(set(files), set(logs))
                 elif process.title.startswith("site"):
-                    files = [what for what in files if not what.startswith(f"{folder}/{name}/")]
-                    self.assertEqual(files, [f"{folder}/{name}"])
+                    # A view of its directory, which is the top of a mount of its own.
+                    self.assertEqual(files, ["/"])
+                    root = next(number for number, what in found.items() if what == "/")
+                    self.assertTrue(os.path.samefile(process.folder / "fd" / str(root), f"{folder}/{name}"))
                 else:
                     self.assertEqual(files, [])
                 if process.title.startswith("bin/"):
@@ -82,7 +85,8 @@ class View(unittest.TestCase):
     def test_a_service_about_itself(self):
         view = json.loads(self.server.get("/probe").body)
         process = self.server.process("bin/probe")
-        self.assertEqual(view["pid"], process.pid)
+        self.assertEqual(view["pid"], 1, "it is the first process of its PID namespace")
+        self.assertIsNone(view["fds"], "it has no /proc")
         self.assertEqual((view["uid"], view["gid"], view["groups"]), (process.uid, process.uid, [process.uid]))
         self.assertEqual(view["env"], {})
         self.assertEqual(view["umask"], "0077")

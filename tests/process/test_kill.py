@@ -85,13 +85,28 @@ class Killed(unittest.TestCase):
         """Kills a role on which no answer depends: no request fails."""
         everything = [("main.test", "/"), ("main.test", "/probe"), ("direct.test", "/probe")]
         loads = [Load(self.server.port, path, host, seconds=7, connections=4) for host, path in everything]
+        known = set()
+        self.assertTrue(self.serves_anew(title, known))
         try:
-            self.back_after_kill(title, lambda: self.server.status("/") == 200)
+            best = self.back_after_kill(title, lambda: self.serves_anew(title, known))
         finally:
             loads = [load.finish() for load in loads]
         for load in loads:
             load.assert_clean(self)
-        self.assertTrue(self.server.order(order="status")["ok"])
+        self.assertEqual(len(known), KILLS + 1, "each time it was another process")
+        self.assertLess(best, BACK_WITHIN)
+
+    def serves_anew(self, role, known):
+        """Whether `bulkhead status` shows a process of this role that serves and is not `known`, which it then is."""
+        try:
+            answer = self.server.order(order="status")
+        except (OSError, ValueError):
+            # The one that was asked has died over it.
+            return False
+        found = [about for about in answer.get("processes", []) if about["role"] == role]
+        anew = [about["pid"] for about in found if about["state"] == "serving" and about["pid"] not in known]
+        known.update(anew)
+        return bool(anew)
 
     def test_gate(self):
         # What a gate held is lost with it: connections between two requests. Those at workers go on.

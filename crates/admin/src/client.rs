@@ -1,6 +1,6 @@
 //! One client of the administration socket: who it is, one request, one answer.
 //!
-//! Runs in: the admin role. Sees: bytes of any process that can reach the socket. Never: reads a request of a
+//! Runs in: the admin role. Sees: bytes of any process that can reach the socket. Never: obeys a
 //! process that is neither root's nor the owner's.
 
 use std::io::{self, Write as _};
@@ -39,6 +39,7 @@ async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
         Ok(peer) => peer,
         Err(error) => return Reply::failed(format!("the kernel does not say who you are: {error}")),
     };
+    let order = timeout(CLIENT_WAIT, request(stream)).await;
     // SECURITY: the mode of the socket keeps others out already; the kernel's word does so again.
     if peer.uid() != 0 && Some(peer.uid()) != desk.owner.get() {
         return Reply::failed(format!(
@@ -46,7 +47,7 @@ async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
             peer.uid()
         ));
     }
-    let order = match timeout(CLIENT_WAIT, request(stream)).await {
+    let order = match order {
         Ok(Ok(order)) => order,
         Ok(Err(error)) => return Reply::wrong(error),
         Err(_) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
@@ -88,7 +89,7 @@ fn note(order: &Order, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
     let _ = match order {
-        Order::Status {} => Ok(()),
+        Order::Status {} | Order::Probe { .. } => Ok(()),
         Order::Relaunch { name } => say(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Order::Stop {} => say(&format!("stop ordered by uid {uid}, pid {pid}")),
     };

@@ -5,14 +5,22 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
 
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use wire::{AdminToLauncher, LauncherToAdmin, Outcome};
+use wire::{AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind};
 use worker::channel::Channel;
 use worker::counters::Counters;
 
-use crate::order::Order;
+use crate::order::{Findings, Order};
 use crate::reply::{Process, Reply};
+
+/// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
+const REPORT_MAX: u64 = 1 << 20;
 
 /// The channel to and from the launcher.
 pub(crate) type Control = Channel<LauncherToAdmin, AdminToLauncher>;
@@ -58,9 +66,8 @@ impl Desk {
             owner: Cell::new(None),
             targets: RefCell::default(),
             pending: RefCell::default(),
-            // When `admin` itself is relaunched, two of them use tickets at a time; a pid has at most 22 bits, so
-            // each has a range of its own.
-            next_ticket: Cell::new(std::process::id() << 10),
+            // When `admin` itself is relaunched, two of them use tickets at a time; each begins somewhere else.
+            next_ticket: Cell::new(RandomState::new().build_hasher().finish() as u32),
             closed: Cell::new(false),
         }
     }
@@ -76,11 +83,15 @@ impl Desk {
         let ends_us = match &order {
             Order::Stop {} => true,
             Order::Relaunch { name } => name == wire::Role::Admin.name(),
-            Order::Status {} => false,
+            Order::Status {} | Order::Probe { .. } => false,
         };
         let message = match order {
             Order::Status {} => AdminToLauncher::Status { ticket: number },
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
+            Order::Probe { name, what } => match self.target(&name) {
+                Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
+                Err(reply) => return reply,
+            },
             Order::Relaunch { name } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
                 Err(reply) => return reply,
@@ -141,6 +152,19 @@ impl Desk {
         });
     }
 
+    /// Takes what a probe says, to its end.
+    pub(crate) async fn probe_output(&self, ticket: u32, output: OwnedFd) {
+        let mut text = Vec::new();
+        let read = match readable(output) {
+            Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
+            Err(error) => Err(error),
+        };
+        self.finish(ticket, |_| match read {
+            Ok(_) => Reply::probed(&text),
+            Err(error) => Reply::failed(format!("the probe's report could not be read: {error}")),
+        });
+    }
+
     /// Answers an order; one whose client has given up is not found, or does not listen.
     fn finish(&self, ticket: u32, reply: impl FnOnce(Vec<Process>) -> Reply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
@@ -154,6 +178,20 @@ impl Desk {
         self.closed.set(true);
         let pending = self.pending.take();
         drop(pending);
+    }
+}
+
+fn readable(output: OwnedFd) -> io::Result<UnixStream> {
+    let stream = std::os::unix::net::UnixStream::from(output);
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
+}
+
+fn kind(what: Findings) -> ProbeKind {
+    match what {
+        Findings::Attempts => ProbeKind::Attempts,
+        Findings::Score => ProbeKind::Score,
+        Findings::Foreign => ProbeKind::Foreign,
     }
 }
 

@@ -21,8 +21,27 @@ pub enum Order {
         /// A site, a service as `site/service`, or a role.
         name: String,
     },
+    /// Try the jail of `name` from inside.
+    Probe {
+        /// A site, a service as `site/service`, or a role.
+        name: String,
+        /// What to find out.
+        what: Findings,
+    },
     /// End the server in order.
     Stop {},
+}
+
+/// What a probe is to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Findings {
+    /// Which ways out of the jail there are.
+    Attempts,
+    /// How much of the machine it exposes.
+    Score,
+    /// Whether system calls of 32-bit programs come through; the answer is that the probe was ended, or its report.
+    Foreign,
 }
 
 impl Order {

@@ -63,6 +63,8 @@ impl Process {
 pub(crate) enum Reply {
     /// Every process, and the layers that the machine lacks.
     Status { ok: bool, missing: String, processes: Vec<Process> },
+    /// What a probe said.
+    Probed { ok: bool, report: serde_json::Value },
     /// It is done.
     Done { ok: bool },
     /// It is not done, and why; `usage` if that is for the client to put right.
@@ -72,6 +74,15 @@ pub(crate) enum Reply {
 impl Reply {
     pub(crate) fn status(missing: String, processes: Vec<Process>) -> Self {
         Self::Status { ok: true, missing, processes }
+    }
+
+    /// A probe is less trusted than this process: what it says is passed on only if it is JSON.
+    pub(crate) fn probed(text: &[u8]) -> Self {
+        match serde_json::from_slice(text) {
+            Err(_) if text.is_empty() => Self::failed("the probe was ended before it said anything"),
+            Ok(report) => Self::Probed { ok: true, report },
+            Err(error) => Self::failed(format!("the probe was ended, or did not report in JSON: {error}")),
+        }
     }
 
     pub(crate) fn done() -> Self {

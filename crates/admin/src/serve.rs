@@ -94,6 +94,12 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
                 accepting = Some(tokio::task::spawn_local(task));
                 desk.control.send(&AdminToLauncher::Ready {}, None).await?;
             }
+            LauncherToAdmin::ProbeOutput { ticket } => {
+                if let Some(output) = descriptor {
+                    let desk = desk.clone();
+                    tokio::task::spawn_local(async move { desk.probe_output(ticket, output).await });
+                }
+            }
             message => obey(&desk, message).await?,
         }
     };

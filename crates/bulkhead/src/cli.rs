@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::address;
+use crate::explain::Form;
 
 /// Bulkhead, a web server whose parts cannot reach each other.
 #[derive(Debug, Parser)]
@@ -20,6 +21,8 @@ EXAMPLES:
   bulkhead check bulkhead.toml       find mistakes in a configuration
   bulkhead run bulkhead.toml         run a server
   bulkhead status                    see what runs, and in which jail
+  bulkhead explain                   see what falls with each process
+  bulkhead probe gate                see what an attacker gets who owns a process
 
 EXIT CODES: 0 done, 1 failed, 2 wrong command line or configuration"
 )]
@@ -65,17 +68,58 @@ EXAMPLES:
 EXAMPLES:
   bulkhead status
   bulkhead status --config /srv/www/bulkhead.toml
+  bulkhead status --isolation            one column for each layer of jail
+  bulkhead status --isolation --score    and how exposed each process is, tried from inside its jail
   bulkhead status --run-dir /run/bulkhead --json | jq '.processes[].layers'
 
 COLUMNS: CONNS now/total; MEMORY proportional share (Pss), else resident; AGE since its start.
-LAYERS: identity caps nnp root rlimits; `-name` is missing, `?` cannot be read (try as root); fds:N are open.")]
+LAYERS: those that are missing; with `?` those that cannot be read (try as root; nobody can read landlock).")]
     Status {
         /// Which server.
         #[command(flatten)]
         server: Server,
-        /// Print one JSON object; memory in bytes, ages in milliseconds.
+        /// What to say of it.
+        #[command(flatten)]
+        view: View,
+    },
+    /// Try more than 200 ways out of a jail, from inside: what an attacker who owns this process gets.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead probe packages/search     what gets out of the jail of a service
+  bulkhead probe gate                (as well: a site, logger, admin)
+  bulkhead probe packages --json | jq '.summary'
+
+The server starts the program bulkhead-probe in one more jail of that kind; the process itself goes on as it is.
+
+EXIT CODES: 0 all was as it should be, 1 something succeeded that should be refused (or failed), 2 wrong name")]
+    Probe {
+        /// A site, SITE/SERVICE, or gate, logger, admin.
+        name: String,
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// Print the probe's report, one JSON object.
         #[arg(long)]
         json: bool,
+    },
+    /// Say what falls with a process that an attacker owns: sites, services, files, logs, users' connections.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead explain                   a line for each process, and other servers beside it
+  bulkhead explain packages/search   one service (as well: a site, gate, logger, admin, bulkheadd)
+  bulkhead explain --config /srv/www/bulkhead.toml --svg > falls.svg
+  bulkhead explain --json | jq '.processes[] | {name, lost: .blast.all}'
+
+Asks the server that runs for uids and pids; without one, the configuration alone is explained.")]
+    Explain {
+        /// A site, SITE/SERVICE, or bulkheadd, gate, logger, admin [default: all]
+        partition: Option<String>,
+        /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
+        #[arg(long, value_name = "CONFIG")]
+        config: Option<PathBuf>,
+        /// How to say it.
+        #[command(flatten)]
+        form: Explained,
     },
     /// Replace a site, a service or a role by a new process; the old one goes when the new one serves.
     #[command(after_help = "\
@@ -115,6 +159,43 @@ pub struct Serve {
     pub print_config: bool,
 }
 
+/// What to say of a running server.
+#[derive(Debug, Args)]
+pub struct View {
+    /// Print a table with one column for each layer.
+    #[arg(long)]
+    pub isolation: bool,
+    /// Probe each jail from inside (some seconds each): exposure from 0 (best) to 10, and what costs points.
+    #[arg(long, requires = "isolation")]
+    pub score: bool,
+    /// Print one JSON object; memory in bytes, ages in milliseconds.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How an explanation is to look: a table, unless one of these says otherwise.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct Explained {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Print a picture, in which a named process is framed.
+    #[arg(long)]
+    svg: bool,
+}
+
+impl Explained {
+    /// The form that was asked for.
+    pub fn form(&self) -> Form {
+        match (self.json, self.svg) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Svg,
+            _ => Form::Text,
+        }
+    }
+}
+
 /// Which running server is meant.
 #[derive(Debug, Args)]
 pub struct Server {
@@ -149,5 +230,7 @@ mod tests {
         let both = ["bulkhead", "stop", "--config", "a", "--run-dir", "b"];
         assert!(Cli::try_parse_from(both).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "serve", "d", "--listen", "x"]).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "explain", "--json", "--svg"]).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "status", "--score"]).is_err());
     }
 }

@@ -7,12 +7,17 @@
 mod address;
 mod check;
 mod cli;
+mod explain;
 mod fault;
+mod isolation;
 mod layers;
 mod locate;
+mod memory;
 mod order;
 mod orders;
+mod probe;
 mod run;
+mod score;
 mod serve;
 mod status;
 mod table;
@@ -39,7 +44,11 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Serve(serve) => serve::serve(&serve),
         Command::Check { config, json } => check::check(&config, json),
-        Command::Status { server, json } => status::status(&locate::run_dir(&server)?, json),
+        Command::Status { server, view } => status::status(&locate::run_dir(&server)?, &view),
+        Command::Probe { name, server, json } => probe::probe(&locate::run_dir(&server)?, &name, json),
+        Command::Explain { partition, config, form } => {
+            explain::explain(config.as_deref(), partition.as_deref(), form.form())
+        }
         Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
         Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
     }

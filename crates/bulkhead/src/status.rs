@@ -9,13 +9,17 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::cli::View;
 use crate::fault::Fault;
-use crate::layers::{Layers, memory};
+use crate::isolation;
+use crate::layers::Layers;
+use crate::memory::memory;
 use crate::order::{give, printable};
+use crate::score;
 use crate::table::{age, align, print, size};
 
 /// The launcher's role; it is the one process that is not jailed.
-const LAUNCHER: &str = "bulkheadd";
+pub const LAUNCHER: &str = "bulkheadd";
 
 const HEADER: [&str; 11] =
     ["ROLE", "PARTITION", "PID", "UID", "STATE", "RESTARTS", "CONNS", "REQUESTS", "MEMORY", "AGE", "LAYERS"];
@@ -25,12 +29,16 @@ const NUMBERS: [usize; 7] = [2, 3, 5, 6, 7, 8, 9];
 
 /// A process, as the server describes it.
 #[derive(Debug, Deserialize)]
-struct Process {
-    role: String,
-    name: String,
-    pid: u32,
+pub struct Process {
+    /// Its role.
+    pub role: String,
+    /// Its name, by which orders know it; the launcher's is of no use.
+    pub name: String,
+    /// Its pid; 0 if nobody fills this post at the moment.
+    pub pid: u32,
     uid: u32,
-    state: String,
+    /// What it is doing.
+    pub state: String,
     restarts: u32,
     age_ms: u64,
     connections_now: u32,
@@ -41,9 +49,11 @@ struct Process {
 
 /// A process, with what the kernel says of it if it exists.
 #[derive(Debug)]
-struct Seen {
-    process: Process,
-    layers: Option<Layers>,
+pub struct Seen {
+    /// As the server describes it.
+    pub process: Process,
+    /// As the kernel does.
+    pub layers: Option<Layers>,
     memory: Option<u64>,
 }
 
@@ -52,7 +62,7 @@ impl Seen {
         // Pid 0 stands for a post that nobody fills; /proc/0 does not exist.
         let exists = process.pid != 0;
         Self {
-            layers: exists.then(|| Layers::of(process.pid, process.uid)),
+            layers: exists.then(|| Layers::of(process.pid, process.uid, &process.role)),
             memory: exists.then(|| memory(process.pid)).flatten(),
             process,
         }
@@ -83,11 +93,7 @@ impl Seen {
 
     fn json(&self) -> Value {
         let process = &self.process;
-        let layers = self.layers.as_ref().map(|layers| {
-            let named = layers.named().map(|(name, applied)| (name.to_owned(), json!(applied)));
-            let fds = ("fds".to_owned(), json!(layers.fds));
-            Value::Object(named.into_iter().chain([fds]).collect())
-        });
+        let layers = self.layers.as_ref().map(Layers::json);
         json!({
             "role": process.role, "name": process.name, "pid": process.pid, "uid": process.uid,
             "state": process.state, "restarts": process.restarts, "age_ms": process.age_ms,
@@ -99,20 +105,28 @@ impl Seen {
 }
 
 /// Asks the server at `run_dir` for its processes and prints them.
-pub fn status(run_dir: &Path, as_json: bool) -> Result<ExitCode, Fault> {
+pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
     let mut answer = give(run_dir, &json!({ "order": "status" }))?;
     let missing = answer["missing"].as_str().unwrap_or("").to_owned();
     let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
-    let seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
-    let text = if as_json {
+    let mut seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
+    let scores = if view.score { Some(score::of_all(run_dir, &mut seen)) } else { None };
+    let failed = scores.iter().flatten().any(|score| score.report.is_err());
+    let text = if view.json {
         let processes: Vec<Value> = seen.iter().map(Seen::json).collect();
-        format!("{:#}", json!({ "missing": missing, "processes": processes }))
+        let mut document = json!({ "missing": missing, "processes": processes });
+        if let Some(scores) = &scores {
+            document["scores"] = scores.iter().map(score::Scored::json).collect();
+        }
+        format!("{document:#}")
+    } else if view.isolation {
+        isolation::render(&seen, &missing) + &scores.map_or(String::new(), |scores| score::render(&scores))
     } else {
         render(&seen, &missing)
     };
     print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn render(seen: &[Seen], missing: &str) -> String {
@@ -130,10 +144,11 @@ fn render(seen: &[Seen], missing: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn process(role: &str, name: &str, pid: u32, state: &str) -> Seen {
+    /// A process of which the server says this.
+    pub(crate) fn process(role: &str, name: &str, pid: u32, state: &str) -> Seen {
         let json = json!({
             "role": role, "name": name, "pid": pid, "uid": 61_001, "state": state, "restarts": 3,
             "age_ms": 61_000, "connections_now": 1, "connections": 20, "requests": 300,
@@ -153,7 +168,7 @@ mod tests {
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[0].starts_with("ROLE     PARTITION"), "{text}");
         assert!(lines[1].contains("1/20") && lines[1].contains("1m01s"), "{text}");
-        assert!(lines[1].contains("-identity") && lines[1].contains("fds:"), "{text}");
+        assert!(lines[1].contains("  all but identity, ") && lines[1].contains("; fds "), "{text}");
         assert!(lines[2].contains("packages/search") && lines[2].ends_with('-'), "{text}");
         assert!(lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"), "{text}");
         assert_eq!(lines[4], "missing layers: seccomp, landlock");

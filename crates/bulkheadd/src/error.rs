@@ -25,6 +25,10 @@ pub enum Error {
     Identity { path: PathBuf, problem: String },
     /// A program cannot be run safely.
     Program { path: PathBuf, problem: String },
+    /// A program needs a library that it cannot be given; what is wrong with that follows "which".
+    Library { program: PathBuf, library: String, problem: String },
+    /// A limit of the configuration needs a control group that cannot be made.
+    NotHeld { controllers: String },
     /// A child could not be started.
     Start(sys::process::StartError),
 }
@@ -66,7 +70,19 @@ impl fmt::Display for Error {
             Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
             Self::Identity { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Program { path, problem } => write!(f, "program {}: {problem}", path.display()),
-            Self::Start(error) => write!(f, "cannot start it: {error}"),
+            Self::Library { program, library, problem } => {
+                write!(f, "program {} needs {library}, which {problem}", program.display())
+            }
+            Self::NotHeld { controllers } => write!(
+                f,
+                "its limits need control groups ({controllers}) that cannot be made here; remove `cpu_percent` and \
+                 `memory_high`, delegate control groups to bulkhead, or write `isolation = \"degraded\"`"
+            ),
+            Self::Start(error) => write!(
+                f,
+                "cannot start it: {error}; where the machine cannot apply a layer of the jail, `isolation = \
+                 \"degraded\"` in [server] starts it without"
+            ),
         }
     }
 }

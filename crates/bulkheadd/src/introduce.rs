@@ -5,8 +5,10 @@
 
 use std::os::fd::OwnedFd;
 
-use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
-use wire::{NO_PARTITION, Role, Source, Text};
+use wire::{
+    AccessRight, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
+};
+use wire::{Role, Source, Text};
 
 use crate::error::{Error, during};
 use crate::launch::duplicate;
@@ -99,11 +101,16 @@ impl Launcher {
         log: Option<OwnedFd>,
         stderr: Option<OwnedFd>,
     ) {
-        let label = Text::new(self.posts[post].title());
-        // A gate answers for every site; who is of no site writes no access records.
-        let site = if self.posts[post].role == Role::Gate { NO_PARTITION } else { self.posts[post].site };
+        let post = &self.posts[post];
+        let label = Text::new(post.title());
+        let right = match post.role {
+            // It answers for every site what cannot be passed on.
+            Role::Gate => AccessRight::Every,
+            Role::Site | Role::Service => AccessRight::Site(post.site),
+            Role::Admin | Role::Logger | Role::Launcher => AccessRight::None,
+        };
         if log.is_some() {
-            self.tell(logger, &LauncherToLogger::Client { label: label.clone(), site }, log);
+            self.tell(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
         }
         if stderr.is_some() {
             self.tell(logger, &LauncherToLogger::Stderr { label }, stderr);

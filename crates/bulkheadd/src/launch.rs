@@ -3,22 +3,27 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a child a descriptor that is
 //! not in this file.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use config::{Config, Service, Site};
-use jail::{Jail, Limits};
 use sys::inherit::{CONTROL, LOG};
-use sys::process::{Child, Program};
+use sys::process::{Child, Program, StartError};
 use wire::{
     LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget, Text,
     WorkerLimits,
 };
 
-use crate::error::{Error, during};
+use crate::cgroups::{Cgroups, Group};
+use crate::cores::Cores;
+use crate::error::{Error, at, during};
+use crate::jails::Filters;
 use crate::roster::Post;
+use crate::runtime::Answers;
 use crate::{places, program};
 
 /// What every start needs.
@@ -34,6 +39,22 @@ pub struct Ground {
     pub roles_folder: std::path::PathBuf,
     /// `/dev/null`.
     pub null: OwnedFd,
+    /// The launcher itself, as its children watch it.
+    pub launcher: jail::Launcher,
+    /// The filters of system calls.
+    pub filters: Filters,
+    /// Where core files are kept.
+    pub cores: Cores,
+    /// Where control groups are made.
+    pub cgroups: Cgroups,
+    /// Whether a process may be started without a layer that this machine cannot apply.
+    pub degrades: bool,
+    /// The layers that processes are started without.
+    pub without: RefCell<Vec<&'static str>>,
+    /// What the loaders of services' programs have answered.
+    pub answers: Answers,
+    /// How many processes were started.
+    pub started: Cell<u64>,
 }
 
 /// A child that was started, with the launcher's ends of its channels.
@@ -47,6 +68,8 @@ pub struct Started {
     pub log: Option<OwnedFd>,
     /// What it writes to standard error.
     pub stderr: OwnedFd,
+    /// Its control group, to be kept until it has ended.
+    pub group: Group,
 }
 
 impl Ground {
@@ -68,9 +91,52 @@ impl Ground {
             descriptors.push((writing, LOG));
         }
         let program = self.program(post)?;
-        let jail = self.jail(post, descriptors)?;
-        let child = sys::process::start(&program, || jail::enter(&jail)).map_err(Error::Start)?;
-        Ok(Started { child, control, log, stderr: stderr.into() })
+        let (child, group) = self.start_in_jail(post, &program, &descriptors)?;
+        Ok(Started { child, control, log, stderr: stderr.into(), group })
+    }
+
+    /// Starts `program` in the jail of `post`; where degraded isolation allows it, without layers that fail.
+    pub(crate) fn start_in_jail(
+        &self,
+        post: &Post,
+        program: &Program,
+        descriptors: &[(OwnedFd, i32)],
+    ) -> Result<(Child, Group), Error> {
+        loop {
+            let (group, joins) = self.group(post)?;
+            let inherited = descriptors
+                .iter()
+                .map(|(fd, number)| Ok((duplicate(fd)?, *number)))
+                .collect::<Result<_, _>>()?;
+            let jail = self.jail(post, &program.file, inherited, joins)?;
+            match sys::process::start(program, jail.pids(), || jail::enter(&jail)) {
+                Ok(child) => return Ok((child, group)),
+                Err(failure) => self.do_without(failure)?,
+            }
+        }
+    }
+
+    /// Notes the layer that failed as one to do without, or fails.
+    fn do_without(&self, failure: StartError) -> Result<(), Error> {
+        let layer = jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
+        match layer {
+            Some(layer) if self.degrades => {
+                self.without.borrow_mut().push(layer.name);
+                Ok(())
+            }
+            _ => Err(Error::Start(failure)),
+        }
+    }
+
+    fn group(&self, post: &Post) -> Result<(Group, Vec<OwnedFd>), Error> {
+        self.started.set(self.started.get() + 1);
+        let name = format!("{}.{}", post.title().replace([' ', '/'], "."), self.started.get());
+        let share = self.share(post);
+        let missing = self.cgroups.missing(&share);
+        if !missing.is_empty() && !self.degrades {
+            return Err(Error::NotHeld { controllers: missing.join(", ") });
+        }
+        self.cgroups.group(&name, &share).map_err(during("make a control group"))
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
@@ -91,30 +157,6 @@ impl Ground {
             .map(|(name, value)| text(&format!("{name}={value}")))
             .collect::<Result<_, _>>()?;
         Ok(Program { file, arguments, environment })
-    }
-
-    fn jail(&self, post: &Post, descriptors: Vec<(OwnedFd, i32)>) -> Result<Jail, Error> {
-        let service = self.service(post).map(|(_, service)| service);
-        let root = if service.is_none() { self.empty_root.as_ref() } else { None };
-        let directory = if service.is_some() { Some(&self.directory) } else { None };
-        // A connection of a site may need a descriptor to its file and one to a service beside its own; the
-        // logger holds two for each process.
-        let per_connection = if post.role == Role::Site { 3 } else { 1 };
-        let descriptors_max = match post.role {
-            Role::Logger | Role::Gate => u64::from(u32::MAX),
-            _ => u64::from(self.config.limits.connections) * per_connection + 256,
-        };
-        Ok(Jail {
-            identity: post.identity,
-            root: root.map(duplicate).transpose()?,
-            directory: directory.map(duplicate).transpose()?,
-            descriptors,
-            limits: Limits {
-                descriptors: descriptors_max,
-                processes: 256,
-                memory_bytes: service.and_then(|service| service.memory_max),
-            },
-        })
     }
 
     /// The site and the service that `post` stands for, if it is a service.
@@ -194,7 +236,7 @@ impl Ground {
         let site = &self.config.sites[usize::from(post.site)];
         let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
         if let Some(root) = &site.root {
-            told.push((LauncherToSite::Root {}, Some(places::directory(root)?)));
+            told.push((LauncherToSite::Root {}, Some(self.site_root(root)?)));
         }
         told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
@@ -216,11 +258,21 @@ impl Ground {
         Ok(told)
     }
 
+    /// A site's directory of files; as root, a view of it that has nothing above.
+    fn site_root(&self, path: &Path) -> Result<OwnedFd, Error> {
+        let directory = places::directory(path)?;
+        if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
+            return Ok(directory);
+        }
+        jail::view(&directory, jail::Mode::Read).map_err(at("make a view of", path))
+    }
+
     /// What a service worker is told before it initialises.
     pub fn service_setup(&self, post: &Post) -> Vec<(LauncherToService, Option<OwnedFd>)> {
         let owns_host =
             self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
-        let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host };
+        let dumps = self.service(post).is_some_and(|(_, service)| service.core_max.is_some());
+        let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
     }
 

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
 //! because of something that a child did.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,17 +13,22 @@ use config::Config;
 use rustix::event::epoll;
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
+use crate::cgroups::Cgroups;
+use crate::cores::Cores;
 use crate::error::{Error, during};
 use crate::history::{History, Rule};
 use crate::identities::Identities;
+use crate::jails::{self, Filters};
 use crate::journal::Journal;
 use crate::launch::Ground;
 use crate::listeners;
 use crate::orders::Orders;
 use crate::places::{self, Places};
+use crate::probing::Probe;
 use crate::process::{Process, Stage};
 use crate::program::{self, Version};
 use crate::roster::{Post, roster};
+use crate::runtime::Answers;
 
 /// How many messages of one child are taken before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -68,6 +74,8 @@ pub struct Launcher {
     /// What children that are gone had logged, until a logger has read it.
     pub(crate) unread_logs: VecDeque<(usize, OwnedFd, OwnedFd)>,
     pub(crate) orders: Orders,
+    /// Probes that run.
+    pub(crate) probes: BTreeMap<u64, Probe>,
     pub(crate) epoll: OwnedFd,
     pub(crate) signals: OwnedFd,
     /// Children whose channel is watched for room as well.
@@ -86,7 +94,6 @@ impl Launcher {
     /// Prepares everything that can fail before the first child is started.
     pub fn start(config: Config) -> Result<Self, Error> {
         occupy_inherited_numbers()?;
-        jail::note_launcher();
         raise_descriptor_limit();
         let root = rustix::process::geteuid().is_root();
         let gates = config.server.gates.map_or_else(cores, |gates| gates as usize);
@@ -121,6 +128,14 @@ impl Launcher {
         let ground = Ground {
             empty_root: root.then(|| places.empty_root()).transpose()?,
             directory: places::directory(&config.dir)?,
+            launcher: jail::Launcher::this().map_err(during("open the launcher's pidfd"))?,
+            filters: Filters::of(posts.iter().map(|post| jails::policy(post, service_of(&config, post))))?,
+            cores: Cores::below(&places.state),
+            cgroups: if root { Cgroups::open() } else { Cgroups::default() },
+            degrades: !root || config.server.isolation == config::Isolation::Degraded,
+            without: RefCell::new(left_out(&config)),
+            answers: Answers::default(),
+            started: Cell::new(0),
             roles_folder: program::roles_folder()?,
             null: File::options()
                 .read(true)
@@ -134,7 +149,8 @@ impl Launcher {
             journal: Journal::new(error_log.try_clone().map_err(during("duplicate a descriptor"))?),
             admin_socket: places.admin_socket()?,
             duties: posts.iter().map(|_| Duty::default()).collect(),
-            orders: Orders::new(&posts, jail::missing(root)),
+            orders: Orders::new(&posts),
+            probes: BTreeMap::new(),
             processes: BTreeMap::new(),
             unread_logs: VecDeque::new(),
             watched: HashSet::new(),
@@ -156,25 +172,43 @@ impl Launcher {
 
     /// Starts every child and looks after them until the end.
     pub fn run(mut self) -> Result<(), Error> {
-        let missing = jail::missing(self.ground.empty_root.is_some());
-        if !missing.is_empty() {
-            self.journal.warning(format!(
-                "not started as root: every process runs as this user, without the layers {}",
-                missing.join(", ")
-            ));
-        }
         for post in 0..self.posts.len() {
             self.fill(post);
         }
+        self.tell_isolation();
         let mut events = Vec::with_capacity(256);
         loop {
             self.turn(&mut events)?;
-            if self.stopping.is_some() && self.processes.is_empty() {
+            if self.stopping.is_some() && self.processes.is_empty() && self.probes.is_empty() {
                 self.journal.info("stopped");
                 let _ = std::fs::remove_file(self.places.run.join("admin.sock"));
                 return Ok(());
             }
         }
+    }
+
+    /// Says what is missing of the jails, and what holds their limits.
+    fn tell_isolation(&mut self) {
+        let root = self.ground.empty_root.is_some();
+        let missing = self.missing();
+        if !root {
+            self.journal.warning(format!(
+                "not started as root: every process runs as this user, without the layers {}",
+                missing.join(", ")
+            ));
+        } else if !missing.is_empty() {
+            self.journal.warning(format!("isolation is degraded: without the layers {}", missing.join(", ")));
+        }
+        if root {
+            self.journal.info(format!("limits are held by {}", self.ground.cgroups.kind()));
+        }
+    }
+
+    /// The layers that processes do without.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let mut missing = jail::missing(self.ground.empty_root.is_some());
+        missing.extend(self.ground.without.borrow().iter());
+        missing
     }
 
     /// Waits for something to happen and deals with it.
@@ -259,18 +293,37 @@ impl Launcher {
         }
     }
 
+    /// Ends a process that is of no use, at once; its end is seen as that of one which retires.
+    fn give_up(&mut self, serial: u64) {
+        self.retire(serial);
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.deadline = None;
+            process.child.kill();
+        }
+    }
+
     /// Starts a process and connects it with everyone that it works with.
     pub(crate) fn spawn(&mut self, post: usize) -> Result<u64, Error> {
         let started = self.ground.start(&self.posts[post])?;
         self.serial += 1;
         let serial = self.serial;
-        watch(&self.epoll, &started.control, serial * 2)?;
-        watch(&self.epoll, started.child.pidfd(), serial * 2 + 1)?;
+        let watched = watch(&self.epoll, &started.control, serial * 2)
+            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1));
+        if let Err(error) = watched {
+            // Nobody would see its end.
+            started.child.end();
+            return Err(error);
+        }
         let mut process = Process::new(post, started.child, started.control, Instant::now());
         process.log = started.log;
         process.stderr = Some(started.stderr);
+        process.group = Some(started.group);
         self.processes.insert(serial, process);
-        self.introduce(serial)?;
+        if let Err(error) = self.introduce(serial) {
+            // It fills no post, and would wait for ever for what could not be said to it.
+            self.give_up(serial);
+            return Err(error);
+        }
         Ok(serial)
     }
 
@@ -290,6 +343,8 @@ impl Launcher {
             let Some(control) = process.control() else { return };
             let mut buffer = [0; 64];
             match sys::seqpacket::receive(control, &mut buffer) {
+                // No child has a descriptor to send.
+                Ok(Some(got)) if got.descriptor.is_some() => self.nonsense(serial),
                 Ok(Some(got)) => self.heard(serial, &buffer[..got.len]),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => self.nonsense(serial),
@@ -314,6 +369,9 @@ impl Launcher {
             Ok(AdminToLauncher::Counters { counters }) => self.on_counters(serial, counters),
             Ok(AdminToLauncher::Status { ticket }) => self.begin_status(serial, ticket),
             Ok(AdminToLauncher::Relaunch { ticket, target }) => self.begin_relaunch(serial, ticket, target),
+            Ok(AdminToLauncher::Probe { ticket, target, kind }) => {
+                self.begin_probe(serial, ticket, target, kind)
+            }
             Ok(AdminToLauncher::Stop { ticket }) => {
                 self.answer(ticket, Outcome::Done, "");
                 self.stop();
@@ -357,9 +415,20 @@ impl Launcher {
     }
 }
 
-fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
+pub(crate) fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
         .map_err(|error| during("watch a descriptor")(error.into()))
+}
+
+fn service_of<'c>(config: &'c Config, post: &Post) -> Option<&'c config::Service> {
+    let site = config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Service)?;
+    site.services.get(post.index)
+}
+
+/// The layers that the operator takes away.
+fn left_out(config: &Config) -> Vec<&'static str> {
+    let named = |layer: &&jail::Layer| config.server.danger_without.iter().any(|name| name == layer.name);
+    jail::LAYERS.iter().filter(named).map(|layer| layer.name).collect()
 }
 
 fn cores() -> usize {

@@ -6,19 +6,24 @@
 //!
 //! Source: seed 000, 4.1 (okld).
 
+mod cgroups;
+mod cores;
 mod error;
 mod history;
 mod identities;
 mod introduce;
+mod jails;
 mod journal;
 mod launch;
 mod launcher;
 mod listeners;
 mod orders;
 mod places;
+mod probing;
 mod process;
 mod program;
 mod roster;
+mod runtime;
 mod supervise;
 
 use std::path::Path;

@@ -24,7 +24,6 @@ const WAITING_MAX: usize = 64;
 pub struct Orders {
     /// What can be relaunched: a name, and the posts that it stands for.
     targets: Vec<(String, Vec<usize>)>,
-    missing: String,
     /// The status that is being gathered, until when; and those that wait for it, whom the same answer serves.
     status: Option<Instant>,
     waiting: VecDeque<(u64, u32)>,
@@ -34,7 +33,7 @@ pub struct Orders {
 
 impl Orders {
     /// Makes the table of what can be relaunched.
-    pub fn new(posts: &[Post], missing: Vec<&'static str>) -> Self {
+    pub fn new(posts: &[Post]) -> Self {
         let mut targets: Vec<(String, Vec<usize>)> = Vec::new();
         for (index, post) in posts.iter().enumerate() {
             match targets.iter_mut().find(|(name, _)| *name == post.name) {
@@ -42,18 +41,17 @@ impl Orders {
                 None => targets.push((post.name.clone(), vec![index])),
             }
         }
-        Self {
-            targets,
-            missing: missing.join(", "),
-            status: None,
-            waiting: VecDeque::new(),
-            relaunches: HashMap::new(),
-        }
+        Self { targets, status: None, waiting: VecDeque::new(), relaunches: HashMap::new() }
     }
 
     /// The names of what can be relaunched; their place is the number that stands for them.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.targets.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The first post of a target.
+    pub fn first_post(&self, target: u16) -> Option<usize> {
+        self.targets.get(usize::from(target))?.1.first().copied()
     }
 
     /// By when something is to be done here.
@@ -84,7 +82,8 @@ impl Launcher {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
         };
-        if process.stage != Stage::Serving {
+        // One that has not answered the last time is not asked again, or questions would pile up.
+        if process.stage != Stage::Serving || process.owes_report {
             return;
         }
         process.owes_report = true;
@@ -100,8 +99,10 @@ impl Launcher {
 
     /// Takes a process's counters.
     pub(crate) fn on_counters(&mut self, serial: u64, counters: Counters) {
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.counters = counters;
+        match self.processes.get_mut(&serial) {
+            Some(process) if process.owes_report => process.counters = counters,
+            // Nobody asked.
+            _ => return self.nonsense(serial),
         }
         self.report_from(serial);
     }
@@ -134,7 +135,7 @@ impl Launcher {
             for line in &lines {
                 self.tell(admin, line, None);
             }
-            let missing = Text::new(self.orders.missing.as_str());
+            let missing = Text::new(self.missing().join(", "));
             self.tell(admin, &LauncherToAdmin::StatusEnd { ticket, missing }, None);
         }
     }

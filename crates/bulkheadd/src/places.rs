@@ -78,8 +78,14 @@ pub fn directory(path: &Path) -> Result<OwnedFd, Error> {
     rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|error| at("open", path)(error.into()))
 }
 
+/// Opens what is at `path` only to name it.
+pub fn existing(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|error| at("open", path)(error.into()))
+}
+
 /// Makes a directory, or checks that nobody else can change what is in it.
-fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
+pub fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
     match DirBuilder::new().mode(mode).create(path) {
         // The umask may have taken bits away that others need to pass through.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at("chmod", path))?,

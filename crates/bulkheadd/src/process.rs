@@ -10,6 +10,8 @@ use std::time::Instant;
 use sys::process::Child;
 use wire::{Counters, Message};
 
+use crate::cgroups::Group;
+
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -59,6 +61,8 @@ pub struct Process {
     pub log: Option<OwnedFd>,
     /// See `log`.
     pub stderr: Option<OwnedFd>,
+    /// Its control group, which is removed when it has ended.
+    pub group: Option<Group>,
     /// The administrator's order that waits for it to come up.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -80,6 +84,7 @@ impl Process {
             owes_report: false,
             log: None,
             stderr: None,
+            group: None,
             ticket: None,
             nonsense: 0,
             control: Some(control),

@@ -73,7 +73,8 @@ pub fn role_program(folder: &Path, name: &str) -> Result<OwnedFd, Error> {
     open(&folder.join(name))
 }
 
-fn open(path: &Path) -> Result<OwnedFd, Error> {
+/// Opens a program to be executed.
+pub fn open(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     let program = opened.map_err(|error| at("open", path)(error.into()))?;

@@ -15,6 +15,9 @@ use crate::launcher::{BROKEN_CHECK, Duty, Launcher};
 use crate::process::{Process, Stage};
 use crate::program::{self, Version};
 
+/// How many times `start_timeout` a process may take that nobody waits for: a service may have to read its data.
+const FIRST_START: u32 = 9;
+
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
 const UNREAD_MAX: usize = 1000;
 
@@ -23,7 +26,13 @@ impl Launcher {
     pub(crate) fn fill(&mut self, post: usize) {
         self.duties[post].start_at = None;
         match self.spawn(post) {
-            Ok(serial) => self.duties[post].current = Some(serial),
+            Ok(serial) => {
+                self.duties[post].current = Some(serial);
+                let patience = Duration::from_millis(self.ground.config.limits.start_timeout_ms.into());
+                if let Some(process) = self.processes.get_mut(&serial) {
+                    process.deadline = Some(Instant::now() + patience * FIRST_START);
+                }
+            }
             Err(error) => {
                 let text = error.to_string();
                 self.journal.warning(format!("{}: {text}", self.posts[post].title()));
@@ -89,6 +98,9 @@ impl Launcher {
 
     /// Takes notice of a child's end.
     pub(crate) fn on_exit(&mut self, serial: u64) {
+        if self.probe_ended(serial) {
+            return;
+        }
         let Some(exit) =
             self.processes.get(&serial).and_then(|process| process.child.try_wait().ok().flatten())
         else {
@@ -103,6 +115,7 @@ impl Launcher {
         let post = process.post;
         self.keep_unread_log(post, &mut process);
         self.report_from(serial);
+        self.keep_core(post, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();
         if self.duties[post].next == Some(serial) {
@@ -125,6 +138,21 @@ impl Launcher {
             self.journal.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
         self.go_on_stopping();
+    }
+
+    /// Takes over the core file of a service that died.
+    fn keep_core(&mut self, post: usize, exit: Exit) {
+        let dumps =
+            self.ground.service(&self.posts[post]).is_some_and(|(_, service)| service.core_max.is_some());
+        if !dumps || !matches!(exit, Exit::Signal(_)) {
+            return;
+        }
+        let title = self.posts[post].title();
+        match self.ground.cores.take(&self.posts[post].name) {
+            Ok(Some(place)) => self.journal.info(format!("{title} left a core file in {}", place.display())),
+            Ok(None) => {}
+            Err(error) => self.journal.warning(format!("{title}: its core file is not safe yet: {error}")),
+        }
     }
 
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
@@ -200,6 +228,7 @@ impl Launcher {
             .chain(deadlines)
             .chain(check)
             .chain(self.orders.deadline())
+            .chain(self.probe_deadline())
             .min()
             .map(|at| at.saturating_duration_since(now))
     }
@@ -225,6 +254,7 @@ impl Launcher {
         }
         self.forget_read_logs();
         self.orders_on_time(now);
+        self.probes_on_time(now);
     }
 
     /// Ends a process that was not ready, or not gone, in time.

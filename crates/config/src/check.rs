@@ -238,7 +238,7 @@ fn source<T>(at: &At<T>, problems: &Problems<'_>) -> String {
 }
 
 /// The path without `.` and `..`, by its text alone.
-pub(crate) fn lexical(path: &Path) -> PathBuf {
+pub fn lexical(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
         match component {

@@ -24,8 +24,12 @@ mod suggest;
 
 use std::path::Path;
 
+pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use schema::{AccessFormat, Config, Limits, Listener, Log, Restart, Server, Service, Site};
+pub use rules::LAYERS;
+pub use schema::{
+    AccessFormat, Config, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
+};
 
 use diagnostic::Problems;
 use raw::RawConfig;

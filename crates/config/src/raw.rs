@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::place::At;
-use crate::schema::{Config, Limits, Listener, Log, Restart, Server, Service, Site};
+use crate::schema::{Config, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site};
 
 /// The whole file. What could not be decoded is `None` or left out, and was reported.
 pub(crate) struct RawConfig {
@@ -29,6 +29,8 @@ pub(crate) struct RawServer {
     pub(crate) run_dir: Option<At<PathBuf>>,
     pub(crate) log_dir: Option<At<PathBuf>>,
     pub(crate) gates: Option<u32>,
+    pub(crate) isolation: Isolation,
+    pub(crate) danger_without: Vec<String>,
 }
 
 /// `[[site]]`.
@@ -66,6 +68,12 @@ pub(crate) struct RawService {
     pub(crate) program: Option<At<PathBuf>>,
     pub(crate) read: Vec<At<PathBuf>>,
     pub(crate) memory_max: Option<u64>,
+    pub(crate) memory_high: Option<u64>,
+    pub(crate) processes_max: u32,
+    pub(crate) core_max: Option<u64>,
+    pub(crate) cpu_percent: Option<u32>,
+    pub(crate) network: Network,
+    pub(crate) label_of_program: Option<String>,
     pub(crate) takes_connections: bool,
     pub(crate) environment: Vec<(String, String)>,
 }
@@ -100,6 +108,8 @@ impl RawServer {
             run_dir: self.run_dir?.value,
             log_dir: self.log_dir?.value,
             gates: self.gates,
+            isolation: self.isolation,
+            danger_without: self.danger_without,
         })
     }
 }
@@ -143,6 +153,12 @@ impl RawService {
             program: self.program?.value,
             read: self.read.into_iter().map(|folder| folder.value).collect(),
             memory_max: self.memory_max,
+            memory_high: self.memory_high,
+            processes_max: self.processes_max,
+            core_max: self.core_max,
+            cpu_percent: self.cpu_percent,
+            network: self.network,
+            label: self.label_of_program,
             takes_connections: self.takes_connections,
             environment: self.environment,
         })

@@ -50,6 +50,35 @@ pub(crate) const CONNECTIONS: Bounds = Bounds::new(16, 16384, 8192);
 /// LIMIT: no program starts in less than 4 MiB; 16 TiB is above any machine meant.
 pub(crate) const MEMORY_MAX: Bounds = Bounds { min: 4 * MIB, max: 16 * TIB, default: None };
 
+/// LIMIT: under 64 KiB there is nothing of use in it; as large as memory can be.
+pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, default: None };
+/// LIMIT: a program is one process; 32768 is the kernel's usual number of all.
+pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
+/// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
+pub(crate) const CPU_PERCENT: Bounds = Bounds { min: 1, max: 102_400, default: None };
+/// The layers of the jail, as `danger_without` names them; the launcher's tests compare them with the jail's.
+pub const LAYERS: [&str; 19] = [
+    "descriptors",
+    "session",
+    "pid namespace",
+    "cgroup",
+    "ipc namespace",
+    "uts namespace",
+    "network namespace",
+    "label",
+    "root",
+    "directory",
+    "keyring",
+    "bounding set",
+    "identity",
+    "capabilities",
+    "no_new_privs",
+    "parent death",
+    "landlock",
+    "rlimits",
+    "seccomp",
+];
+
 /// The default of `user_range`: clear of what distributions give to people and to system services.
 pub(crate) const USER_RANGE: std::ops::RangeInclusive<u32> = 51001..=51999;
 /// Partitions that exist whatever the file says: gate, logger, admin.
@@ -66,7 +95,8 @@ pub(crate) const TABLES: [(&str, &[&str]); 8] = [ROOT, SERVER, LISTEN, LOG, REST
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
 pub(crate) const ROOT: Keys = ("the top level", &["server", "listen", "log", "restart", "limits", "site"]);
-pub(crate) const SERVER: Keys = ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates"]);
+pub(crate) const SERVER: Keys =
+    ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
 pub(crate) const LISTEN: Keys = ("[[listen]]", &["address"]);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
@@ -85,5 +115,19 @@ pub(crate) const LIMITS: Keys = (
 pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "listen", "path", "root", "index", "service"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
-    &["name", "path", "command", "read", "memory_max", "takes_connections", "environment"],
+    &[
+        "name",
+        "path",
+        "command",
+        "read",
+        "memory_max",
+        "memory_high",
+        "processes_max",
+        "core_max",
+        "cpu_percent",
+        "network",
+        "label",
+        "takes_connections",
+        "environment",
+    ],
 );

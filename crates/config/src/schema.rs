@@ -39,6 +39,35 @@ pub struct Server {
     pub log_dir: PathBuf,
     /// Processes that accept connections, 1 to 64; `None`: one per core.
     pub gates: Option<u32>,
+    /// What to do where a layer of the jail cannot be applied.
+    pub isolation: Isolation,
+    /// Names of layers that are left out on purpose; empty unless `isolation` is [`Isolation::Degraded`].
+    pub danger_without: Vec<String>,
+}
+
+/// What to do where a layer of the jail cannot be applied, as root; another user always runs degraded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Refuse to start the process.
+    Strict,
+    /// Start it without, and say so.
+    Degraded,
+}
+
+/// What a service may do in the machine's network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// TCP ports that it may connect to, on any machine.
+    pub tcp: Vec<u16>,
+    /// Whether it may send and receive datagrams.
+    pub udp: bool,
+}
+
+impl Network {
+    /// Whether it is given any of it.
+    pub fn is_granted(&self) -> bool {
+        self.udp || !self.tcp.is_empty()
+    }
 }
 
 /// `[[listen]]`: one address to accept connections at.
@@ -133,6 +162,18 @@ pub struct Service {
     pub read: Vec<PathBuf>,
     /// The most memory it may use, in bytes; `None`: not limited here.
     pub memory_max: Option<u64>,
+    /// The memory above which it is slowed down, in bytes; `None`: not limited here.
+    pub memory_high: Option<u64>,
+    /// How many processes and threads it may have, itself included.
+    pub processes_max: u32,
+    /// The largest core file that it may write, in bytes; `None`: it writes none.
+    pub core_max: Option<u64>,
+    /// The most time of processors that it may use, in hundredths of one; `None`: not limited here.
+    pub cpu_percent: Option<u32>,
+    /// What it may do in the network; by default nothing.
+    pub network: Network,
+    /// The label that SELinux or AppArmor gives its program.
+    pub label: Option<String>,
     /// Whether the gate hands it plaintext connections instead of requests.
     pub takes_connections: bool,
     /// Its whole environment, sorted by name.

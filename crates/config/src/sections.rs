@@ -12,7 +12,7 @@ use crate::parse::{Fault, hosts, units};
 use crate::place::At;
 use crate::raw::RawServer;
 use crate::rules;
-use crate::schema::{AccessFormat, Limits, Log, Restart};
+use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart};
 use crate::suggest::closest;
 
 pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawServer {
@@ -29,6 +29,46 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>)
             .get("gates")
             .and_then(|entry| entry.count(&rules::GATES, problems))
             .map(|n| narrow(Some(n))),
+        isolation: table
+            .get("isolation")
+            .and_then(|entry| entry.parsed(isolation, problems))
+            .map_or(Isolation::Strict, |isolation| isolation.value),
+        danger_without: danger_without(table, problems),
+    }
+}
+
+fn isolation(text: &str) -> Result<Isolation, Fault> {
+    match text {
+        "strict" => Ok(Isolation::Strict),
+        "degraded" => Ok(Isolation::Degraded),
+        _ => Err(one_of("the kinds of isolation are", text, &["strict", "degraded"])),
+    }
+}
+
+/// Layers can be left out only by somebody who says twice that it is meant.
+fn danger_without(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+    let Some(entry) = table.get("danger_without") else {
+        return Vec::new();
+    };
+    let layer = |text: &str| match rules::LAYERS.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(one_of("the layers of the jail are", text, &rules::LAYERS)),
+    };
+    let elements = entry.elements(problems).unwrap_or_default();
+    let degraded = table.get("isolation").and_then(|entry| entry.plain()) == Some("degraded");
+    if !degraded && !elements.is_empty() {
+        let message = "`danger_without` leaves layers of the jail out, which strict isolation does not allow";
+        problems.report_help(entry.offset, message, "remove it, or write `isolation = \"degraded\"`");
+    }
+    elements.iter().filter_map(|element| element.parsed(layer, problems)).map(|layer| layer.value).collect()
+}
+
+/// The fault of a word that is not among those that are known.
+fn one_of(rule: &str, text: &str, known: &[&str]) -> Fault {
+    let near = closest(text, known);
+    Fault {
+        rule: format!("{rule} {}", known.join(", ")),
+        help: near.map(|near| format!("did you mean `\"{near}\"`?")),
     }
 }
 
@@ -89,11 +129,7 @@ fn access_format(text: &str) -> Result<AccessFormat, Fault> {
         "common" => Ok(AccessFormat::Common),
         "combined" => Ok(AccessFormat::Combined),
         "json" => Ok(AccessFormat::Json),
-        _ => {
-            let rule = "the formats are common, combined, json";
-            let near = closest(text, &["common", "combined", "json"]);
-            Err(Fault { rule: rule.to_owned(), help: near.map(|near| format!("did you mean `\"{near}\"`?")) })
-        }
+        _ => Err(one_of("the formats are", text, &["common", "combined", "json"])),
     }
 }
 

@@ -6,12 +6,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table};
+use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, hosts, names};
 use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
 use crate::rules;
+use crate::schema::Network;
 use crate::sections::require_tables;
 
 pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
@@ -100,10 +101,35 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
         program,
         read: read(&table, dir, problems),
         memory_max: table.get("memory_max").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
+        memory_high: table.get("memory_high").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
+        processes_max: table.count("processes_max", &rules::PROCESSES_MAX, problems),
+        core_max: table.get("core_max").and_then(|entry| entry.bytes(&rules::CORE_MAX, problems)),
+        cpu_percent: table
+            .get("cpu_percent")
+            .and_then(|entry| entry.count(&rules::CPU_PERCENT, problems))
+            .map(|percent| narrow(Some(percent))),
+        network: network(&table, problems),
+        label_of_program: table
+            .get("label")
+            .and_then(|entry| entry.string(names::program_label, problems))
+            .map(|label| label.value),
         takes_connections: takes_connections.unwrap_or(false),
         environment: environment.unwrap_or_default(),
         label: table.label,
     }
+}
+
+/// What it may do in the network: `"tcp:443"` and the like, and `"udp"`.
+fn network(table: &Table<'_>, problems: &mut Problems<'_>) -> Network {
+    let elements = table.get("network").and_then(|entry| entry.elements(problems)).unwrap_or_default();
+    let mut network = Network::default();
+    for grant in elements.iter().filter_map(|element| element.parsed(names::network_grant, problems)) {
+        match grant.value {
+            Some(port) => network.tcp.push(port),
+            None => network.udp = true,
+        }
+    }
+    network
 }
 
 /// The argument vector, and its program's absolute path.

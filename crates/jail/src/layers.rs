@@ -1,11 +1,12 @@
 //! The layers, in the order in which they are applied.
 //!
 //! Runs in: a child of the launcher between fork and exec. Sees no untrusted bytes. Never: opens anything by
-//! name; what a layer needs is a descriptor that the launcher opened.
+//! name that a partition could have made; what a layer needs is a descriptor that the launcher opened.
 
 use std::io;
 
 use crate::Jail;
+use crate::{confine, landlock, namespaces, privileges, root};
 
 /// One layer of the jail.
 #[derive(Debug)]
@@ -14,33 +15,57 @@ pub struct Layer {
     pub name: &'static str,
     /// Whether only root can apply it.
     pub needs_root: bool,
+    /// Whether a process is never started without it, except where the operator takes it away by name.
+    pub mandatory: bool,
     /// Applies it to the calling process.
     pub apply: fn(&Jail) -> io::Result<()>,
 }
 
-impl Layer {
-    /// Whether this layer is to be applied in `jail`.
-    pub(crate) fn applies_to(&self, jail: &Jail) -> bool {
-        jail.identity.is_some() || !self.needs_root
-    }
+type Apply = fn(&Jail) -> io::Result<()>;
+
+/// A layer that every process has, whoever starts it.
+const fn always(name: &'static str, apply: Apply) -> Layer {
+    Layer { name, needs_root: false, mandatory: true, apply }
 }
 
-const fn layer(name: &'static str, needs_root: bool, apply: fn(&Jail) -> io::Result<()>) -> Layer {
-    Layer { name, needs_root, apply }
+/// A layer that every process has if root starts it.
+const fn as_root(name: &'static str, apply: Apply) -> Layer {
+    Layer { name, needs_root: true, mandatory: true, apply }
 }
 
-/// Every layer. Descriptors first, as everything after needs none; ids last but for what they do not hinder.
+/// A layer that degraded isolation does without on a machine that cannot apply it.
+const fn able(name: &'static str, needs_root: bool, apply: Apply) -> Layer {
+    Layer { name, needs_root, mandatory: false, apply }
+}
+
+/// The name of the one layer that the call which makes the child applies.
+pub(crate) const PIDS: &str = "pid namespace";
+
+/// Every layer.
+///
+/// Descriptors first, as everything after needs none; then what only root may do, from the outside in; then the
+/// ids; then what any process may do to itself. The limits come late, as other layers open descriptors of numbers
+/// that the process may not have; the filter of system calls is last, as it would hinder the others.
 pub const LAYERS: &[Layer] = &[
-    layer("descriptors", false, descriptors),
-    layer("session", false, session),
-    layer("rlimits", false, rlimits),
-    layer("root", true, root),
-    layer("directory", false, directory),
-    layer("bounding set", true, bounding_set),
-    layer("identity", true, identity),
-    layer("capabilities", false, capabilities),
-    layer("no_new_privs", false, no_new_privs),
-    layer("parent death", false, parent_death),
+    always("descriptors", descriptors),
+    always("session", session),
+    able(PIDS, true, namespaces::pids),
+    able("cgroup", true, namespaces::cgroup),
+    able("ipc namespace", true, namespaces::ipc),
+    able("uts namespace", true, namespaces::uts),
+    able("network namespace", true, namespaces::network),
+    as_root("label", privileges::label),
+    able("root", true, root::enter),
+    always("directory", directory),
+    able("keyring", false, privileges::keyring),
+    as_root("bounding set", privileges::bounding_set),
+    as_root("identity", identity),
+    always("capabilities", privileges::capabilities),
+    always("no_new_privs", privileges::no_new_privs),
+    always("parent death", parent_death),
+    able("landlock", false, landlock::restrict),
+    always("rlimits", rlimits),
+    able("seccomp", false, confine::apply),
 ];
 
 /// Places the listed descriptors; all others close at exec.
@@ -58,39 +83,32 @@ fn descriptors(jail: &Jail) -> io::Result<()> {
 
 /// A session of its own (no terminal to push input into), and files that only their owner may read.
 fn session(_: &Jail) -> io::Result<()> {
-    // SAFETY: both take no pointers; setsid fails only for a group leader, which a forked child is not.
-    unsafe {
-        libc::umask(0o077);
-        check(libc::setsid())
-    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::setsid()?;
+    Ok(())
 }
 
 fn rlimits(jail: &Jail) -> io::Result<()> {
-    limit(libc::RLIMIT_NOFILE, jail.limits.descriptors)?;
-    // A core file would hold what the process held; none is written.
-    limit(libc::RLIMIT_CORE, 0)?;
+    use rustix::process::Resource;
+    limit(Resource::Nofile, jail.limits.descriptors)?;
+    // A core file holds what the process held: none is written but where the operator asks for it.
+    limit(Resource::Core, jail.limits.core_bytes)?;
+    // Nobody here needs memory that is never swapped, message queues, or a better priority.
+    limit(Resource::Memlock, 0)?;
+    limit(Resource::Msgqueue, 0)?;
+    limit(Resource::Rtprio, 0)?;
+    limit(Resource::Nice, 0)?;
     if jail.identity.is_some() {
-        limit(libc::RLIMIT_NPROC, jail.limits.processes)?;
+        limit(Resource::Nproc, jail.limits.processes)?;
     }
-    jail.limits.memory_bytes.map_or(Ok(()), |bytes| limit(libc::RLIMIT_DATA, bytes))
+    jail.limits.memory_bytes.map_or(Ok(()), |bytes| limit(Resource::Data, bytes))
 }
 
 /// Sets a resource limit, no higher than it was.
-fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
-    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `now` is a writable rlimit for the first call and a readable one for the second.
-    unsafe {
-        check(libc::getrlimit(resource, &raw mut now))?;
-        let value = value.min(now.rlim_max);
-        now = libc::rlimit { rlim_cur: value, rlim_max: value };
-        check(libc::setrlimit(resource, &raw const now))
-    }
-}
-
-fn root(jail: &Jail) -> io::Result<()> {
-    let Some(root) = &jail.root else { return Ok(()) };
-    rustix::process::fchdir(root)?;
-    rustix::process::chroot(".")?;
+fn limit(resource: rustix::process::Resource, value: u64) -> io::Result<()> {
+    let now = rustix::process::getrlimit(resource);
+    let value = Some(now.maximum.map_or(value, |maximum| value.min(maximum)));
+    rustix::process::setrlimit(resource, rustix::process::Rlimit { current: value, maximum: value })?;
     Ok(())
 }
 
@@ -109,81 +127,13 @@ fn directory(jail: &Jail) -> io::Result<()> {
     Ok(())
 }
 
-/// Empties the bounding set, so that no program file can give a capability back, and locks the rule that uid 0
-/// has none by itself.
-fn bounding_set(_: &Jail) -> io::Result<()> {
-    for capability in 0..64 {
-        // SAFETY: these operations of prctl take integers only.
-        unsafe {
-            if libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) != 1 {
-                continue;
-            }
-            check(libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0))?;
-        }
-    }
-    let noroot_locked = 0b11;
-    // The kernel is to clear capabilities when the uid changes, as it does by itself; nobody may turn that off.
-    let setuid_fixup_on_locked = 1 << 3;
-    let keep_caps_off_locked = 1 << 5;
-    let no_ambient_locked = 0b11 << 6;
-    let bits = noroot_locked | setuid_fixup_on_locked | keep_caps_off_locked | no_ambient_locked;
-    // SAFETY: takes integers only.
-    check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) })
-}
-
 fn identity(jail: &Jail) -> io::Result<()> {
     jail.identity.map_or(Ok(()), crate::Identity::assume)
 }
 
-/// Empties the permitted, effective, inheritable and ambient sets.
-fn capabilities(_: &Jail) -> io::Result<()> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header { version: VERSION_3, pid: 0 };
-    // Two times permitted, effective, inheritable: 64 capabilities in words of 32.
-    let none = [0_u32; 6];
-    // SAFETY: the header is the kernel's `__user_cap_header_struct`, and version 3 makes it read two
-    // `__user_cap_data_struct` of three words each, which is what `none` is.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
-    check(result as i32)?;
-    // SAFETY: takes integers only.
-    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) })
-}
-
-fn no_new_privs(_: &Jail) -> io::Result<()> {
-    // SAFETY: takes integers only.
-    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
-}
-
 /// Ends the process with the launcher. After the change of ids, which would undo it.
-fn parent_death(_: &Jail) -> io::Result<()> {
-    // SAFETY: prctl takes integers here, and getppid nothing.
-    let parent = unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-        libc::getppid()
-    };
-    // A launcher that died before the call above sends nothing; its child then has another parent, whose death
-    // would be meant. `PARENT` is the launcher's own pid as it was before the fork.
-    let launcher = PARENT.load(std::sync::atomic::Ordering::Relaxed);
-    if launcher != 0 && parent != launcher {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-    }
-    Ok(())
-}
-
-/// The launcher's pid, inherited by every child's memory at fork.
-pub(crate) static PARENT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-
-/// Notes the calling process as the launcher, whose death ends every child.
-pub fn note_launcher() {
-    // SAFETY: getpid takes nothing.
-    PARENT.store(unsafe { libc::getpid() }, std::sync::atomic::Ordering::Relaxed);
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn parent_death(jail: &Jail) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // A launcher that died before the call above sends nothing.
+    if jail.launcher.is_gone()? { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
 }

@@ -6,11 +6,20 @@
 //! Layers are applied in the order of [`LAYERS`]; each is a function of its own that can be tested and reported
 //! by its name. A layer that needs root is left out of a rootless run, and [`missing`] names it.
 
+mod confine;
 mod identity;
+mod landlock;
 mod layers;
+mod namespaces;
+pub mod policy;
+mod privileges;
+mod root;
 
+pub use confine::Filter;
 pub use identity::Identity;
-pub use layers::{LAYERS, Layer, note_launcher};
+pub use landlock::{Access, Ports, Reach};
+pub use layers::{LAYERS, Layer};
+pub use root::{Bind, Mode, Root, view};
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -18,16 +27,30 @@ use std::os::fd::{OwnedFd, RawFd};
 /// What the jail of one process is made of.
 #[derive(Debug)]
 pub struct Jail {
+    /// The launcher, whose death ends the process.
+    pub launcher: Launcher,
     /// The uid and gid, which nobody shares; `None` in a rootless run.
     pub identity: Option<Identity>,
-    /// The directory that becomes its root; `None` leaves the machine's.
-    pub root: Option<OwnedFd>,
+    /// What it sees of the file system; `None` leaves the machine's.
+    pub root: Option<Root>,
     /// The directory that it starts in, if its root is the machine's; with a `root` of its own it is refused.
     pub directory: Option<OwnedFd>,
     /// Descriptors and the numbers at which the program finds them; all others are closed.
     pub descriptors: Vec<(OwnedFd, RawFd)>,
     /// Its resource limits.
     pub limits: Limits,
+    /// The `cgroup.procs` files of the control groups that it joins.
+    pub cgroups: Vec<OwnedFd>,
+    /// Whether it keeps the machine's network, to use what [`Reach::ports`] grants.
+    pub network: Network,
+    /// Which files and ports Landlock lets it reach.
+    pub reach: Reach,
+    /// The system calls that it may make.
+    pub filter: Filter,
+    /// The label that SELinux or AppArmor puts on its program.
+    pub label: Option<String>,
+    /// Names of layers that are not applied: what the operator took away, or what this machine does not have.
+    pub without: Vec<&'static str>,
 }
 
 /// Resource limits of one process (`setrlimit`).
@@ -35,11 +58,62 @@ pub struct Jail {
 pub struct Limits {
     /// Open descriptors.
     pub descriptors: u64,
+    /// Bytes of a core file; 0 for none.
+    pub core_bytes: u64,
     /// Processes and threads of its uid; not set in a rootless run, where the uid is shared.
     pub processes: u64,
     /// Private writable memory in bytes (`RLIMIT_DATA`: the address space may be larger, as runtimes that only
     /// reserve it need); `None` for no limit.
     pub memory_bytes: Option<u64>,
+}
+
+/// Which network a process is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// One of its own with no interface that is up: nothing can be reached, and nobody reaches it.
+    None,
+    /// The machine's.
+    Host,
+}
+
+/// The launcher, as its children know it: by a descriptor, since in a PID namespace of their own it has no pid.
+#[derive(Debug)]
+pub struct Launcher(OwnedFd);
+
+impl Launcher {
+    /// The calling process.
+    ///
+    /// # Errors
+    /// The kernel is older than 5.3.
+    pub fn this() -> io::Result<Self> {
+        let own = rustix::process::getpid();
+        Ok(Self(rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty())?))
+    }
+
+    /// The same launcher, for another jail.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Whether it is gone.
+    fn is_gone(&self) -> io::Result<bool> {
+        let mut polled = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(rustix::event::poll(&mut polled, Some(&now))? != 0)
+    }
+}
+
+impl Jail {
+    /// Whether `layer` is to be applied.
+    fn applies(&self, layer: &Layer) -> bool {
+        (self.identity.is_some() || !layer.needs_root) && !self.without.contains(&layer.name)
+    }
+
+    /// Which processes it is to see; for the call that makes the child, as no later one can change that.
+    pub fn pids(&self) -> sys::process::Pids {
+        let own = LAYERS.iter().any(|layer| layer.name == layers::PIDS && self.applies(layer));
+        if own { sys::process::Pids::Own } else { sys::process::Pids::Shared }
+    }
 }
 
 /// Builds the jail around the calling process.
@@ -48,7 +122,7 @@ pub struct Limits {
 /// The name of the layer that failed, and what the kernel said.
 pub fn enter(jail: &Jail) -> Result<(), (&'static str, io::Error)> {
     for layer in LAYERS {
-        if layer.applies_to(jail) {
+        if jail.applies(layer) {
             (layer.apply)(jail).map_err(|error| (layer.name, error))?;
         }
     }

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use wire::log::{Access, Batch, Record};
-use wire::{DecodeError, NO_PARTITION};
+use wire::{AccessRight, DecodeError};
 
 use crate::output::Files;
 use crate::voice::Voice;
@@ -14,7 +14,7 @@ use crate::voice::Voice;
 /// What the logger knows of a client.
 #[derive(Debug)]
 pub struct Client {
-    site: u16,
+    right: AccessRight,
     /// The number that the next record should have; unknown before the first batch, as an earlier logger may
     /// have read those before it.
     next: Option<u64>,
@@ -22,9 +22,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that may write to the access log of `site`, or to all of them if that is [`NO_PARTITION`].
-    pub fn new(label: &str, site: u16) -> Self {
-        Self { site, next: None, voice: Voice::new(label) }
+    /// A client that may write to the access logs that `right` names, and to the error log under its label.
+    pub fn new(label: &str, right: AccessRight) -> Self {
+        Self { right, next: None, voice: Voice::new(label) }
     }
 
     /// Adds the records of a batch to the logs; returns how many it held.
@@ -90,7 +90,11 @@ impl Client {
     }
 
     fn may_write(&self, access: &Access<'_>) -> bool {
-        self.site == NO_PARTITION || self.site == access.site
+        match self.right {
+            AccessRight::None => false,
+            AccessRight::Site(site) => site == access.site,
+            AccessRight::Every => true,
+        }
     }
 }
 
@@ -112,7 +116,7 @@ mod tests {
 
     /// What is lost and what goes backwards after some batches.
     fn gaps(batches: &[Vec<u8>]) -> (u64, u64) {
-        let mut client = Client::new("a", 1);
+        let mut client = Client::new("a", AccessRight::Site(1));
         for bytes in batches {
             client.take(bytes, &mut Files::default(), Instant::now());
         }

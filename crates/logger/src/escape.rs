@@ -18,13 +18,22 @@ pub fn put_text(out: &mut Vec<u8>, bytes: &[u8]) {
 
 fn put(out: &mut Vec<u8>, bytes: &[u8], plain: impl Fn(u8) -> bool) {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| !plain(*byte)) {
+    while let Some(at) = first_special(rest, &plain) {
         let byte = rest[at];
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(&[b'\\', b'x', hex(byte >> 4), hex(byte)]);
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
+}
+
+/// Where the first byte is that is not plain. The blocks before it are checked without a branch for each byte,
+/// that is, by vector instructions.
+fn first_special(bytes: &[u8], plain: impl Fn(u8) -> bool) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<16>();
+    let all_plain = |block: &&[u8; 16]| block.iter().fold(true, |all, byte| all & plain(*byte));
+    let start = 16 * blocks.iter().take_while(all_plain).count();
+    bytes[start..].iter().position(|byte| !plain(*byte)).map(|at| start + at)
 }
 
 /// Appends the inside of a JSON string, in ASCII; what is not UTF-8 becomes U+FFFD.
@@ -42,7 +51,7 @@ pub fn put_json(out: &mut Vec<u8>, bytes: &[u8]) {
 
 fn put_json_text(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(|byte| !is_plain(byte) || byte == b'"') {
+    while let Some(at) = first_special(rest.as_bytes(), |byte| is_plain(byte) && byte != b'"') {
         let (plain, special) = rest.split_at(at);
         out.extend_from_slice(plain.as_bytes());
         let mut chars = special.chars();

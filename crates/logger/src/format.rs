@@ -4,6 +4,7 @@
 //! line unescaped, so that each line is one record, and each record one line.
 
 use std::io::Write as _;
+use std::net::IpAddr;
 
 use wire::DecodeError;
 use wire::log::{Access, Batch, Level, Record};
@@ -120,8 +121,8 @@ pub fn format_batch(
 }
 
 fn put_common(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
-    // Writing into memory cannot fail, here and below.
-    let _ = write!(out, "{} - - [", access.peer.ip());
+    put_address(out, access.peer.ip());
+    out.extend_from_slice(b" - - [");
     out.extend_from_slice(clock.common(access.time_us).as_bytes());
     out.extend_from_slice(b"] \"");
     if access.version == NOT_UNDERSTOOD {
@@ -151,7 +152,8 @@ fn put_header(out: &mut Vec<u8>, value: &[u8]) {
 fn put_object(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     clock.put_rfc3339(out, access.time_us);
-    let _ = write!(out, "\",\"client\":\"{}", access.peer.ip());
+    out.extend_from_slice(b"\",\"client\":\"");
+    put_address(out, access.peer.ip());
     out.extend_from_slice(b"\",\"host\":\"");
     put_json(out, access.host);
     out.extend_from_slice(b"\",\"method\":\"");
@@ -176,6 +178,22 @@ fn put_object(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
     out.extend_from_slice(b"\",\"agent\":\"");
     put_json(out, access.agent);
     out.extend_from_slice(b"\"}");
+}
+
+/// Appends an address, an IPv4 one without the detour over a formatter, which costs as much as the rest of a line.
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            put_number(out, a.into());
+            for octet in [b, c, d] {
+                out.push(b'.');
+                put_number(out, octet.into());
+            }
+        }
+        // Writing into memory cannot fail.
+        IpAddr::V6(v6) => _ = write!(out, "{v6}"),
+    }
 }
 
 fn put_number(out: &mut Vec<u8>, number: u64) {

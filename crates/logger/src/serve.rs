@@ -176,9 +176,9 @@ impl Desk {
                 self.files.borrow_mut().set_access(site, File::from(descriptor?));
             }
             LauncherToLogger::ErrorLog {} => self.files.borrow_mut().set_error(File::from(descriptor?)),
-            LauncherToLogger::Client { label, site } => {
+            LauncherToLogger::Client { label, right } => {
                 self.counters.connected();
-                self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), site)))?;
+                self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), right)))?;
             }
             LauncherToLogger::Stderr { label } => {
                 self.add(descriptor?, Reader::Lines(Lines::new(label.as_str())))?;

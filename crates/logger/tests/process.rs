@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use logger::serve;
 use wire::log::{Access, Level, Record, append, begin};
-use wire::{ChildToLauncher, LauncherToLogger, NO_PARTITION, Text};
+use wire::{AccessRight, ChildToLauncher, LauncherToLogger, NO_PARTITION, Text};
 use worker::Start;
 use worker::channel::Channel;
 use worker::log::Log;
@@ -69,10 +69,10 @@ impl Bench {
         self.control.receive().await.unwrap().unwrap().0
     }
 
-    async fn client(&self, label: &str, site: u16) -> OwnedFd {
+    async fn client(&self, label: &str, right: AccessRight) -> OwnedFd {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let label = Text::new(label);
-        self.say(LauncherToLogger::Client { label, site }, Some(theirs)).await;
+        self.say(LauncherToLogger::Client { label, right }, Some(theirs)).await;
         ours
     }
 
@@ -135,8 +135,8 @@ fn send(client: &OwnedFd, bytes: &[u8]) {
 fn records_reach_their_files() {
     run(async || {
         let bench = Bench::new("reach", 0).await;
-        let log = Log::new(Some(bench.client("site a", 1).await), 1, 10).unwrap();
-        let gate = Log::new(Some(bench.client("gate", NO_PARTITION).await), NO_PARTITION, 10).unwrap();
+        let log = Log::new(Some(bench.client("site a", AccessRight::Site(1)).await), 1, 10).unwrap();
+        let gate = Log::new(Some(bench.client("gate", AccessRight::Every).await), NO_PARTITION, 10).unwrap();
         log.access(&access(1, b"/one"));
         log.event(Level::Error, format_args!("broken {}\n", 7));
         gate.access(&access(2, b"/two"));
@@ -163,7 +163,7 @@ fn records_reach_their_files() {
 fn a_hostile_client_is_refused_but_kept() {
     run(async || {
         let bench = Bench::new("hostile", 0).await;
-        let client = bench.client("site a", 1).await;
+        let client = bench.client("site a", AccessRight::Site(1)).await;
         let foreign = Record::Access(access(2, b"/foreign"));
         let none = Record::Access(access(NO_PARTITION, b"/none"));
         let own = Record::Access(access(1, b"/own"));
@@ -181,11 +181,30 @@ fn a_hostile_client_is_refused_but_kept() {
     });
 }
 
+/// Who answers no requests is of no site, and must not pass for one of every site.
+#[test]
+fn without_a_right_there_are_only_events() {
+    run(async || {
+        let bench = Bench::new("events", 0).await;
+        let admin = bench.client("admin", AccessRight::None).await;
+        let forged = [0, 1, 2, NO_PARTITION].map(|site| Record::Access(access(site, b"/forged")));
+        let event = Record::Event { time_us: 0, level: Level::Warning, text: b"an event" };
+        send(&admin, &batch(0, &forged));
+        send(&admin, &batch(4, &[event]));
+        bench.await_text("error", "warning [admin] an event").await;
+        bench.await_text("error", "warning [logger] refused 4 records of admin").await;
+        for log in ["access.1", "access.2", "access.65535"] {
+            assert_eq!(bench.read(log), "");
+        }
+        assert_eq!(bench.end().await.1, Ok(()));
+    });
+}
+
 #[test]
 fn too_many_events_are_suppressed_and_counted() {
     run(async || {
         let bench = Bench::new("suppress", 0).await;
-        let log = Log::new(Some(bench.client("site a", 1).await), 1, 10).unwrap();
+        let log = Log::new(Some(bench.client("site a", AccessRight::Site(1)).await), 1, 10).unwrap();
         for count in 0..1500 {
             log.event(Level::Info, count);
         }
@@ -222,7 +241,7 @@ fn standard_error_becomes_lines() {
 fn what_is_queued_is_written_at_the_end() {
     run(async || {
         let bench = Bench::new("end", 2).await;
-        let client = bench.client("site a", 1).await;
+        let client = bench.client("site a", AccessRight::Site(1)).await;
         bench.say(LauncherToLogger::Report {}, None).await;
         bench.hear().await;
         let own = Record::Access(access(1, b"/own"));
@@ -240,7 +259,7 @@ fn what_is_queued_is_written_at_the_end() {
 fn a_client_of_an_earlier_logger_has_no_gap() {
     run(async || {
         let bench = Bench::new("restart", 0).await;
-        let client = bench.client("site a", 1).await;
+        let client = bench.client("site a", AccessRight::Site(1)).await;
         send(&client, &batch(1000, &[Record::Access(access(1, b"/own"))]));
         drop(client);
         bench.await_text("access.1", "/own").await;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,20 +15,38 @@ use hyper::body::Incoming;
 
 use crate::timer::Stall;
 
-/// What a connection knows of the body of its current request.
+/// What a connection knows of its current request.
 ///
 /// It is shared with [`Body`], which has to be `Send` for tower's sake; hence atomics, on one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
+    begun: AtomicU64,
     unread: AtomicBool,
     over_limit: AtomicBool,
+    late_head: AtomicBool,
 }
 
 impl Flow {
-    /// A request has begun.
+    /// A request has begun: its head has arrived.
     pub(crate) fn begin(&self, has_body: bool) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         self.unread.store(has_body, Ordering::Relaxed);
         self.over_limit.store(false, Ordering::Relaxed);
+    }
+
+    /// How many requests have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// The rest of a head did not arrive in time.
+    pub(crate) fn head_is_late(&self) {
+        self.late_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ended because of that.
+    pub(crate) fn late_head(&self) -> bool {
+        self.late_head.load(Ordering::Relaxed)
     }
 
     /// Whether the client may still be sending.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::HOST;
+use http::header::{AUTHORIZATION, COOKIE, Entry, HOST};
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -71,9 +71,10 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
 
 impl<P: Process> Connection<P> {
     /// Runs HTTP until the connection ends.
-    async fn drive(self: Rc<Self>, io: Io) {
+    async fn drive(self: Rc<Self>, mut io: Io) {
         if self.kind == Kind::Kept {
             io.set_nodelay();
+            io.limit_heads(self.worker.context.limits().head_timeout);
         }
         let this = self.clone();
         let answer = service_fn(move |request| {
@@ -108,7 +109,8 @@ impl<P: Process> Connection<P> {
                 .max_header_size(limits.head_bytes)
                 .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
                 .header_read_timeout(limits.head_timeout),
-            // hyper's timer runs from the end of the request before, so it is what limits idleness, too.
+            // hyper's timer runs from the end of the request before, so it is what limits idleness. Io limits the
+            // time of a head; this must not be less.
             Kind::Kept => http
                 .max_header_size(limits.head_bytes)
                 .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
@@ -153,6 +155,7 @@ impl<P: Process> Connection<P> {
     async fn respond(&self, mut request: http::Request<Incoming>) -> Response {
         let limit = self.worker.context.limits().body_bytes;
         self.flow.begin(!request.body().is_end_stream());
+        hide_secrets(request.headers_mut());
         if self.kind == Kind::Kept && !self.same_host(&request) {
             return Response::status_page(StatusCode::MISDIRECTED_REQUEST).with_close();
         }
@@ -191,7 +194,9 @@ impl<P: Process> Connection<P> {
     /// Notes how a connection failed, as far as that is of interest.
     fn failed(&self, error: &hyper::Error) {
         let worker = &self.worker;
-        if !error.is_parse() {
+        if self.flow.late_head() {
+            log_malformed(&worker.log, worker.site, self.peer, StatusCode::REQUEST_TIMEOUT);
+        } else if !error.is_parse() {
             // The client went away or was too slow; the record of its request, if any, says so.
         } else if self.kind == Kind::Relayed {
             self.warn(format_args!("a malformed request from the site's worker: {error}"));
@@ -207,6 +212,15 @@ impl<P: Process> Connection<P> {
 
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.worker.log.event(Level::Warning, text);
+    }
+}
+
+/// Sees to it that a request can be printed without what its user's browser alone should know.
+fn hide_secrets(headers: &mut HeaderMap) {
+    for name in [AUTHORIZATION, COOKIE] {
+        if let Entry::Occupied(mut values) = headers.entry(name) {
+            values.iter_mut().for_each(|value| value.set_sensitive(true));
+        }
     }
 }
 

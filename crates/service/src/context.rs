@@ -9,6 +9,8 @@ use wire::WorkerLimits;
 use wire::log::Level;
 use worker::log::Log;
 
+use crate::{SealedCache, SealedSettings};
+
 /// What went wrong, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -82,6 +84,31 @@ impl Context {
             Some(log) => log.event(level, text),
             None => eprintln!("{text}"),
         }
+    }
+
+    /// A cache of users' states, each sealed under a key that only that user's cookie holds.
+    ///
+    /// The cookie is called `name` and sent with requests below `path`; let that be the service's own path, so that
+    /// no other service of the site is shown the keys. Two caches of one service need two names. The limits are those
+    /// of [`SealedSettings::default`].
+    ///
+    /// # Errors
+    /// In words for the operator, when a name or path cannot stand in a cookie, or there are no random bytes.
+    pub fn sealed_cache(&self, name: &str, path: &str) -> Result<SealedCache, Error> {
+        self.sealed_cache_with(name, path, SealedSettings::default())
+    }
+
+    /// As [`Self::sealed_cache`], with other limits.
+    ///
+    /// # Errors
+    /// As there, and when the limits contradict each other.
+    pub fn sealed_cache_with(
+        &self,
+        name: &str,
+        path: &str,
+        settings: SealedSettings,
+    ) -> Result<SealedCache, Error> {
+        SealedCache::new(name, path, settings)
     }
 
     /// This process's arguments. Any that is not UTF-8 is kept, with marks for what is not.

@@ -14,6 +14,7 @@ use hyper::rt::ReadBufCursor;
 use rustix::net::{AddressFamily, sockopt::socket_domain};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use zeroize::Zeroize as _;
 
 use crate::body::Flow;
 use crate::timer::Stall;
@@ -25,6 +26,9 @@ const READ_MAX: usize = 16 * 1024;
 ///
 /// LIMIT: a round trip or two; longer would let such clients hold the worker's places.
 const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// The answer to a client whose head does not arrive.
+const TOO_LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 thread_local! {
     /// One buffer for all connections: bytes are passed on as soon as they are read.
@@ -39,8 +43,43 @@ pub(crate) struct Io {
     replayed: usize,
     stream: Stream,
     write_stall: Stall,
+    head: Head,
     linger: Linger,
     flow: Arc<Flow>,
+}
+
+/// A limit to the time from the first byte of a request's head to its last.
+///
+/// hyper has one timer for this and for the time without any request. A head whose first bytes came along with the
+/// request before is under hyper's timer alone, until its next byte arrives.
+#[derive(Debug)]
+struct Head {
+    limit: Option<Duration>,
+    /// Runs while a head is incomplete.
+    time: Option<Stall>,
+    /// How many requests had begun before it.
+    before: u64,
+}
+
+impl Head {
+    /// Bytes have arrived that belong to no request which has begun.
+    fn arrives(&mut self, begun: u64) {
+        if self.time.is_none() || self.before != begun {
+            self.before = begun;
+            self.time = Some(Stall::new(self.limit));
+        }
+    }
+
+    /// Ready when the head that is under way has taken too long.
+    fn poll_late(&mut self, begun: u64, cx: &mut Context<'_>) -> Poll<()> {
+        if self.before != begun {
+            self.time = None;
+        }
+        match &mut self.time {
+            Some(time) => time.poll(cx),
+            None => Poll::Pending,
+        }
+    }
 }
 
 /// Where a connection is in its end.
@@ -79,6 +118,11 @@ impl Stream {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(self, stream => Pin::new(stream).poll_read(cx, buffer))
     }
+
+    /// Sends what there is room for, without waiting.
+    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, stream => stream.try_write(bytes))
+    }
 }
 
 impl Io {
@@ -94,9 +138,15 @@ impl Io {
             replayed: 0,
             stream: Stream::new(descriptor)?,
             write_stall: Stall::new(write_stall),
+            head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
             flow,
         })
+    }
+
+    /// Ends the connection when a head takes longer than `limit` from its first byte on.
+    pub(crate) fn limit_heads(&mut self, limit: Duration) {
+        self.head.limit = Some(limit);
     }
 
     /// Sends small answers at once, for a connection that stays open.
@@ -105,6 +155,22 @@ impl Io {
             // It only costs time when refused.
             let _ = stream.set_nodelay(true);
         }
+    }
+
+    /// Passes the outcome of a read on, unless it has been pending for too long within a head.
+    fn read(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<()>> {
+        let begun = self.flow.begun();
+        if outcome.is_pending() {
+            ready!(self.head.poll_late(begun, cx));
+            self.flow.head_is_late();
+            // The socket has room: all answers before have been sent. If not, the client must do without.
+            let _ = self.stream.write_now(TOO_LATE);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if matches!(outcome, Poll::Ready(Ok(1..))) && !self.flow.unread() {
+            self.head.arrives(begun);
+        }
+        outcome.map_ok(drop)
     }
 
     /// Passes the outcome of a write on, unless it has been pending for too long.
@@ -128,7 +194,9 @@ impl Io {
         READ.with_borrow_mut(|scratch| {
             loop {
                 let mut buffer = ReadBuf::new(scratch);
-                match ready!(self.stream.poll_read(cx, &mut buffer)) {
+                let outcome = ready!(self.stream.poll_read(cx, &mut buffer));
+                buffer.filled_mut().zeroize();
+                match outcome {
                     Ok(()) if !buffer.filled().is_empty() => {}
                     _ => return Poll::Ready(()),
                 }
@@ -153,15 +221,18 @@ impl hyper::rt::Read for Io {
                 this.taken = Vec::new();
                 this.replayed = 0;
             }
-            return Poll::Ready(Ok(()));
+            return this.read(cx, Poll::Ready(Ok(count)));
         }
-        READ.with_borrow_mut(|scratch| {
+        let outcome = READ.with_borrow_mut(|scratch| {
             let count = scratch.len().min(out.remaining());
             let mut buffer = ReadBuf::new(&mut scratch[..count]);
             ready!(this.stream.poll_read(cx, &mut buffer))?;
             out.put_slice(buffer.filled());
-            Poll::Ready(Ok(()))
-        })
+            // SECURITY: it may hold a user's key; this buffer lives on.
+            buffer.filled_mut().zeroize();
+            Poll::Ready(Ok(buffer.filled().len()))
+        });
+        this.read(cx, outcome)
     }
 }
 

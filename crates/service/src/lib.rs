@@ -61,6 +61,7 @@ mod process;
 mod record;
 mod request;
 mod response;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -75,6 +76,7 @@ pub use form::Params;
 pub use http::{self, Method, StatusCode};
 pub use request::{Client, Request};
 pub use response::{Response, ResponseBody};
+pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
 pub use wire::log::Level;
 
 use process::{Native, Tower, serve};

@@ -6,6 +6,7 @@
 //! Source: seed 000, 4.1-4.2; architecture.md, "The life of a connection".
 
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
@@ -16,7 +17,7 @@ use worker::log::Log;
 
 use crate::connection;
 use crate::context::{Context, Error};
-use crate::{Body, Bytes, Request, Response, Service};
+use crate::{Body, Bytes, Level, Request, Response, Service};
 
 type Control = Channel<LauncherToService, ChildToLauncher>;
 
@@ -73,6 +74,9 @@ struct Setup {
     sources: Vec<(Source, OwnedFd)>,
 }
 
+/// A message of the launcher, as it came.
+type Order = (LauncherToService, Option<OwnedFd>);
+
 /// Runs a worker from its start to its end.
 ///
 /// # Errors
@@ -88,8 +92,13 @@ pub(crate) async fn serve<P: Process>(
     };
     let log = Log::new(start.log, setup.site, setup.limits.flush_ms)?;
     let context = Context::new(arguments, (&setup.limits).into(), log.clone());
-    let outcome = match init(&context).await {
-        Ok(process) => {
+    let mut later = Vec::new();
+    let outcome = match initialise(&control, &mut later, init(&context)).await {
+        Ok(None) => {
+            context.event(Level::Info, "the launcher closed its channel before `init` was done");
+            Ok(())
+        }
+        Ok(Some(process)) => {
             let worker = Worker {
                 process,
                 context,
@@ -98,7 +107,7 @@ pub(crate) async fn serve<P: Process>(
                 site: setup.site,
                 owns_host: setup.owns_host,
             };
-            worker.run(&control, setup.sources).await
+            worker.run(&control, setup.sources, later).await
         }
         Err(error) => Err(error),
     };
@@ -109,9 +118,13 @@ pub(crate) async fn serve<P: Process>(
 impl Setup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
     async fn receive(control: &Control) -> Result<Option<Self>, Error> {
-        let Some((LauncherToService::Limits { limits, site, owns_host }, _)) = control.receive().await?
-        else {
-            return Ok(None);
+        let (limits, site, owns_host) = match control.receive().await? {
+            Some((LauncherToService::Limits { limits, site, owns_host, dumps }, _)) => {
+                worker::allow_dump(dumps)?;
+                (limits, site, owns_host)
+            }
+            Some((other, _)) => return Err(unexpected(&other)),
+            None => return Ok(None),
         };
         let mut setup = Self { limits, site, owns_host, sources: Vec::new() };
         while let Some(message) = control.receive().await? {
@@ -127,13 +140,43 @@ impl Setup {
     }
 }
 
+/// Waits for the end of `init`, and keeps what the launcher says meanwhile for `later`; `None` if the launcher closes
+/// its channel first.
+///
+/// What blocks the thread cannot be interrupted like this; it can only be killed.
+async fn initialise<P>(
+    control: &Control,
+    later: &mut Vec<Order>,
+    init: impl Future<Output = Result<P, Error>>,
+) -> Result<Option<P>, Error> {
+    let mut init = pin!(init);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = init.as_mut() => return outcome.map(Some),
+            order = control.receive() => match order? {
+                Some(order) => later.push(order),
+                None => return Ok(None),
+            },
+        }
+    }
+}
+
 impl<P: Process> Worker<P> {
     /// Serves until the launcher closes its channel, and then until everything has been answered.
-    async fn run(self, control: &Control, sources: Vec<(Source, OwnedFd)>) -> Result<(), Error> {
+    async fn run(
+        self,
+        control: &Control,
+        sources: Vec<(Source, OwnedFd)>,
+        later: Vec<Order>,
+    ) -> Result<(), Error> {
         // A launcher that does not hear it has closed the channel, which is the next thing we notice.
         let _ = control.send(&ChildToLauncher::Ready {}, None).await;
         for (source, descriptor) in sources {
             self.attach(source, descriptor)?;
+        }
+        for order in later {
+            self.follow(control, order).await?;
         }
         let worker = Rc::new(self);
         tokio::try_join!(worker.clone().obey(control), worker.accept())?;
@@ -146,19 +189,22 @@ impl<P: Process> Worker<P> {
 
     /// Follows the launcher's orders; their end is the order to retire.
     async fn obey(self: Rc<Self>, control: &Control) -> Result<(), Error> {
-        while let Some(message) = control.receive().await? {
-            match message {
-                (LauncherToService::Attach { source }, Some(descriptor)) => {
-                    self.attach(source, descriptor)?
-                }
-                (LauncherToService::Report {}, _) => {
-                    let counters = self.inlets.counters.snapshot();
-                    let _ = control.send(&ChildToLauncher::Counters { counters }, None).await;
-                }
-                (other, _) => return Err(unexpected(&other)),
-            }
+        while let Some(order) = control.receive().await? {
+            self.follow(control, order).await?;
         }
         self.inlets.drain();
+        Ok(())
+    }
+
+    async fn follow(&self, control: &Control, order: Order) -> Result<(), Error> {
+        match order {
+            (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
+            (LauncherToService::Report {}, _) => {
+                let counters = self.inlets.counters.snapshot();
+                let _ = control.send(&ChildToLauncher::Counters { counters }, None).await;
+            }
+            (other, _) => return Err(unexpected(&other)),
+        }
         Ok(())
     }
 

@@ -20,6 +20,8 @@ use crate::{CLIENT_HEADER, Context, Error, Request, Response, Service};
 
 const BODY_MAX: u64 = 1000;
 const SITE: u16 = 3;
+const HEAD_MS: u32 = 400;
+const IDLE_MS: u32 = 1500;
 
 type Gate = Channel<FromWorker, ToWorker>;
 
@@ -72,13 +74,17 @@ async fn probe(cx: &Context) -> Result<Native<Probe>, Error> {
 fn limits() -> WorkerLimits {
     WorkerLimits {
         head_bytes: 8192,
-        head_timeout_ms: 1000,
+        head_timeout_ms: HEAD_MS,
         body_bytes: BODY_MAX,
-        idle_timeout_ms: 1000,
+        idle_timeout_ms: IDLE_MS,
         start_timeout_ms: 1000,
         connections: 100,
         flush_ms: 10,
     }
+}
+
+fn limits_message() -> LauncherToService {
+    LauncherToService::Limits { limits: limits(), site: SITE, owns_host: false, dumps: false }
 }
 
 /// Runs a test on a runtime like a worker's.
@@ -101,7 +107,7 @@ impl World {
         let start = Start { control: theirs, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
         let world = Self { launcher, log, worker };
-        world.tell(&LauncherToService::Limits { limits: limits(), site: SITE, owns_host });
+        world.tell(&LauncherToService::Limits { limits: limits(), site: SITE, owns_host, dumps: false });
         world
     }
 
@@ -251,6 +257,73 @@ fn an_init_that_fails_ends_the_worker() {
     });
 }
 
+/// A worker whose `init` never comes to an end.
+async fn hangs(_: &Context) -> Result<Native<Probe>, Error> {
+    std::future::pending().await
+}
+
+#[test]
+fn a_worker_is_retired_while_its_init_hangs() {
+    run(async {
+        let world = World::new(&[], false, hangs);
+        let gate = world.attach(Source::Gate);
+        world.tell(&LauncherToService::Begin {});
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!world.worker.is_finished());
+        world.launcher.finish();
+        world.worker.await.unwrap().unwrap();
+        assert!(gate.receive().await.unwrap().is_none(), "it was given no credits");
+    });
+}
+
+#[test]
+fn what_the_launcher_says_during_init_is_done_afterwards() {
+    run(async {
+        let world = World::new(&["--word", "x"], false, probe);
+        world.tell(&LauncherToService::Begin {});
+        world.tell(&LauncherToService::Report {});
+        let late = world.attach(Source::Gate);
+        let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
+        assert_eq!(answer, ChildToLauncher::Ready {});
+        let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
+        assert!(matches!(answer, ChildToLauncher::Counters { .. }), "{answer:?}");
+        assert!(ask(&late, "", &get("/")).await.ends_with("x 1"));
+        world.retire(late).await;
+    });
+}
+
+#[test]
+fn a_launcher_that_talks_nonsense_ends_the_worker_with_an_error() {
+    run(async {
+        for (first, second) in [
+            (LauncherToService::Begin {}, None),
+            (LauncherToService::Report {}, None),
+            (limits_message(), Some(limits_message())),
+            (limits_message(), Some(LauncherToService::Attach { source: Source::Gate })),
+        ] {
+            let (control, theirs) = sys::seqpacket::pair().unwrap();
+            let launcher: Channel<ChildToLauncher, LauncherToService> = Channel::new(control).unwrap();
+            let (_log, log_theirs) = sys::seqpacket::pair().unwrap();
+            launcher.try_send(&first, None).unwrap();
+            if let Some(second) = second {
+                launcher.try_send(&second, None).unwrap();
+            }
+            let start = Start { control: theirs, log: Some(log_theirs) };
+            let error = serve(start, Vec::new(), hangs).await.unwrap_err().to_string();
+            assert!(error.contains("out of turn"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_launcher_that_says_nothing_ends_the_worker_in_peace() {
+    run(async {
+        let (control, theirs) = sys::seqpacket::pair().unwrap();
+        drop(control);
+        serve(Start { control: theirs, log: None }, Vec::new(), hangs).await.unwrap();
+    });
+}
+
 #[test]
 fn taken_bytes_come_before_the_socket() {
     run(async {
@@ -290,6 +363,55 @@ fn the_owner_of_a_host_keeps_connections_for_this_host() {
         let log = world.retire(gate).await;
         assert_eq!(log.len(), 4);
         assert!(log[3].starts_with("GET /x 421 "), "{}", log[3]);
+    });
+}
+
+/// How long it takes from now until a connection is closed, in ms, and what arrives until then.
+async fn closed_after(client: &mut TcpStream) -> (u128, String) {
+    let began = std::time::Instant::now();
+    let answer = rest(client).await;
+    (began.elapsed().as_millis(), answer)
+}
+
+#[test]
+fn a_head_on_a_kept_connection_has_its_own_deadline() {
+    run(async {
+        let (world, gate) = World::probe(true, Source::Gate).await;
+        let (mut client, ours) = client().await;
+        pass(&gate, ours, "", false);
+        client.write_all(get("/").as_bytes()).await.unwrap();
+        assert!(one(&mut client).await.ends_with("answer 1"));
+        // It may be idle for longer than a head may take.
+        tokio::time::sleep(Duration::from_millis(u64::from(HEAD_MS) + 200)).await;
+        let body = "POST /body HTTP/1.1\r\nHost: a.test\r\nContent-Length: 6\r\n\r\nabc";
+        client.write_all(body.as_bytes()).await.unwrap();
+        // A body that arrives late is no head that does.
+        tokio::time::sleep(Duration::from_millis(u64::from(HEAD_MS) + 200)).await;
+        client.write_all(b"def").await.unwrap();
+        assert!(one(&mut client).await.ends_with("6 bytes"));
+        // Nor does it help to send a little at a time.
+        client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(u64::from(HEAD_MS) / 2)).await;
+        client.write_all(b"X: y\r\n").await.unwrap();
+        let (ms, answer) = closed_after(&mut client).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer:?}");
+        assert!((100..1000).contains(&ms), "after {ms} ms");
+        assert_eq!(world.retire(gate).await, ["GET / 200 8", "POST /body 200 7", "  408 0"]);
+    });
+}
+
+#[test]
+fn a_kept_connection_without_a_request_is_closed_in_silence() {
+    run(async {
+        let (world, gate) = World::probe(true, Source::Gate).await;
+        let (mut client, ours) = client().await;
+        pass(&gate, ours, "", false);
+        client.write_all(get("/").as_bytes()).await.unwrap();
+        assert!(one(&mut client).await.ends_with("answer 1"));
+        let (ms, answer) = closed_after(&mut client).await;
+        assert_eq!(answer, "");
+        assert!(ms > 1200, "after {ms} ms");
+        assert_eq!(world.retire(gate).await.len(), 1);
     });
 }
 

@@ -194,7 +194,8 @@ pub(crate) enum Intake {
 
 /// The body of a request, cut off with an error at a number of bytes.
 pub struct BoundedBody {
-    inner: hyper::body::Incoming,
+    /// `None` for a request without a body, made again.
+    inner: Option<hyper::body::Incoming>,
     limit: u64,
     left: u64,
     intake: Rc<Cell<Intake>>,
@@ -204,7 +205,12 @@ impl BoundedBody {
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> (BoundedBody, Rc<Cell<Intake>>) {
         let state = if inner.is_end_stream() { Intake::Done } else { Intake::Open };
         let intake = Rc::new(Cell::new(state));
-        (BoundedBody { inner, limit, left: limit, intake: intake.clone() }, intake)
+        (BoundedBody { inner: Some(inner), limit, left: limit, intake: intake.clone() }, intake)
+    }
+
+    /// No body at all.
+    pub(crate) fn empty() -> Self {
+        Self { inner: None, limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
     }
 }
 
@@ -217,7 +223,10 @@ impl Body for BoundedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)) else {
+        let Some(inner) = &mut this.inner else {
+            return Poll::Ready(None);
+        };
+        let Some(frame) = ready!(Pin::new(&mut *inner).poll_frame(cx)) else {
             this.intake.set(Intake::Done);
             return Poll::Ready(None);
         };
@@ -228,18 +237,18 @@ impl Body for BoundedBody {
             return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
         };
         this.left = left;
-        if this.inner.is_end_stream() {
+        if inner.is_end_stream() {
             this.intake.set(Intake::Done);
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -125,6 +125,10 @@ impl Partition for Own {
         });
     }
 
+    fn draining(&self) -> bool {
+        self.inlets.draining()
+    }
+
     async fn drained(&self) {
         self.inlets.drained().await;
     }

@@ -88,7 +88,10 @@ pub trait Partition: 'static {
     /// Takes note of an answered request; must be quick.
     fn record(&self, access: &Access<'_>);
 
-    /// Ready as soon as, and ever after, idle connections are to be handed back.
+    /// Whether idle connections are to be handed back, from now on.
+    fn draining(&self) -> bool;
+
+    /// Ready once [`Partition::draining`] is true; until then, it needs to be polled only once.
     fn drained(&self) -> impl Future<Output = ()>;
 
     /// The limits.

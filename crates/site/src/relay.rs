@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -27,6 +28,9 @@ use crate::partition::Ends;
 
 /// The header that tells a service whose request it is; only the relay sets it.
 pub const CLIENT_HEADER: HeaderName = HeaderName::from_static("bulkhead-client");
+
+/// LIMIT: how often a request is sent that nobody has read; each time another worker has died with it waiting.
+const TRIES_MAX: u32 = 3;
 
 /// LIMIT: how long a service may take to begin its answer; a client has given up by then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -126,7 +130,10 @@ impl Relay {
         ends: Ends,
         mut request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
+        let mut tries = 0;
         loop {
+            tries += 1;
+            let copy = copy_of(&request).filter(|_| tries < TRIES_MAX);
             let (epoch, undelivered) = (self.pairs.epoch.get(), self.pairs.undelivered.get());
             let kept = self.pairs.idle.borrow_mut().pop();
             let fresh = kept.is_none();
@@ -140,12 +147,13 @@ impl Relay {
                     return Ok(answer);
                 }
                 // A kept pair whose service has gone: the request was not sent and goes on a new one.
-                Err(mut error) => match error.take_message().filter(|_| !fresh) {
-                    Some(again) => request = again,
-                    None if fresh && self.pairs.undelivered.get() > undelivered => {
+                Err(mut error) => match (error.take_message().filter(|_| !fresh), copy) {
+                    (Some(again), _) => request = again,
+                    (None, _) if fresh && self.pairs.undelivered.get() > undelivered => {
                         return Err(StatusCode::SERVICE_UNAVAILABLE);
                     }
-                    None => return Err(fault(error.error())),
+                    (None, Some(copy)) if is_unread(error.error()) => request = copy,
+                    _ => return Err(fault(error.error())),
                 },
             }
         }
@@ -181,6 +189,33 @@ impl Relay {
         remove_not_passed_on(&mut parts.headers);
         Response::from_parts(parts, ResponseBody::stream(body))
     }
+}
+
+/// The same request again, if it has no body.
+fn copy_of(request: &Request<BoundedBody>) -> Option<Request<BoundedBody>> {
+    if !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(BoundedBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// Whether the service ended without having read a byte of the request, which can then go to its successor.
+///
+/// A Unix socket is reset, and not just ended, if its peer goes while bytes are in it that nobody has read.
+fn is_unread(error: &hyper::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::ConnectionReset;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Makes the headers of a client's request those of a relayed one.

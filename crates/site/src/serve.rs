@@ -16,6 +16,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 use crate::exchange::exchange;
@@ -23,7 +24,7 @@ use crate::fast::{self, Fast};
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
 use crate::partition::{Access, Ends, Partition, Site};
 use crate::sending::{Partial, Sending};
-use crate::socket::{Socket, expired};
+use crate::socket::{Socket, expired, is_set};
 
 /// A connection as it comes from the gate.
 pub struct Client {
@@ -51,13 +52,13 @@ pub enum Ended {
     },
 }
 
-/// Serves a connection until it ends or is no longer ours.
+/// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
     let ends = Ends { peer: client.peer, local: client.local };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
     let mut link = Link { site, ends, socket, taken: client.taken, arrived, since: arrived, timer: None };
-    let mut drained = pin!(site.partition.drained());
+    let mut drained = pin!(unconstrained(site.partition.drained()));
     let mut next = link.first();
     loop {
         next = match next {
@@ -285,6 +286,10 @@ impl<P: Partition> Link<'_, P> {
             }
             Poll::Ready(_) => return Poll::Ready(Waited::Gone),
             Poll::Pending => {}
+        }
+        // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`; both wake this task.
+        if is_set(&self.timer, deadline) && !self.site.partition.draining() {
+            return Poll::Pending;
         }
         if drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);

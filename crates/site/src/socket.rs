@@ -5,10 +5,11 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Context;
 use std::time::Instant;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 /// The socket of a connection.
@@ -40,6 +41,12 @@ impl Socket {
     }
 }
 
+/// Whether the timer will fire, at `deadline` or before: then there is no need to ask [`expired`].
+pub(crate) fn is_set(timer: &Option<Pin<Box<Sleep>>>, deadline: Instant) -> bool {
+    let deadline = tokio::time::Instant::from_std(deadline);
+    timer.as_ref().is_some_and(|timer| !timer.is_elapsed() && timer.deadline() <= deadline)
+}
+
 /// Whether `deadline` has passed. The timer is moved only when it fires too early or would fire too late, not
 /// for every request.
 pub(crate) fn expired(cx: &mut Context<'_>, timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant) -> bool {
@@ -48,11 +55,37 @@ pub(crate) fn expired(cx: &mut Context<'_>, timer: &mut Option<Pin<Box<Sleep>>>,
     if timer.deadline() > deadline {
         timer.as_mut().reset(deadline);
     }
-    while timer.as_mut().poll(cx).is_ready() {
+    // A task that has used up its budget must set its timer all the same, for the sake of `is_set`.
+    while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
         if timer.deadline() >= deadline {
             return true;
         }
         timer.as_mut().reset(deadline);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use std::time::Duration;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    #[test]
+    fn a_task_without_budget_sets_its_timer() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let mut timer = None;
+        let wait = poll_fn(|cx| {
+            while has_budget_remaining() {
+                let _ = pin!(consume_budget()).poll(cx);
+            }
+            let late = !is_set(&timer, deadline) && expired(cx, &mut timer, deadline);
+            if late { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let waited = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(2), wait).await });
+        assert!(waited.is_ok() && Instant::now() >= deadline);
+    }
 }

@@ -6,9 +6,9 @@
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 /// A child process of the launcher.
 #[derive(Debug)]
@@ -50,6 +50,15 @@ pub struct Program {
     pub environment: Vec<CString>,
 }
 
+/// Which processes a child sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pids {
+    /// Those that its parent sees.
+    Shared,
+    /// Itself and its own children; it is their first process, and none of them outlives it.
+    Own,
+}
+
 /// A step that failed between fork and exec.
 #[derive(Debug)]
 pub struct StartError {
@@ -69,34 +78,30 @@ impl std::error::Error for StartError {}
 
 /// Starts `program` in a new process, after `prepare` has built its jail there.
 ///
-/// `prepare` must leave the descriptors open that it did not make (those marked to close at exec stay open until
+/// `pids` says which processes the child sees, as only the call that makes it can change that. `prepare` must leave the descriptors open that it did not make (those marked to close at exec stay open until
 /// then) and names the step that failed. The call returns once the child executes the program or failed to.
 ///
 /// # Errors
 /// The step that failed; the child then never executed anything.
 pub fn start(
     program: &Program,
+    pids: Pids,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
     let failed = |step: &str, source: io::Error| StartError { step: step.into(), source };
     let (mut report, tell) = io::pipe().map_err(|e| failed("pipe", e))?;
     let tell: OwnedFd = tell.into();
-    // SAFETY: the launcher is single-threaded, so the child may go on running ordinary code after fork: no
-    // lock can be held by a thread that does not exist in it. The child never returns from this function.
-    let pid = unsafe { libc::fork() };
-    if pid < 0 {
-        return Err(failed("fork", io::Error::last_os_error()));
-    }
-    if pid == 0 {
-        become_program(program, prepare, tell);
-    }
+    let step = if pids == Pids::Own { "pid namespace" } else { "clone" };
+    let Some(child) = divide(pids).map_err(|e| failed(step, e))? else {
+        become_program(program, prepare, tell)
+    };
     drop(tell);
-    let handle = Pid::from_raw(pid).ok_or_else(|| failed("fork", io::Error::other("no pid")))?;
-    // The child has not been waited for, so its pid cannot have been given to another process yet.
-    let pidfd = pidfd_open(handle, PidfdFlags::empty()).map_err(|e| failed("pidfd_open", e.into()))?;
-    let child = Child { pid: pid as u32, pidfd };
     let mut message = Vec::new();
-    report.read_to_end(&mut message).map_err(|e| failed("report", e))?;
+    if let Err(error) = report.read_to_end(&mut message) {
+        // Nobody else knows of it.
+        child.end();
+        return Err(failed("report", error));
+    }
     if message.len() < 4 {
         return Ok(child);
     }
@@ -104,6 +109,29 @@ pub fn start(
     let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
     child.wait_blocking();
     Err(failed(&String::from_utf8_lossy(step), io::Error::from_raw_os_error(errno)))
+}
+
+/// Forks; `None` is the child.
+fn divide(pids: Pids) -> io::Result<Option<Child>> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: every field of the structure is an integer, for which nought is a value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = libc::CLONE_PIDFD as u64;
+    if pids == Pids::Own {
+        arguments.flags |= libc::CLONE_NEWPID as u64;
+    }
+    arguments.pidfd = &raw mut pidfd as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: the structure is as long as is said, and `pidfd` is writable. Without CLONE_VM the child has a copy
+    // of everything, as after fork. The launcher is single-threaded, so the child may go on running ordinary code:
+    // no lock can be held by a thread that does not exist in it. The child never returns from `start`.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>()) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        // SAFETY: the kernel has just opened `pidfd` for this process, and nobody else knows of it.
+        pid => Ok(Some(Child { pid: pid as u32, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })),
+    }
 }
 
 /// The child's side of [`start`]: never returns to the caller's code.
@@ -170,6 +198,12 @@ impl Child {
     /// Ends the child at once.
     pub fn kill(&self) {
         let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+    }
+
+    /// Ends the child at once and waits until it is gone.
+    pub fn end(&self) {
+        self.kill();
+        self.wait_blocking();
     }
 
     fn wait_blocking(&self) {

@@ -69,7 +69,7 @@ pub const CHANNELS: &[Edge] = &[
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
     edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, clients' channels"),
-    edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket"),
+    edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket, what a probe says"),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),

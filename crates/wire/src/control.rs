@@ -124,14 +124,48 @@ messages! {
     /// From the launcher to a service worker.
     pub enum LauncherToService {
         /// First of all: the limits, and whether every path of its hosts is this service's, so that it may
-        /// keep a client's connection after the first request.
-        1 => Limits { limits: WorkerLimits, site: u16, owns_host: bool },
+        /// keep a client's connection after the first request; and whether it is to leave a core file when it dies.
+        1 => Limits { limits: WorkerLimits, site: u16, owns_host: bool, dumps: bool },
         /// All of the above has been said: initialise, then serve.
         2 => Begin {},
         /// A channel from `source` comes along.
         3 => Attach { source: Source },
         /// Asks for `Counters`.
         4 => Report {},
+    }
+}
+
+/// Whose access logs a client of the logger may write to; to the error log, under its label, every client may.
+///
+/// SECURITY: who answers no requests has no such right: a process of no site must not pass for one of every site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessRight {
+    /// Nobody's.
+    None,
+    /// Those of this site.
+    Site(u16),
+    /// Those of every site, and that of requests for no site.
+    Every,
+}
+
+impl Field for AccessRight {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::None => out.push(0),
+            Self::Site(site) => {
+                out.push(1);
+                site.put(out);
+            }
+            Self::Every => out.push(2),
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::take(reader)? {
+            0 => Ok(Self::None),
+            1 => u16::take(reader).map(Self::Site),
+            2 => Ok(Self::Every),
+            _ => Err(DecodeError::Value("access right")),
+        }
     }
 }
 
@@ -144,9 +178,9 @@ messages! {
         2 => AccessLog { site: u16 },
         /// The error log comes along, opened for appending.
         3 => ErrorLog {},
-        /// The channel of a client comes along. It may write to the access log of `site`, or to all of them
-        /// if that is [`NO_PARTITION`]; what it says in the error log is marked with `label`.
-        4 => Client { label: Text<128>, site: u16 },
+        /// The channel of a client comes along. It may write to the access logs that `right` names; what it says
+        /// in the error log is marked with `label`.
+        4 => Client { label: Text<128>, right: AccessRight },
         /// The standard error of a process comes along: lines for the error log, marked with `label`.
         5 => Stderr { label: Text<128> },
         /// All of the above has been said: write.
@@ -178,6 +212,18 @@ choice! {
     }
 }
 
+choice! {
+    /// What a probe is to find out.
+    pub enum ProbeKind {
+        /// Which ways out of the jail there are.
+        0 => Attempts,
+        /// How much of the machine the jail exposes.
+        1 => Score,
+        /// Whether system calls of 32-bit programs come through; where they do not, the probe is ended.
+        2 => Foreign,
+    }
+}
+
 messages! {
     /// From the launcher to the admin role.
     pub enum LauncherToAdmin {
@@ -200,6 +246,8 @@ messages! {
         7 => Answer { ticket: u32, outcome: Outcome, reason: Text<512> },
         /// Asks for `Counters`.
         8 => Report {},
+        /// In answer to `Probe`: what the probe says comes along, to be read to its end.
+        9 => ProbeOutput { ticket: u32 },
     }
 }
 
@@ -216,5 +264,7 @@ messages! {
         4 => Relaunch { ticket: u32, target: u16 },
         /// End everything in order.
         5 => Stop { ticket: u32 },
+        /// Start a probe in the jail of `target`.
+        6 => Probe { ticket: u32, target: u16, kind: ProbeKind },
     }
 }

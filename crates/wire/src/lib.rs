@@ -16,6 +16,7 @@ pub use bundle::{Bundle, FromWorker, TAKEN_MAX, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{
-    AdminToLauncher, ChildToLauncher, Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger,
-    LauncherToService, LauncherToSite, NO_PARTITION, Outcome, RouteTarget, Source, WorkerLimits,
+    AccessRight, AdminToLauncher, ChildToLauncher, Counters, LauncherToAdmin, LauncherToGate,
+    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget,
+    Source, WorkerLimits,
 };

@@ -47,6 +47,8 @@ struct Inlet {
     relays: bool,
     /// Credits to be returned, and connections that ended, since the last message.
     returns: RefCell<(u16, Vec<u64>)>,
+    /// Credits that the source has and has not used.
+    granted: Cell<u32>,
     ended: Cell<bool>,
 }
 
@@ -96,6 +98,7 @@ impl Inlets {
             line: Channel::new(descriptor)?,
             relays,
             returns: RefCell::new((CREDITS, Vec::new())),
+            granted: Cell::new(0),
             ended: Cell::new(false),
         });
         self.sources.borrow_mut().push(inlet.clone());
@@ -154,7 +157,14 @@ impl Inlets {
     async fn listen(self: Rc<Self>, inlet: Rc<Inlet>) {
         loop {
             match inlet.line.receive().await {
+                Ok(Some((ToWorker::Connection { .. }, _))) if inlet.granted.get() == 0 => {
+                    eprintln!(
+                        "warning: a source sends more connections than it has credits for; its channel is closed"
+                    );
+                    break;
+                }
                 Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
+                    inlet.granted.set(inlet.granted.get() - 1);
                     self.live.set(self.live.get() + 1);
                     self.counters.connected();
                     let lease = Lease { id: bundle.id, from: Rc::downgrade(&inlet), inlets: self.clone() };
@@ -172,7 +182,8 @@ impl Inlets {
                     self.arrival.notify_one();
                 }
                 Ok(Some((ToWorker::Connection { .. }, None))) => {
-                    eprintln!("warning: a bundle without a connection")
+                    eprintln!("warning: a source sends a bundle without a connection; its channel is closed");
+                    break;
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -210,6 +221,8 @@ impl Inlets {
             if credits == 0 && done.is_empty() {
                 return;
             }
+            // Before they are sent: they may be used before this is gone on with.
+            inlet.granted.set(inlet.granted.get() + u32::from(credits));
             if inlet.line.send(&FromWorker::Returns { credits, done }, None).await.is_err() {
                 return;
             }

@@ -15,4 +15,4 @@ pub mod routes;
 mod start;
 
 pub use channel::watch;
-pub use start::{Fault, Start, run};
+pub use start::{Fault, Start, allow_dump, run};

@@ -77,7 +77,7 @@ pub fn now_us() -> u64 {
 }
 
 impl Log {
-    /// Takes over the channel to the logger; must be called inside the runtime and its `LocalSet`.
+    /// Takes over the channel to the logger; must be called where local tasks can be spawned.
     ///
     /// `site` is for [`Log::site`]; a record waits at most about `flush_ms` milliseconds.
     pub fn new(channel: Option<OwnedFd>, site: u16, flush_ms: u32) -> io::Result<Self> {

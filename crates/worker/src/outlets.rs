@@ -40,6 +40,12 @@ pub struct Outgoing {
     pub taken: Vec<u8>,
 }
 
+impl Outlet {
+    fn may_be_sent(&self, held_max: usize) -> bool {
+        self.credits.get() > 0 && !self.draining.get() && self.sent.borrow().len() < held_max
+    }
+}
+
 /// What an owner of [`Outlets`] is told.
 pub trait Owner {
     /// A worker has been sent a connection; it is out of our hands.
@@ -60,6 +66,9 @@ pub struct Outlets {
     queue: RefCell<VecDeque<(Instant, Outgoing)>>,
     wait_max: Duration,
     waiting_max: usize,
+    /// LIMIT: connections that a worker may hold without saying that they have ended: as many as it may have at
+    /// once, and the credits that it may have given. One that never says so gets no more, and takes no more memory.
+    held_max: usize,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
 }
@@ -90,6 +99,7 @@ impl Outlets {
             queue: RefCell::default(),
             wait_max,
             waiting_max: connections as usize / 2,
+            held_max: connections as usize + CREDITS_MAX as usize,
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
         })
@@ -154,7 +164,7 @@ impl Outlets {
 
     fn try_send(&self, mut outgoing: Outgoing) -> Result<(), Outgoing> {
         let workers = self.workers.borrow();
-        for worker in workers.iter().filter(|worker| worker.credits.get() > 0 && !worker.draining.get()) {
+        for worker in workers.iter().filter(|worker| worker.may_be_sent(self.held_max)) {
             let id = self.next_id.get();
             let message = ToWorker::Connection {
                 bundle: Bundle {

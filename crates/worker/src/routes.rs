@@ -8,7 +8,8 @@ use std::borrow::Cow;
 /// A table of hosts and path prefixes.
 #[derive(Clone, Debug)]
 pub struct Routes<T> {
-    /// Exact hosts first, then the longest pattern, `*` last; within a host the longest path first.
+    /// Exact hosts first, then the longest pattern, `*` last; within a host the longest path first, and of
+    /// equal ones the later: a service that has the whole of its site.
     hosts: Vec<(String, Vec<(String, T)>)>,
 }
 
@@ -31,7 +32,7 @@ impl<T> Routes<T> {
             }
         };
         let paths = &mut self.hosts[place].1;
-        let before = paths.partition_point(|(known, _)| known.len() >= path.len());
+        let before = paths.partition_point(|(known, _)| known.len() > path.len());
         paths.insert(before, (path.into(), target));
     }
 

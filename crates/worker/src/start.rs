@@ -6,7 +6,9 @@
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
+use rustix::process::DumpableBehavior;
 use sys::inherit::Inherited;
+use tokio::runtime::LocalOptions;
 
 use crate::channel::ChannelError;
 
@@ -54,7 +56,16 @@ impl From<ChannelError> for Fault {
     }
 }
 
-/// Runs `main` on a current-thread runtime with what this process inherited.
+/// Decides whether the kernel lets others of the same uid trace this process, and writes a core file when it dies.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn allow_dump(allow: bool) -> std::io::Result<()> {
+    let behaviour = if allow { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };
+    Ok(rustix::process::set_dumpable_behavior(behaviour)?)
+}
+
+/// Runs `main` on a runtime of this one thread, where it may spawn local tasks, with what this process inherited.
 ///
 /// What `main` returns as an error goes to standard error, that is, to the error log, with exit status 1.
 pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>) -> ExitCode {
@@ -65,16 +76,21 @@ pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>)
             return ExitCode::from(2);
         }
     };
+    // Nothing secret is in memory yet; from here on nobody looks into it.
+    if let Err(error) = allow_dump(false) {
+        eprintln!("error: this process could not be shut to others: {error}");
+        return ExitCode::FAILURE;
+    }
     let start = Start { control: inherited.control, log: inherited.log };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the event loop could not be made: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let local = tokio::task::LocalSet::new();
-    match local.block_on(&runtime, main(start)) {
+    match runtime.block_on(main(start)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

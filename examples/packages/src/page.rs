@@ -20,7 +20,7 @@ pub fn page(title: &str, query: &str, main: &str) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<link rel=\"stylesheet\" href=\"/style.css\">\n</head>\n<body>\n\
-         <header><a class=\"home\" href=\"/\">Packages</a>{form}<nav><a href=\"/crash\">Crash</a></nav></header>\n\
+         <header><a class=\"home\" href=\"/\">Packages</a>{form}<nav><a href=\"/crash\">Crash</a> <a href=\"/breakout\">Breakout</a></nav></header>\n\
          <main>\n<h1>{title}</h1>\n{main}</main>\n\
          <footer>Served by Bulkhead: each part of this site is a process of its own, under its own uid.</footer>\n\
          </body>\n</html>\n",

@@ -81,7 +81,9 @@ fn index(packages: &[Package], sections: &Sections<'_>) -> String {
          <ul class=\"figures\"><li><b>{}</b> packages</li><li><b>{}</b> sections</li><li><b>{}</b> installed</li></ul>\n\
          <h2>Sections</h2>\n{}<h2>The {} largest packages</h2>\n{}\
          <h2>Break it</h2>\n<p><a href=\"/crash\">A page whose process you can kill</a>, \
-         to see that nothing else notices.</p>\n",
+         to see that nothing else notices.</p>\n\
+         <p><a href=\"/breakout\">A service that tries to break out of its jail</a>, \
+         to see what an attacker who owns one gets.</p>\n",
         packages.len(),
         sections.len(),
         size(total),

@@ -17,7 +17,7 @@ type Test = (&'static str, fn());
 fn main() -> ExitCode {
     let mut arguments = std::env::args();
     match arguments.next().as_deref() {
-        Some(errand @ (probe::TELL | probe::ESCAPE | probe::STAY)) => return probe::run(errand),
+        Some(errand @ (probe::TELL | probe::STAY)) => return probe::run(errand),
         Some(process::LAUNCHER) => return process::be_launcher(),
         Some(rootless::SUITE) => return run(rootless::TESTS, &[], None),
         _ => {}
@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     }
     let filter = words.iter().find(|word| !word.starts_with('-')).map(String::as_str);
     if rustix::process::geteuid().is_root() {
-        run(root::TESTS, &[], filter)
+        run(&root::tests(), &[], filter)
     } else {
-        run(rootless::TESTS, root::TESTS, filter)
+        run(rootless::TESTS, &root::tests(), filter)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Runs in: the jail's test, as the launcher would be.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use jail::{Jail, Limits};
+use jail::policy::Policy;
+use jail::{Access, Filter, Jail, Launcher, Limits, Network, Ports, Reach};
 use rustix::fs::{Mode, OFlags};
-use sys::process::{Child, Exit, Program, StartError};
+use sys::process::{Child, Exit, Pids, Program, StartError};
 
 use crate::probe;
 
@@ -22,6 +23,9 @@ pub const LAUNCHER: &str = "launcher";
 
 /// Every number up to this one is taken in the launcher, so that what a jail places is not in its own way.
 pub const NUMBER_MAX: RawFd = 9;
+
+/// The key that [`hold_a_key`] puts into the session.
+pub const KEY: &CStr = c"jail-test";
 
 /// What `prepare` of a start answers.
 pub type Prepared = Result<(), (&'static str, io::Error)>;
@@ -33,12 +37,13 @@ pub struct Probe {
     pub child: Child,
     /// What it told.
     pub told: BTreeMap<String, String>,
+    /// Its first attempt.
+    first: String,
     dismiss: PipeWriter,
 }
 
 /// Does what the launcher does before it starts a child.
 pub fn prepare_to_launch() {
-    jail::note_launcher();
     loop {
         let null = OwnedFd::from(File::open("/dev/null").expect("/dev/null opens"));
         if null.as_raw_fd() > NUMBER_MAX {
@@ -53,36 +58,69 @@ pub fn open(path: &str) -> OwnedFd {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("the path opens")
 }
 
-/// A jail without identity, root and directory, and with limits that are in nobody's way.
+/// A jail without identity, root and directory, with limits that are in nobody's way, and the filter of a service.
 pub fn jail() -> Jail {
     Jail {
+        launcher: Launcher::this().expect("a pidfd"),
         identity: None,
         root: None,
         directory: None,
         descriptors: vec![],
-        limits: Limits { descriptors: 64, processes: 64, memory_bytes: None },
+        limits: Limits { descriptors: 64, processes: 64, memory_bytes: None, core_bytes: 0 },
+        cgroups: vec![],
+        network: Network::None,
+        reach: Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ports: Ports::default() },
+        filter: filter(Policy::Service { tcp: false, udp: false }),
+        label: None,
+        without: vec![],
     }
 }
 
+/// A compiled policy.
+pub fn filter(policy: Policy) -> Filter {
+    Filter::of(policy).expect("the policy compiles")
+}
+
 /// This program, to be executed on `errand`.
-pub fn program(errand: &str) -> Program {
+pub fn program(errand: &str, tries: &[String]) -> Program {
+    let arguments = std::iter::once(errand).chain(tries.iter().map(String::as_str));
     Program {
         file: open("/proc/self/exe"),
-        arguments: vec![CString::new(errand).expect("no null byte")],
+        arguments: arguments.map(|argument| CString::new(argument).expect("no null byte")).collect(),
         environment: vec![],
     }
 }
 
-/// Starts a probe in `jail` with descriptors 0 to 2 besides those listed, and hears what it tells.
-pub fn start(errand: &str, jail: Jail) -> Result<Probe, StartError> {
-    start_after(errand, jail, || Ok(()))
+/// Puts a key into a new session keyring, for `prepare`.
+pub fn hold_a_key() -> Prepared {
+    const JOIN_SESSION: i32 = 1;
+    const OWN_SESSION: i32 = -3;
+    // SAFETY: a null name, which is allowed; C strings; and a pointer to one byte with its length.
+    let held = unsafe {
+        let (kind, name, secret) = (c"user".as_ptr(), KEY.as_ptr(), c"s".as_ptr());
+        libc::syscall(libc::SYS_keyctl, JOIN_SESSION, 0) >= 0
+            && libc::syscall(libc::SYS_add_key, kind, name, secret, 1, OWN_SESSION) >= 0
+    };
+    if held { Ok(()) } else { Err(("hold a key", io::Error::last_os_error())) }
 }
 
-/// As [`start`]; `before` is run in the child before its jail is built.
+/// The attempts, as they are handed over.
+pub fn all(tries: &[&str]) -> Vec<String> {
+    tries.iter().map(|what| (*what).to_owned()).collect()
+}
+
+/// Starts a probe in `jail` with descriptors 0 to 2 besides those listed, and hears what it tells.
+pub fn start(tries: &[&str], jail: Jail) -> Result<Probe, StartError> {
+    start_on(probe::TELL, &all(tries), jail, || Ok(()))
+}
+
+/// As [`start`], on an errand and with attempts made for the occasion; `before` is run in the child before its jail
+/// is built.
 ///
 /// Where the start fails, this has made sure that the program did not run: it told nothing.
-pub fn start_after(
+pub fn start_on(
     errand: &str,
+    tries: &[String],
     mut jail: Jail,
     before: impl FnOnce() -> Prepared,
 ) -> Result<Probe, StartError> {
@@ -90,13 +128,22 @@ pub fn start_after(
     let (hear, output) = io::pipe().expect("a pipe");
     let errors = io::stderr().as_fd().try_clone_to_owned().expect("a duplicate");
     jail.descriptors.extend([(input.into(), 0), (output.into(), 1), (errors, 2)]);
-    let started = sys::process::start(&program(errand), || before().and_then(|()| jail::enter(&jail)));
+    let place = || jail.descriptors.iter().try_for_each(|(open, number)| sys::process::place(open, *number));
+    let prepare = || {
+        before()?;
+        if jail.without.contains(&"descriptors") {
+            place().map_err(|error| ("place", error))?;
+        }
+        jail::enter(&jail)
+    };
+    let started = sys::process::start(&program(errand, tries), jail.pids(), prepare);
     drop(jail);
     let told = listen(hear);
     match started {
         Ok(child) => Ok(Probe {
             child,
             told: told.unwrap_or_else(|told| panic!("the probe ended after telling {told:?}")),
+            first: tries.first().cloned().unwrap_or_default(),
             dismiss,
         }),
         Err(error) => {
@@ -110,7 +157,7 @@ pub fn start_after(
 fn listen(hear: PipeReader) -> Result<BTreeMap<String, String>, BTreeMap<String, String>> {
     let mut told = BTreeMap::new();
     for line in BufReader::new(hear).lines() {
-        match line.expect("a line").split_once(' ') {
+        match line.expect("a line").split_once('\t') {
             Some((name, value)) => told.insert(name.into(), value.into()),
             None => return Ok(told),
         };
@@ -131,6 +178,11 @@ impl Probe {
         let value = lines.into_iter().find(|(found, _)| *found == name).map(|(_, value)| value);
         let words: Vec<&str> = value.unwrap_or_else(|| panic!("no {name}")).split_whitespace().collect();
         words.join(" ")
+    }
+
+    /// What became of its first attempt.
+    pub fn found(&self) -> String {
+        self.told(&self.first).into()
     }
 
     /// The soft and the hard limit in a line of `/proc/PID/limits`.
@@ -200,11 +252,11 @@ pub fn ended(child: &Child) -> Exit {
 /// Starts a probe that stays, tells its pid, and waits to be killed.
 pub fn be_launcher() -> ExitCode {
     prepare_to_launch();
-    let identity = jail::Identity::new(crate::root::UID);
-    let Ok(probe) = start(probe::STAY, Jail { identity, ..jail() }) else {
+    let identity = jail::Identity::new(crate::root::uid());
+    let Ok(probe) = start_on(probe::STAY, &[], Jail { identity, ..jail() }, || Ok(())) else {
         return ExitCode::FAILURE;
     };
-    println!("pid {}\n.", probe.child.pid);
+    println!("pid\t{}\n.", probe.child.pid);
     let _ = io::stdin().lock().read_line(&mut String::new());
     ExitCode::FAILURE
 }
@@ -214,7 +266,9 @@ pub fn start_launcher() -> (Child, rustix::process::Pid, PipeWriter) {
     let (input, keep) = io::pipe().expect("a pipe");
     let (hear, output) = io::pipe().expect("a pipe");
     let place = || sys::process::place(&input, 0).and_then(|()| sys::process::place(&output, 1));
-    let launcher = sys::process::start(&program(LAUNCHER), || place().map_err(|error| ("place", error)));
+    let launcher = sys::process::start(&program(LAUNCHER, &[]), Pids::Shared, || {
+        place().map_err(|error| ("place", error))
+    });
     let launcher = launcher.expect("the launcher starts");
     drop((input, output));
     let told = listen(hear).expect("the launcher tells");

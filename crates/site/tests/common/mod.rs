@@ -97,8 +97,12 @@ impl Partition for Site1 {
         self.shared.records.lock().unwrap().push(record);
     }
 
+    fn draining(&self) -> bool {
+        self.shared.draining.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
     async fn drained(&self) {
-        while !self.shared.draining.load(std::sync::atomic::Ordering::SeqCst) {
+        while !self.draining() {
             self.shared.drain.notified().await;
         }
     }

@@ -25,6 +25,7 @@ impl Service for Crash {
         self.served.set(self.served.get() + 1);
         match (request.method(), request.path()) {
             (&Method::POST, _) | (&Method::GET, "/crash/now") => std::process::abort(),
+            (&Method::GET, "/crash/panic") => panic!("a visitor asked for it"),
             (&Method::GET | &Method::HEAD, _) => self.page(),
             _ => Response::status_page(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, "GET, HEAD, POST"),
         }

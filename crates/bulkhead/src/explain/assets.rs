@@ -1,0 +1,146 @@
+//! What a configuration has to lose.
+//!
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: names what does not exist yet
+//! (keys, database statements).
+
+use std::path::Path;
+
+use config::{Config, Service, Site};
+
+use super::model::{Asset, Kind, Loss, Reach};
+
+/// The name of the log of requests that no site has.
+pub const NO_SITE_LOG: &str = "no-site.access.log";
+
+/// The name of the log of events.
+pub const ERROR_LOG: &str = "error.log";
+
+/// Every asset of a configuration: each site's, in the order of the file, then the server's.
+pub fn of(config: &Config) -> Vec<Asset> {
+    let mut assets: Vec<Asset> = Vec::new();
+    let mut add = |kind: Kind, name: String, label: String, site: Option<usize>| {
+        // A folder that several may read is one asset.
+        if assets.iter().all(|known| known.kind != kind || known.name != name) {
+            assets.push(Asset { kind, name, label, site });
+        }
+    };
+    for (number, site) in config.sites.iter().enumerate() {
+        let own = Some(number);
+        let files = |path: &Path| format!("files {}", shown(config, path));
+        add(Kind::Site, site.name.clone(), "site".into(), own);
+        if let Some(root) = &site.root {
+            add(Kind::Files, shown(config, root), files(root), own);
+        }
+        add(Kind::Users, site.name.clone(), "users".into(), own);
+        for service in &site.services {
+            let name = service_name(site, service);
+            add(Kind::Service, name.clone(), service.name.clone(), own);
+            add(Kind::Users, name, format!("{} users", service.name), own);
+            for folder in &service.read {
+                add(Kind::Files, shown(config, folder), files(folder), own);
+            }
+        }
+        add(Kind::Log, access_log(site), "access log".into(), own);
+    }
+    add(Kind::Log, NO_SITE_LOG.into(), "no-site log".into(), None);
+    add(Kind::Log, ERROR_LOG.into(), "error log".into(), None);
+    add(Kind::Orders, "stop, relaunch".into(), "orders".into(), None);
+    add(Kind::Host, "root on this machine".into(), "root".into(), None);
+    assets
+}
+
+/// A folder, as short as it is clear: relative to the configuration's if it is in there.
+pub fn shown(config: &Config, path: &Path) -> String {
+    let short = path.strip_prefix(&config.dir).unwrap_or(path);
+    if short.as_os_str().is_empty() { ".".into() } else { short.display().to_string() }
+}
+
+/// A service's name as people write it.
+pub fn service_name(site: &Site, service: &Service) -> String {
+    format!("{}/{}", site.name, service.name)
+}
+
+/// The name of a site's access log.
+pub fn access_log(site: &Site) -> String {
+    format!("{}.access.log", site.name)
+}
+
+/// What one process reaches, as it is being found out.
+#[derive(Debug)]
+pub struct Reaches<'a> {
+    assets: &'a [Asset],
+    found: Vec<Reach>,
+}
+
+impl<'a> Reaches<'a> {
+    /// Nothing yet.
+    pub fn of(assets: &'a [Asset]) -> Self {
+        Self { assets, found: Vec::new() }
+    }
+
+    /// Adds each asset that fits.
+    pub fn each(mut self, fits: impl Fn(&Asset) -> bool, loss: Loss, how: &str) -> Self {
+        let fitting = self.assets.iter().enumerate().filter(|(_, asset)| fits(asset));
+        self.found.extend(fitting.map(|(asset, _)| Reach { asset, loss, how: how.into() }));
+        self
+    }
+
+    /// Adds the one asset of a kind that has a name.
+    pub fn one(self, kind: Kind, name: &str, loss: Loss, how: &str) -> Self {
+        self.each(|asset| asset.kind == kind && asset.name == name, loss, how)
+    }
+
+    /// What was found.
+    pub fn done(self) -> Vec<Reach> {
+        self.found
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// The configuration of the demo.
+    pub fn demo() -> Config {
+        parse(include_str!("../../../../tests/config/main-job.toml"))
+    }
+
+    pub fn parse(text: &str) -> Config {
+        Config::parse(text, "bulkhead.toml", Path::new("/srv")).unwrap()
+    }
+
+    #[test]
+    fn the_demo_has_these_to_lose() {
+        let assets = of(&demo());
+        let names: Vec<String> =
+            assets.iter().map(|asset| format!("{} {}", asset.kind.name(), asset.name)).collect();
+        let expected = "site packages, files public, users packages, service packages/search, \
+            users packages/search, files data, service packages/package, users packages/package, \
+            service packages/crash, users packages/crash, log packages.access.log, site other, files other, \
+            users other, log other.access.log, log no-site.access.log, log error.log, orders stop, relaunch, \
+            host root on this machine";
+        assert_eq!(names.join(", "), expected);
+        assert_eq!(assets[5].label, "files data");
+        assert_eq!((assets[5].site, assets[11].site, assets[15].site), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn folders_elsewhere_keep_their_whole_name() {
+        let config = demo();
+        assert_eq!(shown(&config, Path::new("/var/www")), "/var/www");
+        assert_eq!(shown(&config, Path::new("/srv")), ".");
+        assert_eq!(shown(&config, Path::new("/srv/a/b")), "a/b");
+    }
+
+    #[test]
+    fn reaches_are_found_by_name() {
+        let assets = of(&demo());
+        let found = Reaches::of(&assets)
+            .one(Kind::Users, "other", Loss::Part, "so")
+            .one(Kind::Users, "nobody", Loss::Part, "so")
+            .each(|asset| asset.kind == Kind::Log, Loss::Whole, "all")
+            .done();
+        assert_eq!(found.len(), 5);
+        assert_eq!(found[0], Reach { asset: 13, loss: Loss::Part, how: "so".into() });
+    }
+}

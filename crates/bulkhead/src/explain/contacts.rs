@@ -1,0 +1,167 @@
+//! Who is there, and who can send what to whom: `wire::CHANNELS`, spelled out for one configuration.
+//!
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: knows of a channel that the
+//! table has not.
+
+use config::{Config, Service, Site};
+use wire::{Edge, Role};
+
+use super::assets::service_name;
+
+/// A process that a configuration asks for; all gates are one, as they have one uid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// What it does.
+    pub role: Role,
+    /// Its name, as people write it.
+    pub name: String,
+    /// Its site, by its number in the configuration.
+    pub site: Option<usize>,
+    /// Which service of its site it runs.
+    pub service: Option<usize>,
+}
+
+impl Post {
+    /// The site that it serves or belongs to.
+    pub fn site<'c>(&self, config: &'c Config) -> Option<&'c Site> {
+        config.sites.get(self.site?)
+    }
+
+    /// The service that it runs.
+    pub fn service<'c>(&self, config: &'c Config) -> Option<&'c Service> {
+        self.site(config)?.services.get(self.service?)
+    }
+}
+
+/// One direction of a channel between two processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// The other process, by its number.
+    pub peer: usize,
+    /// The message type.
+    pub message: &'static str,
+    /// What comes along.
+    pub descriptors: &'static str,
+}
+
+/// Every process, in the order of tables: outermost first.
+pub fn posts(config: &Config) -> Vec<Post> {
+    let role = |role: Role| Post { role, name: role.name().into(), site: None, service: None };
+    let mut posts = vec![role(Role::Launcher), role(Role::Gate)];
+    for (number, site) in config.sites.iter().enumerate() {
+        posts.push(Post { role: Role::Site, name: site.name.clone(), site: Some(number), service: None });
+        posts.extend(site.services.iter().enumerate().map(|(service, about)| Post {
+            role: Role::Service,
+            name: service_name(site, about),
+            site: Some(number),
+            service: Some(service),
+        }));
+    }
+    posts.extend([role(Role::Logger), role(Role::Admin)]);
+    posts
+}
+
+/// What `post` can send, with to whom.
+pub fn sends(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
+    contacts(config, channels, posts, post, |edge| (edge.from, edge.to))
+}
+
+/// What `post` can be sent, with by whom.
+pub fn receives(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
+    contacts(config, channels, posts, post, |edge| (edge.to, edge.from))
+}
+
+fn contacts(
+    config: &Config,
+    channels: &[Edge],
+    posts: &[Post],
+    post: usize,
+    ends: fn(&Edge) -> (Role, Role),
+) -> Vec<Contact> {
+    let own = &posts[post];
+    let edges = channels.iter().filter(|edge| ends(edge).0 == own.role);
+    let found = edges.flat_map(|edge| {
+        let peers = posts.iter().enumerate().filter(move |(number, peer)| {
+            *number != post && peer.role == ends(edge).1 && linked(config, own, peer)
+        });
+        let (message, descriptors) = (edge.message, edge.descriptors);
+        peers.map(move |(peer, _)| Contact { peer, message, descriptors })
+    });
+    found.collect()
+}
+
+/// Whether the launcher connects these two, if their roles have a channel at all.
+fn linked(config: &Config, one: &Post, two: &Post) -> bool {
+    let takes = |post: &Post| post.service(config).is_some_and(|service| service.takes_connections);
+    match (one.role, two.role) {
+        (Role::Gate, Role::Service) => takes(two),
+        (Role::Service, Role::Gate) => takes(one),
+        (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assets::tests::demo;
+    use super::*;
+    use wire::CHANNELS;
+
+    fn number(posts: &[Post], name: &str) -> usize {
+        posts.iter().position(|post| post.name == name).unwrap()
+    }
+
+    fn names(name: &str, of: fn(&Config, &[Edge], &[Post], usize) -> Vec<Contact>) -> Vec<String> {
+        let config = demo();
+        let posts = posts(&config);
+        let found = of(&config, CHANNELS, &posts, number(&posts, name));
+        found.iter().map(|contact| format!("{} {}", posts[contact.peer].name, contact.message)).collect()
+    }
+
+    #[test]
+    fn every_process_of_the_demo() {
+        let names: Vec<String> = posts(&demo()).into_iter().map(|post| post.name).collect();
+        let expected = [
+            "bulkheadd",
+            "gate",
+            "packages",
+            "packages/search",
+            "packages/package",
+            "packages/crash",
+            "other",
+            "logger",
+            "admin",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn only_a_service_that_takes_connections_knows_gates() {
+        let relayed = ["bulkheadd ChildToLauncher", "packages FromWorker", "logger log batch"];
+        assert_eq!(names("packages/search", sends), relayed);
+        let taking = names("packages/package", sends);
+        assert!(taking.contains(&"gate FromWorker".to_owned()), "{taking:?}");
+    }
+
+    #[test]
+    fn a_site_knows_its_own_services_only() {
+        assert_eq!(
+            names("other", sends),
+            ["bulkheadd ChildToLauncher", "gate FromWorker", "logger log batch"]
+        );
+        let packages = names("packages", sends);
+        assert!(packages.contains(&"packages/crash ToWorker".to_owned()), "{packages:?}");
+        assert_eq!(names("other", receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
+    }
+
+    #[test]
+    fn a_channel_that_is_not_in_the_table_is_nowhere() {
+        let config = demo();
+        let posts = posts(&config);
+        let without: Vec<Edge> = CHANNELS.iter().filter(|edge| edge.message != "ToWorker").copied().collect();
+        let gate = number(&posts, "gate");
+        let found = sends(&config, &without, &posts, gate);
+        assert!(found.iter().all(|contact| contact.message != "ToWorker"));
+        assert_eq!(found.len(), 2);
+    }
+}

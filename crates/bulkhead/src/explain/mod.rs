@@ -1,0 +1,142 @@
+//! `bulkhead explain`: what falls with a process that an attacker owns.
+//!
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration, and answers of the
+//! admin role if a server runs. Never: changes anything, or needs a running server.
+//!
+//! Source: seed 000, 3.3 (the dependency graph of processes, services, users and state).
+
+mod assets;
+mod contacts;
+mod draw;
+mod json;
+mod model;
+mod names;
+mod others;
+mod ours;
+mod panel;
+mod running;
+mod svg;
+mod table;
+mod text;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use config::Config;
+use wire::CHANNELS;
+
+use crate::fault::Fault;
+use crate::locate;
+use crate::table::print;
+
+use contacts::{Contact, Post, posts};
+use model::Model;
+use others::Other;
+use running::Running;
+
+/// What is taken for granted of our own server if it does not run.
+const ASSUMED: &str = "Started as root: every site, every service and every role has a uid of its own. Files can \
+    be read by their owner's uid alone, and a service reads no folders but those that it names.";
+
+/// What a rootless run has.
+const ROOTLESS: &str = "Not started as root: all processes have one uid, so that nothing separates them.";
+
+/// How the answer is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Tables for people.
+    Text,
+    /// One JSON object.
+    Json,
+    /// A picture.
+    Svg,
+}
+
+/// Everything that there is to say, for the renderers.
+#[derive(Debug)]
+struct Report {
+    /// The configuration file, as it was named.
+    file: String,
+    config: Config,
+    /// Every process of ours; the model has them in the same order.
+    posts: Vec<Post>,
+    ours: Model,
+    others: Vec<Other>,
+    /// The server, or why it cannot be asked.
+    server: Result<Running, String>,
+    notes: Vec<String>,
+}
+
+impl Report {
+    fn new(file: String, config: Config, server: Result<Running, String>) -> Self {
+        let posts = posts(&config);
+        let assets = assets::of(&config);
+        let uids = server.as_ref().map(Running::uids).unwrap_or_default();
+        let notes = server.as_ref().map(|running| running.notes(&posts)).unwrap_or_default();
+        let ours = ours::model(&config, CHANNELS, &assets, &uids);
+        let others = others::all(&config, &assets);
+        Self { file, config, posts, ours, others, server, notes }
+    }
+
+    /// Our own server, and then the others: name, what is assumed, model.
+    fn servers(&self) -> Vec<(&str, &str, &Model)> {
+        let own = ("Bulkhead", self.assumed(), &self.ours);
+        let others = self.others.iter().map(|other| (other.name, other.assumed, &other.model));
+        std::iter::once(own).chain(others).collect()
+    }
+
+    /// What one of our processes can send.
+    fn sends(&self, number: usize) -> Vec<Contact> {
+        contacts::sends(&self.config, CHANNELS, &self.posts, number)
+    }
+
+    /// What one of our processes can be sent.
+    fn receives(&self, number: usize) -> Vec<Contact> {
+        contacts::receives(&self.config, CHANNELS, &self.posts, number)
+    }
+
+    fn assumed(&self) -> &'static str {
+        let root = |running: &Running| running.of("bulkheadd").all(|live| live.uid == 0);
+        if self.server.as_ref().is_ok_and(|running| !root(running)) { ROOTLESS } else { ASSUMED }
+    }
+}
+
+/// Says what falls with `partition`, or with each process.
+pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Result<ExitCode, Fault> {
+    let path = locate::config(named)?;
+    let config = locate::load(&path)?;
+    let server = running::ask(&config.server.run_dir).map_err(|fault| fault.to_string());
+    let report = Report::new(path.display().to_string(), config, server);
+    let names: Vec<&str> = report.posts.iter().map(|post| post.name.as_str()).collect();
+    let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
+    print(&match (form, chosen) {
+        (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
+        (Form::Svg, _) => svg::report(&report, chosen)?,
+        (Form::Text, Some(post)) => text::one(&report, post),
+        (Form::Text, None) => table::all(&report),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The demo, with a server or without one.
+    pub fn demo(server: Option<Running>) -> Report {
+        let server = server.ok_or_else(|| "no server is running".to_owned());
+        Report::new("demo.toml".into(), assets::tests::demo(), server)
+    }
+
+    #[test]
+    fn a_uid_that_is_shared_is_assumed_no_more() {
+        assert_eq!(demo(None).assumed(), ASSUMED);
+        assert_eq!(demo(Some(running::tests::whole())).assumed(), ASSUMED);
+        let mut running = running::tests::whole();
+        running.processes.iter_mut().for_each(|live| live.uid = 1000);
+        let rootless = demo(Some(running));
+        assert_eq!(rootless.assumed(), ROOTLESS);
+        let summary = rootless.ours.summary();
+        assert!(summary.lost > 0.9, "{summary:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! The same sites and services as other servers would run them, for comparison.
+//!
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: assumes the worst of another
+//! server: where its set-up is open, the milder one is taken, and it is said which.
+//!
+//! Source: seed 000, 3.3 and figure 2 (Apache, and Haboob as the server of one process).
+
+use config::Config;
+
+use super::assets::{ERROR_LOG, Reaches, service_name};
+use super::model::{Asset, Drag, Kind, Loss, Model, Process};
+
+/// A server beside ours.
+#[derive(Debug)]
+pub struct Other {
+    /// What it is called.
+    pub name: &'static str,
+    /// What is taken for granted of its set-up.
+    pub assumed: &'static str,
+    /// Its processes.
+    pub model: Model,
+}
+
+/// The servers that ours is compared with.
+pub fn all(config: &Config, assets: &[Asset]) -> Vec<Other> {
+    let model = |processes| Model { assets: assets.to_vec(), processes };
+    vec![
+        Other {
+            name: "Apache prefork",
+            assumed: "Services run inside its children (as with mod_php), all under one uid; any child may \
+                serve any site. Logs are open for appending. No child can trace another.",
+            model: model(apache(assets)),
+        },
+        Other {
+            name: "nginx + php-fpm",
+            assumed: "The nginx workers and one php-fpm pool per site run as www-data, the default; one \
+                php-fpm master, so one opcode cache for all pools. Logs are open for appending.",
+            model: model(nginx(config, assets)),
+        },
+        Other {
+            name: "one process",
+            assumed: "One process under one uid, not root, serves every site and runs every service.",
+            model: model(vec![single(assets)]),
+        },
+    ]
+}
+
+fn root(name: &str, assets: &[Asset]) -> Process {
+    let reaches = Reaches::of(assets).each(|_| true, Loss::Whole, "it is root").done();
+    Process { name: name.into(), is_root: true, reaches, drags: Vec::new() }
+}
+
+fn process(name: &str, reaches: Reaches<'_>) -> Process {
+    Process { name: name.into(), is_root: false, reaches: reaches.done(), drags: Vec::new() }
+}
+
+/// Whether these are what users send to a service, not to a site's files.
+fn is_of_service(asset: &Asset) -> bool {
+    asset.name.contains('/')
+}
+
+fn apache(assets: &[Asset]) -> Vec<Process> {
+    let runs = |asset: &Asset| matches!(asset.kind, Kind::Site | Kind::Service);
+    let users = |asset: &Asset| asset.kind == Kind::Users;
+    let child = Reaches::of(assets)
+        .each(runs, Loss::Whole, "every child has the part of every site and service")
+        .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+        .each(
+            |asset| users(asset) && is_of_service(asset),
+            Loss::Whole,
+            "all children run services from one opcode cache, which each may write",
+        )
+        .each(
+            |asset| users(asset) && !is_of_service(asset),
+            Loss::Part,
+            "connections that it accepts, of any site",
+        )
+        .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
+    vec![root("httpd, root", assets), process("httpd child", child)]
+}
+
+fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
+    let worker = Reaches::of(assets)
+        .each(|asset| asset.kind == Kind::Site, Loss::Whole, "every worker serves every site")
+        .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+        .each(|asset| asset.kind == Kind::Users, Loss::Part, "connections that it accepts, of any site")
+        .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
+    let mut processes = vec![root("nginx, root", assets), process("nginx worker", worker)];
+    let with_services: Vec<_> = config.sites.iter().filter(|site| !site.services.is_empty()).collect();
+    if with_services.is_empty() {
+        return processes;
+    }
+    processes.push(root("php-fpm, root", assets));
+    let first_pool = processes.len();
+    for site in &with_services {
+        let own = |asset: &Asset| site.services.iter().any(|one| service_name(site, one) == asset.name);
+        let pool = Reaches::of(assets)
+            .each(|asset| asset.kind == Kind::Service && own(asset), Loss::Whole, "it runs in this pool")
+            .each(
+                |asset| asset.kind == Kind::Users && own(asset),
+                Loss::Whole,
+                "the pool's workers share an opcode cache, which each may write",
+            )
+            .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+            .one(Kind::Log, ERROR_LOG, Loss::Part, "what it prints goes into the error log");
+        processes.push(process(&format!("pool {}", site.name), pool));
+    }
+    let pools = first_pool..processes.len();
+    let drag = |how: &str, process| Drag { process, how: how.into() };
+    processes[1].drags =
+        pools.clone().map(|pool| drag("its uid may tell any pool what to run", pool)).collect();
+    for pool in pools.clone() {
+        let others = pools.clone().filter(|other| *other != pool);
+        let how = "same uid and opcode cache: a pool may tell another what to run";
+        processes[pool].drags = others.map(|other| drag(how, other)).collect();
+    }
+    processes
+}
+
+fn single(assets: &[Asset]) -> Process {
+    let all = |asset: &Asset| asset.kind != Kind::Host;
+    process("server", Reaches::of(assets).each(all, Loss::Whole, "it does everything itself"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assets::{self, tests::demo, tests::parse};
+    use super::*;
+
+    fn losses(other: &Other, process: &str) -> Vec<(String, Option<Loss>)> {
+        let number = other.model.processes.iter().position(|known| known.name == process).unwrap();
+        let losses = other.model.losses(number);
+        let name = |asset: &Asset| format!("{} {}", asset.kind.name(), asset.name);
+        let names = other.model.assets.iter().map(name);
+        names.zip(losses.iter().map(|loss| loss.as_ref().map(|reach| reach.loss))).collect()
+    }
+
+    fn of(losses: &[(String, Option<Loss>)], name: &str) -> Option<Loss> {
+        losses.iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    #[test]
+    fn an_apache_child_falls_with_every_service_and_no_root() {
+        let config = demo();
+        let all = all(&config, &assets::of(&config));
+        let child = losses(&all[0], "httpd child");
+        for name in ["service packages/crash", "users packages/search", "files other", "site other"] {
+            assert_eq!(of(&child, name), Some(Loss::Whole), "{name}");
+        }
+        assert_eq!(of(&child, "users other"), Some(Loss::Part));
+        assert_eq!(of(&child, "log error.log"), Some(Loss::Part));
+        assert_eq!(of(&child, "host root on this machine"), None);
+        assert_eq!(of(&child, "orders stop, relaunch"), None);
+        assert!(all[0].model.processes[0].is_root);
+    }
+
+    #[test]
+    fn pools_of_one_uid_fall_together_and_with_nginx() {
+        let two = "[[listen]]\naddress = \"127.0.0.1:80\"\n\
+            [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n\
+            [[site.service]]\nname = \"x\"\npath = \"/x\"\ncommand = [\"x\"]\nread = [\"secret\"]\n\
+            [[site]]\nname = \"b\"\nhost = [\"b\"]\n\
+            [[site.service]]\nname = \"y\"\npath = \"/y\"\ncommand = [\"y\"]\n";
+        let config = parse(two);
+        let all = all(&config, &assets::of(&config));
+        let pool = losses(&all[1], "pool b");
+        assert_eq!(of(&pool, "service a/x"), Some(Loss::Whole));
+        assert_eq!(of(&pool, "files secret"), Some(Loss::Whole));
+        assert_eq!(of(&pool, "site a"), None);
+        assert_eq!(of(&pool, "users a"), None);
+        assert_eq!(of(&losses(&all[1], "nginx worker"), "users b/y"), Some(Loss::Whole));
+    }
+
+    #[test]
+    fn without_services_there_is_no_php() {
+        let files = "[[listen]]\naddress = \"127.0.0.1:80\"\n\
+            [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n";
+        let config = parse(files);
+        let all = all(&config, &assets::of(&config));
+        assert_eq!(all[1].model.processes.len(), 2);
+        assert_eq!(all[1].model.summary().processes, 1);
+    }
+
+    #[test]
+    fn one_process_loses_all_but_root() {
+        let config = demo();
+        let all = all(&config, &assets::of(&config));
+        let blast = all[2].model.blast(0);
+        assert_eq!((blast.whole, blast.part), (blast.total - 1, 0));
+    }
+}

@@ -1,0 +1,225 @@
+//! What falls with each of our own processes: the rules of Bulkhead, on top of who can send what to whom.
+//!
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, and uids that the server reports.
+//! Never: claims a separation that a missing uid takes away; grants a right whose channel is not in the table.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use config::{Config, Service, Site};
+use wire::{Edge, Role};
+
+use super::assets::{ERROR_LOG, Reaches, access_log, service_name, shown};
+use super::contacts::{Post, posts};
+use super::model::{Asset, Drag, Kind, Loss, Model, Process, Reach};
+
+/// Why who holds a connection can do more than answer the request that it came with.
+const NEXT: &str =
+    "who holds a client's connection can answer what the client sends next on it, on the same host";
+
+/// Uids by the name of their process; empty if no server runs.
+pub type Uids = BTreeMap<String, u32>;
+
+/// Our own server: a process for each of `contacts::posts`, in that order.
+pub fn model(config: &Config, channels: &[Edge], assets: &[Asset], uids: &Uids) -> Model {
+    let posts = posts(config);
+    let rules = Rules { config, channels, assets };
+    let processes = posts.iter().map(|post| Process {
+        name: post.name.clone(),
+        is_root: post.role == Role::Launcher,
+        reaches: rules.reaches(post, uids),
+        drags: drags(post, &posts, uids),
+    });
+    Model { assets: assets.to_vec(), processes: processes.collect() }
+}
+
+/// Which connections of clients a process has: in a word or two, and in a sentence.
+pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str) {
+    match post.role {
+        Role::Launcher => {
+            ("all", "it holds no client's, but copies of the listening sockets and every right")
+        }
+        Role::Gate => ("new", "it holds new ones until it has passed them on, and is sent those handed back"),
+        Role::Site => ("live", "it holds all of its site's, and is sent them by gates"),
+        Role::Service if post.service(config).is_some_and(|service| service.takes_connections) => {
+            ("handed", "it holds those that gates hand to it for its path")
+        }
+        Role::Service => {
+            ("none", "it holds no client's: requests of all users reach it over pairs of sockets")
+        }
+        Role::Logger | Role::Admin => ("none", "it holds no client's, and is sent none"),
+    }
+}
+
+/// The other processes that fall with one: all with the launcher, and those of the same uid with each other.
+fn drags(post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag> {
+    let uid = uids.get(&post.name);
+    let others = posts.iter().enumerate().filter(|(_, other)| other.name != post.name);
+    let fallen = others.filter_map(|(process, other)| {
+        let same = uid.filter(|_| uid == uids.get(&other.name));
+        let how = match (post.role, same) {
+            (Role::Launcher, _) => "it starts it, says what it is to do, and ends it".to_owned(),
+            (_, Some(uid)) => format!("both have the uid {uid}"),
+            _ => return None,
+        };
+        Some(Drag { process, how })
+    });
+    fallen.collect()
+}
+
+#[derive(Debug)]
+struct Rules<'a> {
+    config: &'a Config,
+    channels: &'a [Edge],
+    assets: &'a [Asset],
+}
+
+impl<'a> Rules<'a> {
+    fn reaches(&self, post: &Post, uids: &Uids) -> Vec<Reach> {
+        let found = Reaches::of(self.assets);
+        match (post.role, post.site(self.config), post.service(self.config)) {
+            (Role::Launcher, ..) => launcher(found, uids.get(&post.name)),
+            (Role::Gate, ..) => self.gate(found),
+            (Role::Site, Some(site), _) => self.site(found, site),
+            (Role::Service, Some(site), Some(service)) => self.service(found, site, service),
+            (Role::Logger, ..) => {
+                found.each(is_log, Loss::Whole, "it reads all that is to be logged, and may forge it")
+            }
+            (Role::Admin, ..) => self.admin(found),
+            (Role::Site | Role::Service, ..) => found,
+        }
+        .done()
+    }
+
+    fn has(&self, from: Role, to: Role, message: &str) -> bool {
+        self.channels.iter().any(|edge| (edge.from, edge.to, edge.message) == (from, to, message))
+    }
+
+    fn gate(&self, mut found: Reaches<'a>) -> Reaches<'a> {
+        if self.has(Role::Launcher, Role::Gate, "LauncherToGate") {
+            let how =
+                "it accepts them: it reads the heads on new connections, and answers those that it keeps";
+            found = found.each(|asset| asset.kind == Kind::Users, Loss::Part, how);
+        }
+        if self.has(Role::Gate, Role::Logger, "log batch") {
+            found = found.each(is_log, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn site(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
+        found = found.one(Kind::Site, &site.name, Loss::Whole, "it is this process");
+        if let Some(root) = &site.root {
+            found = self.files(found, root, "`root`: it reads them to send them");
+        }
+        if self.has(Role::Gate, Role::Site, "ToWorker") {
+            let how = "it holds every live connection, with requests and answers";
+            found = found.one(Kind::Users, &site.name, Loss::Whole, how);
+            found = self.next_on_the_host(found, site, &site.name);
+        }
+        if self.has(Role::Site, Role::Service, "ToWorker") {
+            for service in site.services.iter().filter(|service| !service.takes_connections) {
+                let how = "it relays every request and answer, and may ask in any user's place";
+                found = found.one(Kind::Users, &service_name(site, service), Loss::Whole, how);
+            }
+        }
+        self.own_logs(found, Role::Site, site)
+    }
+
+    fn service(&self, mut found: Reaches<'a>, site: &Site, service: &Service) -> Reaches<'a> {
+        let name = service_name(site, service);
+        found = found.one(Kind::Service, &name, Loss::Whole, "it is this process");
+        for folder in &service.read {
+            found = self.files(found, folder, "`read`: it opens them itself");
+        }
+        if service.takes_connections && self.has(Role::Gate, Role::Service, "ToWorker") {
+            let how = "gates hand it the connections themselves";
+            found = found.one(Kind::Users, &name, Loss::Whole, how);
+            found = self.next_on_the_host(found, site, &name);
+        } else if self.has(Role::Site, Role::Service, "ToWorker") {
+            let how = "it gets every request, one by one, without the connection";
+            found = found.one(Kind::Users, &name, Loss::Whole, how);
+        }
+        self.own_logs(found, Role::Service, site)
+    }
+
+    /// A folder, every folder inside of it, and a part of each that it is inside of.
+    fn files(&self, mut found: Reaches<'a>, folder: &Path, how: &str) -> Reaches<'a> {
+        let roots = self.config.sites.iter().flat_map(|site| &site.root);
+        let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
+        for other in roots.chain(read) {
+            let loss = match (other.starts_with(folder), folder.starts_with(other)) {
+                (true, _) => Loss::Whole,
+                (_, true) => Loss::Part,
+                _ => continue,
+            };
+            found = found.one(Kind::Files, &shown(self.config, other), loss, how);
+        }
+        found
+    }
+
+    /// The users of everything that answers on a host of `site`, but for `holder`, who holds their connections.
+    ///
+    /// A client keeps a connection to one host and port; another pattern for the same host never answers there,
+    /// as the more exact one has all of its paths.
+    fn next_on_the_host(&self, mut found: Reaches<'a>, site: &Site, holder: &str) -> Reaches<'a> {
+        for other in self.config.sites.iter().filter(|other| meet(site, other)) {
+            let services = other.services.iter().map(|service| service_name(other, service));
+            for name in services.chain([other.name.clone()]).filter(|name| name != holder) {
+                found = found.one(Kind::Users, &name, Loss::Part, NEXT);
+            }
+        }
+        found
+    }
+
+    fn own_logs(&self, found: Reaches<'a>, role: Role, site: &Site) -> Reaches<'a> {
+        if !self.has(role, Role::Logger, "log batch") {
+            return found;
+        }
+        let how = "it adds lines, true or false";
+        found.one(Kind::Log, &access_log(site), Loss::Part, how).one(Kind::Log, ERROR_LOG, Loss::Part, how)
+    }
+
+    fn admin(&self, mut found: Reaches<'a>) -> Reaches<'a> {
+        if self.has(Role::Admin, Role::Launcher, "AdminToLauncher") {
+            found = found.each(
+                |asset| asset.kind == Kind::Orders,
+                Loss::Whole,
+                "it passes orders on, as numbers",
+            );
+        }
+        if self.has(Role::Admin, Role::Logger, "log batch") {
+            // It answers no request of a client, so the logger takes no access records from it.
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+}
+
+/// Root, or, in a rootless run, the user who started the server.
+fn launcher<'a>(found: Reaches<'a>, uid: Option<&u32>) -> Reaches<'a> {
+    let found =
+        found.each(|asset| asset.kind != Kind::Host, Loss::Whole, "it gives it away, and can keep it");
+    let host = |asset: &Asset| asset.kind == Kind::Host;
+    match uid {
+        Some(&uid) if uid != 0 => {
+            found.each(host, Loss::Part, &format!("everything that uid {uid} may do; it is not root"))
+        }
+        _ => found.each(host, Loss::Whole, "it is root"),
+    }
+}
+
+fn is_log(asset: &Asset) -> bool {
+    asset.kind == Kind::Log
+}
+
+/// Whether two sites answer on a host of the same name at the same address.
+fn meet(one: &Site, two: &Site) -> bool {
+    let host = one.hosts.iter().any(|host| two.hosts.contains(host));
+    let all = one.listen.is_empty() || two.listen.is_empty();
+    host && (all || one.listen.iter().any(|address| two.listen.contains(address)))
+}
+
+#[cfg(test)]
+#[path = "ours_tests.rs"]
+mod tests;

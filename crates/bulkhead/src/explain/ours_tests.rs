@@ -1,0 +1,179 @@
+//! What falls with each process of the demo, and with sites that share a host.
+//!
+//! Runs in: `cargo test`. Sees: the demo's configuration. Never: runs a server.
+
+use super::super::assets::{self, tests::demo, tests::parse};
+use super::*;
+use wire::CHANNELS;
+
+fn build(config: &Config, channels: &[Edge], uids: &Uids) -> Model {
+    model(config, channels, &assets::of(config), uids)
+}
+
+fn number(model: &Model, name: &str) -> usize {
+    model.processes.iter().position(|process| process.name == name).unwrap()
+}
+
+/// What is lost with `process`, as `kind name`, with a `~` before it if in part.
+fn losses(model: &Model, process: &str) -> Vec<String> {
+    let found = model.losses(number(model, process));
+    let shown = found.iter().flatten().map(|reach| {
+        let asset = &model.assets[reach.asset];
+        let sign = if reach.loss == Loss::Part { "~" } else { "" };
+        format!("{sign}{} {}", asset.kind.name(), asset.name)
+    });
+    shown.collect()
+}
+
+fn demo_losses(process: &str) -> Vec<String> {
+    losses(&build(&demo(), CHANNELS, &Uids::new()), process)
+}
+
+#[test]
+fn with_the_launcher_everything() {
+    let model = build(&demo(), CHANNELS, &Uids::new());
+    let blast = model.blast(number(&model, "bulkheadd"));
+    assert_eq!((blast.whole, blast.part), (blast.total, 0));
+    assert_eq!(model.falls(0).len(), model.processes.len());
+}
+
+#[test]
+fn with_a_gate_no_asset_altogether() {
+    let gate = demo_losses("gate");
+    assert!(gate.iter().all(|loss| loss.starts_with('~')), "{gate:?}");
+    assert_eq!(gate.iter().filter(|loss| loss.starts_with("~users")).count(), 5);
+    assert_eq!(gate.iter().filter(|loss| loss.starts_with("~log")).count(), 4);
+    assert_eq!(gate.len(), 9);
+}
+
+#[test]
+fn with_a_site_its_files_users_and_what_it_relays() {
+    let expected = [
+        "site packages",
+        "files public",
+        "users packages",
+        "users packages/search",
+        "~users packages/package",
+        "users packages/crash",
+        "~log packages.access.log",
+        "~log error.log",
+    ];
+    assert_eq!(demo_losses("packages"), expected);
+    let other = ["site other", "files other", "users other", "~log other.access.log", "~log error.log"];
+    assert_eq!(demo_losses("other"), other);
+}
+
+#[test]
+fn with_a_service_itself_and_what_it_reads() {
+    let expected = [
+        "service packages/search",
+        "users packages/search",
+        "files data",
+        "~log packages.access.log",
+        "~log error.log",
+    ];
+    assert_eq!(demo_losses("packages/search"), expected);
+}
+
+#[test]
+fn connections_that_are_handed_over_have_their_price() {
+    let expected = [
+        "~users packages",
+        "~users packages/search",
+        "files data",
+        "service packages/package",
+        "users packages/package",
+        "~users packages/crash",
+        "~log packages.access.log",
+        "~log error.log",
+    ];
+    let mut found = demo_losses("packages/package");
+    let mut expected = expected.map(str::to_owned).to_vec();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn with_the_logger_the_logs_and_with_admin_the_orders() {
+    let logger = demo_losses("logger");
+    assert_eq!(logger.len(), 4);
+    assert!(logger.iter().all(|loss| loss.starts_with("log ")), "{logger:?}");
+    let admin = demo_losses("admin");
+    assert_eq!(admin.last().unwrap(), "orders stop, relaunch");
+    assert_eq!(admin[..admin.len() - 1], ["~log error.log"]);
+}
+
+#[test]
+fn sites_of_one_host_and_address_share_connections() {
+    let two = |listen: &str| {
+        parse(&format!(
+            "[[listen]]\naddress = \"127.0.0.1:80\"\n[[listen]]\naddress = \"127.0.0.1:81\"\n\
+            [[site]]\nname = \"a\"\nhost = [\"h\"]\nroot = \"a\"\nlisten = [\"127.0.0.1:80\"]\n\
+            [[site]]\nname = \"b\"\nhost = [\"h\"]\nroot = \"b\"\npath = \"/b/\"\n{listen}"
+        ))
+    };
+    let both = build(&two(""), CHANNELS, &Uids::new());
+    assert!(losses(&both, "a").contains(&"~users b".to_owned()));
+    let apart = build(&two("listen = [\"127.0.0.1:81\"]\n"), CHANNELS, &Uids::new());
+    assert!(!losses(&apart, "a").contains(&"~users b".to_owned()));
+}
+
+#[test]
+fn who_reads_a_folder_reads_what_is_inside() {
+    let config = parse(
+        "[[listen]]\naddress = \"127.0.0.1:80\"\n\
+        [[site]]\nname = \"a\"\nhost = [\"h\"]\nroot = \"public\"\n\
+        [[site.service]]\nname = \"x\"\npath = \"/x\"\ncommand = [\"x\"]\nread = [\"public/data\"]\n",
+    );
+    let model = build(&config, CHANNELS, &Uids::new());
+    let files =
+        |name| losses(&model, name).into_iter().filter(|loss| loss.contains("files ")).collect::<Vec<_>>();
+    assert_eq!(files("a"), ["files public", "files public/data"]);
+    assert_eq!(files("a/x"), ["~files public", "files public/data"]);
+}
+
+#[test]
+fn a_uid_that_is_shared_separates_nothing() {
+    let config = demo();
+    let names = posts(&config).into_iter().map(|post| (post.name, 65_534));
+    let rootless = build(&config, CHANNELS, &names.collect());
+    let blast = rootless.blast(number(&rootless, "packages/crash"));
+    // All but the machine itself, of which nobody has more than the user's part.
+    assert_eq!((blast.whole, blast.part), (blast.total - 1, 1));
+    let two = Uids::from([("packages".into(), 51_001), ("other".into(), 51_001)]);
+    let found = losses(&build(&config, CHANNELS, &two), "other");
+    assert!(found.contains(&"files public".to_owned()), "{found:?}");
+    assert!(!found.contains(&"service packages/search".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_right_goes_with_its_channel() {
+    let config = demo();
+    let without = |from: Role, to: Role| -> Model {
+        let kept = CHANNELS.iter().filter(|edge| (edge.from, edge.to) != (from, to));
+        build(&config, &kept.copied().collect::<Vec<_>>(), &Uids::new())
+    };
+    let gate = losses(&without(Role::Gate, Role::Logger), "gate");
+    assert!(gate.iter().all(|loss| loss.starts_with("~users")), "{gate:?}");
+    let admin = losses(&without(Role::Admin, Role::Launcher), "admin");
+    assert_eq!(admin, ["~log error.log"]);
+    let site = losses(&without(Role::Site, Role::Service), "packages");
+    assert!(!site.contains(&"users packages/search".to_owned()), "{site:?}");
+    let service = losses(&without(Role::Gate, Role::Service), "packages/package");
+    assert!(!service.contains(&"~users packages".to_owned()), "{service:?}");
+}
+
+#[test]
+fn every_message_of_the_table_is_known_here() {
+    let known = |edge: &Edge| match edge.message {
+        "ToWorker" | "FromWorker" | "AdminToLauncher" | "ChildToLauncher" => true,
+        "log batch" => edge.to == Role::Logger,
+        message => edge.from == Role::Launcher && message.starts_with("LauncherTo"),
+    };
+    for edge in CHANNELS {
+        assert!(known(edge), "{edge:?} is new: what does it give to who owns its sender or its receiver?");
+    }
+    // A pair of roles that are connected for the first time may open a way that no rule here speaks of.
+    assert_eq!(CHANNELS.len(), 20, "the table has changed: look whether the rules still say everything");
+}

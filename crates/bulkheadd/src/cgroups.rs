@@ -1,0 +1,290 @@
+//! Control groups: what a process may use of the machine, counted and held by the kernel for it and its children.
+//!
+//! Runs in: the launcher, as root. Sees: the kernel's own files. Never: changes a group that it did not make, but
+//! for the one that it is in itself, and that only where version 2 asks for it.
+//!
+//! Version 2 is used where it is delegated to the launcher, version 1 where its hierarchies can be written, and
+//! otherwise resource limits alone; [`Cgroups::kind`] tells which. Source: row A15.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// The controllers that are of use.
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+/// How our groups' names begin; the launcher's pid follows.
+const PREFIX: &str = "bulkhead-";
+/// The period over which time of processors is counted, in microseconds.
+const PERIOD_US: u64 = 100_000;
+
+/// What a group may use; `None` for no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Share {
+    /// Bytes of memory.
+    pub memory_max: Option<u64>,
+    /// Bytes of memory above which it is slowed down.
+    pub memory_high: Option<u64>,
+    /// Processes and threads.
+    pub processes_max: u64,
+    /// Hundredths of one processor's time.
+    pub cpu_percent: Option<u32>,
+}
+
+/// One hierarchy in which groups can be made.
+#[derive(Debug)]
+struct Hierarchy {
+    /// The group of ours in it.
+    top: PathBuf,
+    /// The controllers of version 1 that it has; all of them in version 2.
+    controllers: Vec<&'static str>,
+    unified: bool,
+}
+
+/// Where the launcher makes groups.
+#[derive(Debug, Default)]
+pub struct Cgroups(Vec<Hierarchy>);
+
+/// The group of one process; it is removed with this value.
+#[derive(Debug)]
+pub struct Group(Vec<PathBuf>);
+
+impl Cgroups {
+    /// Finds what can be used, and makes the launcher's groups there.
+    pub fn open() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let found: Vec<Hierarchy> =
+            hierarchies(&mounts, &own).into_iter().filter_map(Hierarchy::claim).collect();
+        // A controller is in one version or in the other.
+        let unified = found.iter().any(|hierarchy| hierarchy.unified);
+        Self(found.into_iter().filter(|hierarchy| hierarchy.unified == unified).collect())
+    }
+
+    /// What holds the limits, in words.
+    pub fn kind(&self) -> String {
+        let controllers: Vec<&str> =
+            self.0.iter().flat_map(|hierarchy| hierarchy.controllers.clone()).collect();
+        match self.0.first() {
+            None => "resource limits alone (no control group can be made)".into(),
+            Some(Hierarchy { unified: true, .. }) => {
+                format!("control groups v2 ({})", controllers.join(", "))
+            }
+            Some(_) => format!("control groups v1 ({})", controllers.join(", ")),
+        }
+    }
+
+    /// The controllers that `share` needs and that are not to be had.
+    pub fn missing(&self, share: &Share) -> Vec<&'static str> {
+        let has = |name| self.0.iter().any(|hierarchy| hierarchy.controllers.contains(&name));
+        let needs = [("memory", share.memory_high.is_some()), ("cpu", share.cpu_percent.is_some())];
+        needs.into_iter().filter(|(name, needed)| *needed && !has(name)).map(|(name, _)| name).collect()
+    }
+
+    /// Makes a group, and opens the files by which a process joins it.
+    pub fn group(&self, name: &str, share: &Share) -> io::Result<(Group, Vec<OwnedFd>)> {
+        let mut group = Group(Vec::new());
+        let mut joins = Vec::new();
+        for hierarchy in &self.0 {
+            let path = hierarchy.top.join(name);
+            fs::create_dir(&path)?;
+            group.0.push(path.clone());
+            hierarchy.set(&path, share)?;
+            joins.push(OpenOptions::new().write(true).open(path.join("cgroup.procs"))?.into());
+        }
+        Ok((group, joins))
+    }
+}
+
+impl Drop for Group {
+    /// Only an empty group can be removed; one that is not yet goes with the launcher's next start.
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        for hierarchy in &self.0 {
+            remove(&hierarchy.top);
+        }
+    }
+}
+
+impl Hierarchy {
+    /// Makes the launcher's group in a hierarchy; `None` if that is not allowed.
+    fn claim(mut self) -> Option<Self> {
+        remove_stale(&self.top);
+        if self.unified {
+            self.controllers = available(&self.top.join("cgroup.controllers"));
+        }
+        if self.controllers.is_empty() {
+            return None;
+        }
+        let own = self.top.clone();
+        self.top = own.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&self.top).ok()?;
+        if self.unified && self.delegate(&own).is_err() {
+            remove(&self.top);
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Version 2: a group that passes controllers on has no processes of its own, so the launcher moves down.
+    fn delegate(&self, own: &Path) -> io::Result<()> {
+        let all: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
+        let launcher = self.top.join("launcher");
+        fs::create_dir(&launcher)?;
+        fs::write(launcher.join("cgroup.procs"), "0")?;
+        let passed = fs::write(own.join("cgroup.subtree_control"), all.join(" "));
+        if passed.is_err() {
+            fs::write(own.join("cgroup.procs"), "0")?;
+        }
+        passed?;
+        fs::write(self.top.join("cgroup.subtree_control"), all.join(" "))
+    }
+
+    fn set(&self, path: &Path, share: &Share) -> io::Result<()> {
+        let quota = share.cpu_percent.map(|percent| u64::from(percent) * PERIOD_US / 100);
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let pids = Some(share.processes_max.to_string());
+        let (memory, high) = (number(share.memory_max), number(share.memory_high));
+        let settings = if self.unified {
+            let cpu = quota.map(|quota| format!("{quota} {PERIOD_US}"));
+            // Memory that could be swapped out would not be limited at all.
+            let swap = memory.as_ref().map(|_| "0".to_owned());
+            vec![
+                ("memory", "memory.max", memory),
+                ("memory", "memory.high", high),
+                ("swap", "memory.swap.max", swap),
+                ("pids", "pids.max", pids),
+                ("cpu", "cpu.max", cpu),
+            ]
+        } else {
+            vec![
+                ("memory", "memory.limit_in_bytes", memory),
+                ("memory", "memory.soft_limit_in_bytes", high),
+                ("pids", "pids.max", pids),
+                ("cpu", "cpu.cfs_quota_us", number(quota)),
+            ]
+        };
+        for (controller, file, value) in settings {
+            match value {
+                Some(value) if self.controllers.contains(&controller) => fs::write(path.join(file), value)?,
+                // A kernel without swap accounting has no such file.
+                Some(value) if controller == "swap" => drop(fs::write(path.join(file), value)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every hierarchy that has a controller of use, with the launcher's own group in it.
+fn hierarchies(mounts: &str, own: &str) -> Vec<Hierarchy> {
+    let own: Vec<(&str, &str)> =
+        own.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
+    mounts.lines().filter_map(|line| hierarchy(line, &own)).collect()
+}
+
+/// What a line of `mountinfo` says: `ID PARENT DEV ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS` (proc(5)).
+fn hierarchy(line: &str, own: &[(&str, &str)]) -> Option<Hierarchy> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut fields = before.split(' ').skip(3);
+    let (root, point) = (fields.next()?, fields.next()?);
+    let mut fields = after.split(' ');
+    let unified = match fields.next()? {
+        "cgroup2" => true,
+        "cgroup" => false,
+        _ => return None,
+    };
+    let options = fields.nth(1)?;
+    let controllers: Vec<&str> = CONTROLLERS
+        .into_iter()
+        .filter(|name| !unified && options.split(',').any(|option| option == *name))
+        .collect();
+    let mut groups = own.iter();
+    let (_, path) = match controllers.first() {
+        Some(first) => groups.find(|(names, _)| names.split(',').any(|name| name == *first))?,
+        None => groups.find(|(names, _)| unified && names.is_empty())?,
+    };
+    // In a container the mount may begin at the group itself.
+    let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+    let top = Path::new(point).join(below.trim_start_matches('/'));
+    Some(Hierarchy { top, controllers, unified })
+}
+
+fn available(file: &Path) -> Vec<&'static str> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    CONTROLLERS.into_iter().filter(|name| text.split_whitespace().any(|has| has == *name)).collect()
+}
+
+/// Removes what launchers have left that were ended without a chance to.
+fn remove_stale(own: &Path) {
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a group and those in it; a group is a directory whose files need no removing.
+fn remove(top: &Path) {
+    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(top);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "\
+25 22 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+26 25 0:23 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+27 25 0:24 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
+28 25 0:25 / /sys/fs/cgroup/devices rw,relatime - cgroup cgroup rw,devices\n";
+
+    #[test]
+    fn version_1_has_a_hierarchy_for_each_controller() {
+        let found = hierarchies(V1, "4:memory:/a/b\n1:cpu,cpuacct:/\n0::/\n");
+        let tops: Vec<_> =
+            found.iter().map(|h| (h.top.to_str().unwrap(), h.controllers.clone(), h.unified)).collect();
+        assert_eq!(
+            tops,
+            [
+                ("/sys/fs/cgroup/memory/a/b", vec!["memory"], false),
+                ("/sys/fs/cgroup/cpu/", vec!["cpu"], false)
+            ]
+        );
+    }
+
+    #[test]
+    fn version_2_has_one() {
+        let line = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+        let found = hierarchies(line, "0::/system.slice/bulkhead.service\n");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].top.to_str(), Some("/sys/fs/cgroup/system.slice/bulkhead.service"));
+        assert!(found[0].unified);
+        // In a container whose mount begins at its own group.
+        let line = line.replace(" / /sys", " /system.slice /sys");
+        let found = hierarchies(&line, "0::/system.slice/bulkhead.service\n");
+        assert_eq!(found[0].top.to_str(), Some("/sys/fs/cgroup/bulkhead.service"));
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_said() {
+        let share = Share { cpu_percent: Some(50), memory_high: Some(1 << 20), ..Share::default() };
+        assert_eq!(Cgroups::default().missing(&share), ["memory", "cpu"]);
+        assert!(Cgroups::default().kind().contains("alone"));
+        assert!(Cgroups::default().missing(&Share { memory_max: Some(1), ..Share::default() }).is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! The jail of each post, from the configuration: what it sees, what it may reach, what it may call.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration, and directories that the operator named.
+//! Never: gives a process a file, a port or a system call that is not in this file or in the jail's policies.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use config::Service;
+use jail::policy::Policy;
+use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Ports, Reach, Root};
+use wire::Role;
+
+use crate::cgroups::Share;
+use crate::cores;
+use crate::error::{Error, at, during};
+use crate::launch::{Ground, duplicate};
+use crate::places;
+use crate::roster::Post;
+use crate::runtime;
+
+/// LIMIT: bytes of a service's private `/tmp`; it counts as the service's memory where a control group counts it.
+const TEMPORARY_BYTES: u64 = 64 << 20;
+/// LIMIT: our own roles are one process of one thread each.
+const ROLE_PROCESSES: u64 = 8;
+
+/// What programs expect of every machine, and what is harmless to everybody.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// The compiled filter of every policy that a configuration needs.
+#[derive(Debug)]
+pub struct Filters(Vec<(Policy, Filter)>);
+
+impl Filters {
+    /// Compiles those of `posts`.
+    pub fn of(policies: impl Iterator<Item = Policy>) -> Result<Self, Error> {
+        let mut filters: Vec<(Policy, Filter)> = Vec::new();
+        for policy in policies {
+            if !filters.iter().any(|(known, _)| *known == policy) {
+                let filter = Filter::of(policy).map_err(during("compile a filter of system calls"))?;
+                filters.push((policy, filter));
+            }
+        }
+        Ok(Self(filters))
+    }
+
+    /// The filter of a policy.
+    pub fn get(&self, policy: Policy) -> Result<Filter, Error> {
+        let found = self.0.iter().find(|(known, _)| *known == policy);
+        found
+            .map_or_else(|| Filter::of(policy), |(_, filter)| Ok(filter.clone()))
+            .map_err(during("compile a filter"))
+    }
+}
+
+/// The policy of a post.
+pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
+    match post.role {
+        Role::Gate => Policy::Gate,
+        Role::Site => Policy::Site,
+        Role::Logger => Policy::Logger,
+        Role::Admin => Policy::Admin,
+        Role::Service | Role::Launcher => {
+            let network = service.map(|service| &service.network);
+            Policy::Service {
+                tcp: network.is_some_and(|network| !network.tcp.is_empty()),
+                udp: network.is_some_and(|network| network.udp),
+            }
+        }
+    }
+}
+
+impl Ground {
+    /// The jail of a new process of `post`, which executes `program`.
+    pub fn jail(
+        &self,
+        post: &Post,
+        program: &OwnedFd,
+        descriptors: Vec<(OwnedFd, i32)>,
+        cgroups: Vec<OwnedFd>,
+    ) -> Result<Jail, Error> {
+        let service = self.service(post).map(|(_, service)| service);
+        let mut view = View::default();
+        view.reach.paths.push((duplicate(program)?, Access::Execute));
+        match (post.role, service) {
+            (Role::Site, _) => self.let_site_reach(post, &mut view)?,
+            (_, Some(service)) => {
+                self.let_service_reach(service, post, program, &mut view)?;
+                self.let_service_dump(post, service, &mut view)?;
+            }
+            _ => {}
+        }
+        let without = self.without.borrow().clone();
+        let own_root = self.empty_root.is_some() && !without.contains(&"root");
+        let root = own_root.then(|| self.root(service, view.binds)).transpose()?;
+        let directory =
+            (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
+        let granted = service.is_some_and(|service| service.network.is_granted());
+        Ok(Jail {
+            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
+            identity: post.identity,
+            root,
+            directory,
+            descriptors,
+            limits: self.limits_of(post, service),
+            cgroups,
+            network: if granted { Network::Host } else { Network::None },
+            reach: view.reach,
+            filter: self.filters.get(policy(post, service))?,
+            label: service.and_then(|service| service.label.clone()),
+            without,
+        })
+    }
+
+    fn root(&self, service: Option<&Service>, binds: Vec<Bind>) -> Result<Root, Error> {
+        let Some(staging) = &self.empty_root else {
+            return Err(during("make a root")(std::io::ErrorKind::Unsupported.into()));
+        };
+        Ok(Root {
+            staging: duplicate(staging)?,
+            binds,
+            temporary_bytes: service.map(|_| TEMPORARY_BYTES),
+            start_in: match service {
+                None => "/".into(),
+                Some(service) if service.core_max.is_some() => cores::AT.into(),
+                Some(_) => self.config.dir.clone(),
+            },
+        })
+    }
+
+    fn let_site_reach(&self, post: &Post, view: &mut View) -> Result<(), Error> {
+        let site = &self.config.sites[usize::from(post.site)];
+        if let Some(root) = &site.root {
+            view.reach.paths.push((places::directory(root)?, Access::Read));
+        }
+        Ok(())
+    }
+
+    fn let_service_reach(
+        &self,
+        service: &Service,
+        post: &Post,
+        program: &OwnedFd,
+        view: &mut View,
+    ) -> Result<(), Error> {
+        let jailed = self.empty_root.is_some();
+        for device in DEVICES {
+            view.add(Path::new(device), Access::Write, Mode::Device, jailed)?;
+        }
+        for needed in self.needed(service, post, program)? {
+            view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute, jailed)?;
+        }
+        for path in outermost(&service.read) {
+            view.add(&path, Access::Read, Mode::Read, jailed)?;
+        }
+        if service.network.is_granted() {
+            for path in runtime::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
+                view.add(path, Access::Read, Mode::Read, jailed)?;
+            }
+        }
+        view.reach.ports = Ports { connect: service.network.tcp.clone() };
+        Ok(())
+    }
+
+    /// Lets it write core files, if the operator wants them.
+    fn let_service_dump(&self, post: &Post, service: &Service, view: &mut View) -> Result<(), Error> {
+        let (Some(_), Some(identity)) = (service.core_max, post.identity) else {
+            return Ok(());
+        };
+        let directory = self.cores.directory(&post.name, identity)?;
+        let tree = jail::view(&directory, Mode::Write).map_err(during("make a view of a directory"))?;
+        view.binds.push(Bind { at: cores::AT.into(), tree, directory: true });
+        view.reach.paths.push((directory, Access::Write));
+        Ok(())
+    }
+
+    /// What a process of a post may use.
+    pub fn limits_of(&self, post: &Post, service: Option<&Service>) -> Limits {
+        // A connection of a site may need a descriptor to its file and one to a service beside its own; the
+        // logger holds two for each process.
+        let per_connection = if post.role == Role::Site { 3 } else { 1 };
+        Limits {
+            descriptors: match post.role {
+                Role::Logger | Role::Gate => u64::from(u32::MAX),
+                _ => u64::from(self.config.limits.connections) * per_connection + 256,
+            },
+            core_bytes: service
+                .filter(|_| post.identity.is_some())
+                .and_then(|service| service.core_max)
+                .unwrap_or(0),
+            processes: service.map_or(ROLE_PROCESSES, |service| service.processes_max.into()),
+            memory_bytes: service.and_then(|service| service.memory_max),
+        }
+    }
+
+    /// What a post may use of the machine, as a control group counts it.
+    pub fn share(&self, post: &Post) -> Share {
+        match self.service(post) {
+            Some((_, service)) => Share {
+                memory_max: service.memory_max,
+                memory_high: service.memory_high,
+                processes_max: service.processes_max.into(),
+                cpu_percent: service.cpu_percent,
+            },
+            None => Share { processes_max: ROLE_PROCESSES, ..Share::default() },
+        }
+    }
+}
+
+/// What a process sees and may reach, on the way to its jail.
+#[derive(Default)]
+struct View {
+    binds: Vec<Bind>,
+    reach: Reach,
+}
+
+impl View {
+    /// Lets it reach `path`, which appears at the same place in its root if it has one.
+    fn add(&mut self, path: &Path, access: Access, mode: Mode, jailed: bool) -> Result<(), Error> {
+        self.add_opened(path, places::existing(path)?, access, mode, jailed)
+    }
+
+    /// The same for what is open already.
+    fn add_opened(
+        &mut self,
+        path: &Path,
+        opened: OwnedFd,
+        access: Access,
+        mode: Mode,
+        jailed: bool,
+    ) -> Result<(), Error> {
+        if jailed {
+            let tree = jail::view(&opened, mode).map_err(at("make a view of", path))?;
+            let directory = path.is_dir();
+            self.binds.push(Bind { at: config::lexical(path), tree, directory });
+        }
+        self.reach.paths.push((opened, access));
+        Ok(())
+    }
+}
+
+/// The folders that are not in another one of them.
+fn outermost(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| config::lexical(folder)).collect();
+    folders.sort();
+    folders.dedup();
+    let all = folders.clone();
+    folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
+    folders
+}

@@ -1,0 +1,87 @@
+//! The filter of system calls: compiled from a policy in the launcher, applied as the last layer.
+//!
+//! Runs in: `Filter::of` in the launcher; `apply` in its child between fork and exec. Sees no untrusted bytes.
+//! Never: allows what a policy does not list. What is not listed gets EPERM; a call through another architecture's
+//! entry (`int 0x80`) ends the process, since numbers mean other calls there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Compare, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
+
+use crate::Jail;
+use crate::policy::{Allow, Policy, When};
+
+/// A compiled policy.
+#[derive(Clone, Debug)]
+pub struct Filter(Arc<[BpfProgram; 2]>);
+
+impl Filter {
+    /// Compiles `policy`.
+    ///
+    /// # Errors
+    /// The policy is not one that can be compiled: a mistake in its table.
+    pub fn of(policy: Policy) -> io::Result<Self> {
+        let mut rules = BTreeMap::<i64, Vec<SeccompRule>>::new();
+        for allow in policy.rules() {
+            let conditions = conditions(allow)?;
+            for call in allow.calls {
+                rules.entry(*call).or_default().extend(conditions.clone());
+            }
+        }
+        // A condition on it is not possible, as its flags are in memory; without it the C library uses `clone`.
+        let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        rules.insert(libc::SYS_clone3, Vec::new());
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+        Ok(Self(Arc::new([
+            compile(rules, refuse, SeccompAction::Allow)?,
+            compile(absent, SeccompAction::Allow, unknown)?,
+        ])))
+    }
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    listed: SeccompAction,
+) -> io::Result<BpfProgram> {
+    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, otherwise, listed, arch).map_err(io::Error::other)?;
+    filter.try_into().map_err(io::Error::other)
+}
+
+/// The conditions of a rule; an empty list stands for "whatever the arguments".
+fn conditions(allow: &Allow) -> io::Result<Vec<SeccompRule>> {
+    if allow.when.is_empty() {
+        return Ok(Vec::new());
+    }
+    let conditions: Result<Vec<_>, _> = allow.when.iter().map(condition).collect();
+    Ok(vec![conditions.and_then(SeccompRule::new).map_err(io::Error::other)?])
+}
+
+fn condition(when: &When) -> Result<SeccompCondition, seccompiler::BackendError> {
+    match *when {
+        When::Is(argument, value) => SeccompCondition::new(argument, Width::Dword, Compare::Eq, value),
+        When::Exactly(argument, value) => SeccompCondition::new(argument, Width::Qword, Compare::Eq, value),
+        When::Bits(argument, mask, bits) => {
+            SeccompCondition::new(argument, Width::Dword, Compare::MaskedEq(mask), bits)
+        }
+    }
+}
+
+/// The strict program comes last: it would not allow another to be applied.
+pub(crate) fn apply(jail: &Jail) -> io::Result<()> {
+    let [strict, absent] = &*jail.filter.0;
+    for program in [absent, strict] {
+        seccompiler::apply_filter(program).map_err(|error| match error {
+            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+            other => io::Error::other(other),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! The cookie that carries a user's key.
+//!
+//! Runs in: a service's worker. Sees: `Cookie` fields, which are whatever a client made up. Never: takes a value
+//! that it could not have issued; looks at more than a few.
+//!
+//! Source: RFC 6265 4.1, 4.2; draft-ietf-httpbis-rfc6265bis 4.1.3 (prefixes of names).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue};
+use zeroize::Zeroizing;
+
+use super::key::{KEY_LENGTH, Secret};
+use crate::Error;
+
+/// How many cookies of our name are tried.
+///
+/// LIMIT: a browser sends one; more come from other paths, or from somebody who wants us to work in vain.
+const COOKIES_MAX: usize = 4;
+/// LIMIT: browsers take 4096 bytes for a whole cookie.
+const PATH_MAX: usize = 1024;
+const NAME_MAX: usize = 64;
+
+/// The cookie's name, prefix included, and its attributes but for its age.
+#[derive(Debug)]
+pub(crate) struct Cookie {
+    name: String,
+    attributes: String,
+}
+
+impl Cookie {
+    /// The cookie `name` for requests below `path`; `secure` if it is to travel over TLS only.
+    pub(crate) fn new(name: &str, path: &str, secure: bool) -> Result<Self, Error> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(plain) {
+            let rule = "1 to 64 letters, digits, `-` and `_`";
+            return Err(format!("a sealed cache is called {name:?}; its name must be {rule}").into());
+        }
+        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b';';
+        if !path.starts_with('/') || path.len() > PATH_MAX || !path.bytes().all(fits) {
+            let rule = "`/` and what may follow it in a request, without `;`, at most 1024 bytes";
+            return Err(
+                format!("the path of the sealed cache {name:?} is {path:?}; it must be {rule}").into()
+            );
+        }
+        // Browsers take `__Host-` only with this path, and then from this very host only.
+        let prefix = match (secure, path) {
+            (true, "/") => "__Host-",
+            (true, _) => "__Secure-",
+            (false, _) => "",
+        };
+        let secure = if secure { "; Secure" } else { "" };
+        Ok(Self {
+            name: format!("{prefix}{name}"),
+            attributes: format!("; Path={path}; HttpOnly; SameSite=Lax{secure}"),
+        })
+    }
+
+    /// The keys in a request's headers, the first of them first.
+    pub(crate) fn secrets(&self, headers: &HeaderMap) -> Vec<Secret> {
+        let fields = headers.get_all(COOKIE).iter();
+        let pairs = fields.flat_map(|field| field.as_bytes().split(|&byte| byte == b';'));
+        let values = pairs.filter_map(|pair| self.value(pair.trim_ascii())).take(COOKIES_MAX);
+        values.filter_map(decode).collect()
+    }
+
+    /// The value of a pair of ours.
+    fn value<'p>(&self, pair: &'p [u8]) -> Option<&'p [u8]> {
+        pair.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")
+    }
+
+    /// Gives the user `secret` for `lifetime`, in place of what was given in the same response.
+    pub(crate) fn issue(&self, headers: &mut HeaderMap, secret: &Secret, lifetime: Duration) {
+        self.set(headers, &encode(secret), lifetime.as_secs().max(1));
+    }
+
+    /// Takes the cookie away.
+    pub(crate) fn withdraw(&self, headers: &mut HeaderMap) {
+        self.set(headers, "", 0);
+    }
+
+    fn set(&self, headers: &mut HeaderMap, value: &str, seconds: u64) {
+        let line = Zeroizing::new(format!("{}={value}; Max-Age={seconds}{}", self.name, self.attributes));
+        let mut line = HeaderValue::from_str(&line).expect("invariant: name, value and path are printable");
+        line.set_sensitive(true);
+        let others: Vec<_> =
+            headers.get_all(SET_COOKIE).iter().filter(|line| !self.is_ours(line)).cloned().collect();
+        headers.remove(SET_COOKIE);
+        for line in others.into_iter().chain([line]) {
+            headers.append(SET_COOKIE, line);
+        }
+        // SECURITY: a cache on the way may store an answer with a cookie in it (RFC 6265 7), and give it to others.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+
+    fn is_ours(&self, line: &HeaderValue) -> bool {
+        self.value(line.as_bytes()).is_some()
+    }
+}
+
+/// A key in hexadecimal digits.
+fn encode(secret: &Secret) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(2 * KEY_LENGTH));
+    for byte in secret.bytes() {
+        // Formatting into a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The key in `text`, of which there is one spelling only.
+fn decode(text: &[u8]) -> Option<Secret> {
+    let text: &[u8; 2 * KEY_LENGTH] = text.try_into().ok()?;
+    Secret::fill(|bytes| {
+        for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = digit(digits[0]).ok_or(())? << 4 | digit(digits[1]).ok_or(())?;
+        }
+        Ok::<_, ()>(())
+    })
+    .ok()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookie() -> Cookie {
+        Cookie::new("visits", "/visits", true).unwrap()
+    }
+
+    fn headers(fields: &[&[u8]]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(COOKIE, HeaderValue::from_bytes(field).unwrap());
+        }
+        headers
+    }
+
+    fn count(fields: &[&[u8]]) -> usize {
+        cookie().secrets(&headers(fields)).len()
+    }
+
+    fn pair(name: &str, digit: char) -> String {
+        format!("{name}={}", digit.to_string().repeat(64))
+    }
+
+    #[test]
+    fn a_key_comes_back_as_it_was_issued() {
+        let secret = Secret::random().unwrap();
+        let mut response = HeaderMap::new();
+        cookie().issue(&mut response, &secret, Duration::from_secs(60));
+        let line = response[SET_COOKIE].to_str().unwrap().to_owned();
+        let (pair, attributes) = line.split_once("; ").unwrap();
+        assert_eq!(attributes, "Max-Age=60; Path=/visits; HttpOnly; SameSite=Lax; Secure");
+        assert!(pair.starts_with("__Secure-visits="), "{pair}");
+        assert!(response[SET_COOKIE].is_sensitive());
+        assert_eq!(response[CACHE_CONTROL], "no-store");
+        let found = cookie().secrets(&headers(&[b"a=b", format!("x=y; {pair}; z").as_bytes()]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].bytes(), secret.bytes());
+    }
+
+    #[test]
+    fn names_have_the_prefix_that_fits() {
+        let name = |path, secure| Cookie::new("n", path, secure).unwrap().name;
+        assert_eq!(name("/", true), "__Host-n");
+        assert_eq!(name("/a", true), "__Secure-n");
+        assert_eq!(name("/", false), "n");
+        assert!(!Cookie::new("n", "/", false).unwrap().attributes.contains("Secure"));
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_cookie_is_refused() {
+        for name in ["", "a b", "a;b", "a=b", "ä", &"a".repeat(65)] {
+            assert!(Cookie::new(name, "/", true).unwrap_err().to_string().contains("64 letters"), "{name}");
+        }
+        for path in ["", "a", "/a;b", "/a b", "/\r\n", "/ä", &"/".repeat(1025)] {
+            assert!(Cookie::new("n", path, true).unwrap_err().to_string().contains("1024 bytes"), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_values_of_ours_are_keys() {
+        let good = pair("__Secure-visits", 'a');
+        assert_eq!(count(&[good.as_bytes()]), 1);
+        for wrong in [
+            pair("visits", 'a'),
+            pair("__Secure-Visits", 'a'),
+            pair("__Secure-visits2", 'a'),
+            pair("__Secure-visits", 'A'),
+            pair("__Secure-visits", 'g'),
+            format!("{good}a"),
+            good[..good.len() - 1].to_owned(),
+            good.replace('=', "=\""),
+            good.replace('=', " = "),
+            good.replace('=', "=="),
+            "__Secure-visits=".to_owned(),
+            "__Secure-visits".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(count(&[wrong.as_bytes()]), 0, "{wrong}");
+        }
+        assert_eq!(count(&[format!(";; \t{good} ;").as_bytes(), b";", b"\xff\xfe=\x80"]), 1);
+    }
+
+    #[test]
+    fn only_a_few_are_tried() {
+        let good = pair("__Secure-visits", '1');
+        let many = [good.as_str(); 50].join("; ");
+        assert_eq!(count(&[many.as_bytes(), many.as_bytes()]), COOKIES_MAX);
+    }
+
+    #[test]
+    fn an_issued_cookie_replaces_its_own_kind_only() {
+        let mut response = HeaderMap::new();
+        response.append(SET_COOKIE, HeaderValue::from_static("a=b"));
+        cookie().issue(&mut response, &Secret::random().unwrap(), Duration::from_secs(1));
+        response.append(SET_COOKIE, HeaderValue::from_static("c=d"));
+        cookie().withdraw(&mut response);
+        let lines: Vec<_> = response.get_all(SET_COOKIE).iter().map(|line| line.to_str().unwrap()).collect();
+        assert_eq!(lines[..2], ["a=b", "c=d"]);
+        assert!(lines[2].starts_with("__Secure-visits=; Max-Age=0; "), "{}", lines[2]);
+        assert_eq!(lines.len(), 3);
+    }
+
+    /// Changes a good field in all the ways that random numbers bring about.
+    #[test]
+    fn no_field_does_harm() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        let parts: [&[u8]; 10] =
+            [b"__Secure-visits", b"=", b"; ", b";", b"\"", b" ", b"0123abcd", b"f", b"\xff", b"A"];
+        let good = [pair("x", '1'), pair("__Secure-visits", '2'), pair("y", '3')].join("; ").into_bytes();
+        let mut found = [0; COOKIES_MAX + 1];
+        for _ in 0..50_000 {
+            let mut field = good.clone();
+            for _ in 0..random(4) {
+                let at = random(field.len() + 1);
+                let until = at + random(field.len() + 1 - at).min(random(40) + 1);
+                let part = parts[random(parts.len())].repeat(random(3));
+                field.splice(at..until, part);
+            }
+            let Ok(value) = HeaderValue::from_bytes(&field) else {
+                continue;
+            };
+            let mut headers = HeaderMap::new();
+            headers.append(COOKIE, value);
+            let secrets = cookie().secrets(&headers);
+            for secret in &secrets {
+                // What is taken is in the field, spelled just so.
+                let spelled = format!("__Secure-visits={}", *encode(secret));
+                assert!(field.windows(spelled.len()).any(|window| window == spelled.as_bytes()));
+            }
+            found[secrets.len()] += 1;
+        }
+        assert!(found[0] > 100 && found[1] > 100, "both outcomes were there: {found:?}");
+    }
+}

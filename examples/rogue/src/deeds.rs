@@ -1,0 +1,277 @@
+//! What is done with each channel, in three stages: what must cost nothing, silence, and what costs this process.
+//!
+//! Runs in: `rogue`. Sees no untrusted bytes. Never: does a deed unsaid.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{Shutdown, shutdown};
+use wire::{
+    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, ProbeKind, Role,
+    TAKEN_MAX, ToWorker,
+};
+
+use crate::batches;
+use crate::hands::{encoded, send, send_wrong, wrong};
+use crate::place::Place;
+
+/// Milliseconds: how long the others have to settle, from one deed to the next, and of the silence.
+const SETTLE_MS: u64 = 600;
+const BETWEEN_MS: u64 = 15;
+const SILENCE_MS: u64 = 2_500;
+/// More than anybody puts up with.
+const TOO_MANY: usize = 150;
+
+/// All deeds of this process's role, one after the other.
+pub fn all(mut place: Place) -> io::Result<()> {
+    place.live(SETTLE_MS);
+    control(&mut place);
+    log(&mut place);
+    to_sources(&mut place);
+    match place.role {
+        Role::Gate => gate_to_workers(&mut place),
+        Role::Site => site_to_workers(&mut place),
+        Role::Logger => to_clients(&mut place),
+        _ => {}
+    }
+    place.tell("stage deeds");
+    place.deaf = true;
+    place.live(SILENCE_MS);
+    place.tell("stage silence");
+    place.deaf = place.role != Role::Gate;
+    enough(&mut place);
+    place.tell("stage end");
+    // Whoever is not ended by now goes on; the test sees that.
+    place.live(60_000);
+    Ok(())
+}
+
+/// Less nonsense than the launcher ends a process for.
+fn control(place: &mut Place) {
+    let counters = Counters { connections_now: u32::MAX, connections: u64::MAX, requests: u64::MAX };
+    let good = encoded(&ChildToLauncher::Counters { counters });
+    for one in wrong(&good) {
+        send_wrong(&place.control, &one, place.pipe());
+        place.live(BETWEEN_MS);
+    }
+    place.tell("control: wrong messages");
+    send(&place.control, &encoded(&ChildToLauncher::Ready {}), &[]);
+    (0..20).for_each(|_| send(&place.control, &good, &[]));
+    place.tell("control: ready again, and counters that nobody asked for");
+    if place.role == Role::Admin {
+        // What it may ask for names a target; these do not exist. A status is its right, but not the answer's reading.
+        let orders = [
+            AdminToLauncher::Relaunch { ticket: 1, target: u16::MAX },
+            AdminToLauncher::Probe { ticket: 2, target: u16::MAX, kind: ProbeKind::Attempts },
+        ];
+        orders.iter().for_each(|order| send(&place.control, &encoded(order), &[]));
+        place.deaf = true;
+        for ticket in 0..2_000 {
+            send(&place.control, &encoded(&AdminToLauncher::Status { ticket: ticket % 3 }), &[]);
+            if ticket % 100 == 0 {
+                place.live(BETWEEN_MS);
+            }
+        }
+        place.deaf = false;
+        place.tell("control: orders for what does not exist, and a flood of them");
+        return;
+    }
+    let orders = [
+        AdminToLauncher::Status { ticket: 1 },
+        AdminToLauncher::Relaunch { ticket: 2, target: 0 },
+        AdminToLauncher::Probe { ticket: 3, target: 0, kind: ProbeKind::Attempts },
+        AdminToLauncher::Stop { ticket: 4 },
+    ];
+    orders.iter().for_each(|order| send(&place.control, &encoded(order), &[]));
+    place.live(BETWEEN_MS);
+    place.tell("control: an administrator's orders");
+}
+
+fn log(place: &mut Place) {
+    let Some(log) = place.log.take() else { return };
+    for (what, batch) in batches::wrong() {
+        send(&log, &batch, &[]);
+        place.live(BETWEEN_MS);
+        place.tell(format_args!("log: {what}"));
+    }
+    for count in [1, 2, 253] {
+        send(&log, &batches::flood(0), &vec![place.pipe(); count]);
+    }
+    for number in 0..200 {
+        send(&log, &batches::flood(number), &[]);
+        if number % 20 == 0 {
+            place.live(BETWEEN_MS);
+        }
+    }
+    place.tell("log: a flood");
+    place.log = Some(log);
+}
+
+/// On the channels from gates and sites, as a worker; each forgives some nonsense.
+fn to_sources(place: &mut Place) {
+    for index in 0..place.sources.len() {
+        let returns = |credits, done| encoded(&FromWorker::Returns { credits, done });
+        let messages = wrong(&returns(0, vec![]));
+        let source = copy(&place.sources[index]);
+        let Ok(source) = source else { continue };
+        for one in messages {
+            send_wrong(&source, &one, place.pipe());
+            place.live(BETWEEN_MS);
+        }
+        (0..3).for_each(|_| send(&source, &returns(u16::MAX, vec![]), &[]));
+        let foreign = (0..NUMBERS_MAX as u64).map(|id| id + 1_000_000).collect();
+        send(&source, &returns(0, foreign), &[]);
+        hand_back(place, &source, index);
+        place
+            .tell(format_args!("source {index}: wrong messages, credits, ends, and connections handed back"));
+    }
+}
+
+/// Hands back what is no connection, and connections more than once, also after their end was said.
+fn hand_back(place: &mut Place, source: &OwnedFd, index: usize) {
+    let back = |id, taken| encoded(&FromWorker::Back { id, taken: Bytes(taken) });
+    send(source, &back(0, vec![]), &[]);
+    let strange = [place.pipe(), place.control.as_fd(), source.as_fd(), rustix::stdio::stdin()];
+    for descriptor in strange {
+        send(source, &back(7, b"GET / HTTP/1.1\r\n".to_vec()), &[descriptor]);
+    }
+    for _ in 0..1_000 {
+        send(source, &back(u64::MAX, vec![b'x'; 64]), &[place.pipe()]);
+    }
+    place.live(BETWEEN_MS);
+    let kept: Vec<(u64, OwnedFd)> = (place.kept.iter())
+        .filter(|(from, ..)| *from == index)
+        .filter_map(|(_, bundle, stream)| Some((bundle.id, copy(stream).ok()?)))
+        .collect();
+    for (id, stream) in kept {
+        // Its end is said, and it is kept and used nevertheless.
+        let done = encoded(&FromWorker::Returns { credits: 0, done: vec![id, id] });
+        send(source, &done, &[]);
+        for taken in [vec![], vec![b'x'; TAKEN_MAX], b"GET /".to_vec(), vec![]] {
+            send(source, &back(id, taken), &[stream.as_fd()]);
+            place.live(BETWEEN_MS);
+        }
+    }
+}
+
+/// As a gate: on every channel what a connection may be, and on those to victims what costs the channel.
+fn gate_to_workers(place: &mut Place) {
+    for index in 0..place.lines.len() {
+        strange_connections(place, index);
+    }
+    place.tell("workers: what is no connection");
+    let victims: Vec<u16> = victims(place);
+    for (deed, partition) in victims.into_iter().enumerate() {
+        if let Some(index) = place.lines.iter().position(|line| line.partition == partition) {
+            close_line(place, index, deed);
+        }
+    }
+    place.tell("workers: what costs a channel");
+}
+
+/// The partitions whose hosts are called victims.
+fn victims(place: &Place) -> Vec<u16> {
+    let routes = place.routes.iter().filter(|(host, ..)| host.starts_with("victim"));
+    let mut victims: Vec<u16> = routes.map(|(.., partition)| *partition).collect();
+    victims.dedup();
+    victims
+}
+
+fn site_to_workers(place: &mut Place) {
+    for index in 0..place.lines.len() {
+        strange_connections(place, index);
+        close_line(place, index, [0, 7, 8, 10][index % 4]);
+    }
+    place.tell("workers: what is no connection, and what costs a channel");
+}
+
+/// What comes in a bundle in the place of a connection; the worker has given credits for them.
+fn strange_connections(place: &mut Place, index: usize) {
+    let (pipe, null) = (place.pipe(), rustix::stdio::stdin());
+    let listener = place.listeners.first().map_or(null, AsFd::as_fd);
+    let line = &place.lines[index];
+    let mut used = 0;
+    // What the worker answers on the last goes to the launcher, as if this process had said it.
+    for descriptor in [pipe, null, listener, listener, place.control.as_fd()] {
+        if line.credits > used {
+            used += 1;
+            send(&line.channel, &connection(0, vec![]), &[descriptor]);
+        }
+    }
+    place.lines[index].credits -= used;
+    place.live(BETWEEN_MS);
+}
+
+/// One of the ways to lose a channel to a worker.
+fn close_line(place: &mut Place, index: usize, deed: usize) {
+    let messages = wrong(&connection(0, vec![]));
+    let pipe = place.pipe();
+    let channel = &place.lines[index].channel;
+    let what = match (deed, messages.get(deed)) {
+        // With one descriptor, or two of which the second is closed, the message is a good one.
+        (_, Some(one)) if !matches!(one.descriptors, 1 | 2) => {
+            send_wrong(channel, one, pipe);
+            one.what
+        }
+        (7, _) => {
+            for id in 0..400 {
+                send(channel, &connection(id, vec![b'x'; 16]), &[pipe]);
+            }
+            "more connections than credits"
+        }
+        (8, _) => {
+            send(channel, &connection(0, vec![]), &[]);
+            "a bundle without a connection"
+        }
+        (10, _) => {
+            let _ = shutdown(channel, Shutdown::Write);
+            "the end of one direction"
+        }
+        _ => {
+            let _ = shutdown(channel, Shutdown::Read);
+            send(channel, &connection(0, vec![b'x'; TAKEN_MAX]), &[pipe]);
+            "the end of the other direction"
+        }
+    };
+    place.tell(format_args!("worker of partition {}: {what}", place.lines[index].partition));
+    place.lines[index].credits = 0;
+    place.live(BETWEEN_MS);
+}
+
+fn connection(id: u64, taken: Vec<u8>) -> Vec<u8> {
+    let peer = SocketAddr::from(([192, 0, 2, 2], 2));
+    let bundle = Bundle { id, peer, local: peer, relayed: false, taken: Bytes(taken) };
+    encoded(&ToWorker::Connection { bundle })
+}
+
+/// As the logger: what is sent to those who only ever send, and descriptors with it.
+fn to_clients(place: &mut Place) {
+    for log in &place.logs {
+        send(log, &[7; 1000], &[]);
+        for _ in 0..300 {
+            send(log, b"x", &[place.pipe(); 4]);
+        }
+        let _ = shutdown(log, Shutdown::Both);
+    }
+    place.tell("clients: what they do not expect");
+}
+
+/// So much of it that the peer has enough: of a worker's channel, then of this process.
+fn enough(place: &mut Place) {
+    let wrong = vec![0xEE; 30];
+    for source in &place.sources {
+        (0..TOO_MANY).for_each(|_| send(source, &wrong, &[]));
+        let _ = shutdown(source, Shutdown::Write);
+    }
+    place.live(300);
+    let pipe: BorrowedFd<'_> = place.pipe();
+    for _ in 0..TOO_MANY {
+        send(&place.control, &wrong, &[pipe; 1]);
+    }
+    place.live(300);
+}
+
+fn copy(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+    descriptor.try_clone()
+}

@@ -1,0 +1,8 @@
+//! Messages `LauncherToGate`: what a gate reads of the launcher.
+//!
+//! Runs in: `fuzz/run`. See `message`.
+#![no_main]
+
+mod message;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::LauncherToGate>(data));

@@ -1,0 +1,233 @@
+"""Every attempt of the probe's table, from inside every role and every kind of worker.
+
+`bulkhead-probe` is started in the jail of each; `breakout` makes the same attempts as a service that serves.
+"""
+
+import json
+import os
+import re
+import secrets
+import socket
+import unittest
+
+from world import (
+    GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, table, told,
+)
+from harness import Server, rootless_too, service, site
+
+#: Attempts that are not made, and why that is no gap.
+UNTRIED_BY_ALL = {
+    "canaries": "the launcher tells the probe no secrets: test_memory looks for them from outside, breakout from inside",
+    "unix-abstract": "the server has no abstract socket: breakout is told of one of the test's",
+}
+UNTRIED_BY_ROLES = {
+    "int80": "it ends the process, and a role makes no child that could be ended instead: test_foreign_calls",
+    "touch-memory": "it may end the process, and a role makes no child: test_effects touches memory",
+}
+UNTRIED = {name: UNTRIED_BY_ALL | UNTRIED_BY_ROLES for name in ROLES} | {name: UNTRIED_BY_ALL for name in WORKERS}
+UNTRIED["breakout"] = {}
+
+#: What succeeds though the table expects otherwise, and why that is right.
+PROBES_FILE = {"dumpable": "the probe's program may be read, as a service's own may not: see breakout"}
+GRANTED = {
+    "socket-inet": "it was granted a port; Landlock refuses every other",
+    "socket-inet6": "it was granted a port; Landlock refuses every other",
+}
+DEVIATES = {name: {} for name in [*ROLES, "breakout"]}
+DEVIATES |= {"service": PROBES_FILE, "with connections": PROBES_FILE, "with network": PROBES_FILE | GRANTED}
+
+#: What a role's filter does not even let it ask is looked up from outside.
+ASKED_OUTSIDE = re.compile(r"bounding set has|the groups are not told|could not be tried")
+#: Of security.md: "A worker of ours is to score at most 0.5".
+EXPOSURE_MAX = 0.5
+
+#: Not those of other servers on this machine: the kernel counts a uid's processes together.
+RANGE = "57001-57999"
+
+LAUNCHERS_SECRET = secrets.token_hex(16)
+SIBLINGS_SECRET = secrets.token_hex(16)
+
+
+def hints(abstract):
+    """What breakout is told of the world outside; its server's folder and port are put in later."""
+    known = {
+        "pids": [os.getpid(), os.getppid()],
+        "paths": ["@FOLDER@/other/index.html", "@FOLDER@/log/error.log", "@FOLDER@/bin/probe", "/etc/shadow"],
+        "write_paths": ["@FOLDER@/other/index.html", "@FOLDER@/bulkhead.toml", "@FOLDER@/bin/probe"],
+        "unix": ["@FOLDER@/run/admin.sock"],
+        "abstract": [abstract],
+        "canaries": [secret.encode().hex() for secret in (LAUNCHERS_SECRET, SIBLINGS_SECRET)],
+    }
+    return json.dumps(known)[:-1] + ', "tcp": [@PORT@]}'
+
+
+def server(abstract):
+    """A server with a process of every kind."""
+    unused = 1
+    sites = [
+        site("main", [
+            service("probe"),
+            service("direct", "/direct", takes=True),
+            service("net", "/net", network=[f"tcp:{unused}"]),
+            service("breakout", "/breakout", command=["bin/breakout", "--hints", hints(abstract)]),
+        ]),
+        site("other", [service("steady", "/probe", environment={"SECRET": SIBLINGS_SECRET})]),
+    ]
+    made = Server(sites, ("probe", "breakout"), server={"user_range": RANGE})
+    for name in ("direct", "net", "steady"):
+        made.copy_program("probe", name)
+    return place(made)
+
+
+def memory(process):
+    """Everything in the process's memory that can be read."""
+    parts = []
+    with open(process.folder / "mem", "rb", 0) as file:
+        for line in (process.folder / "maps").read_text().splitlines():
+            span, rights = line.split()[:2]
+            begin, end = (int(at, 16) for at in span.split("-"))
+            if rights.startswith("r") and not line.endswith(("[vvar]", "[vvar_vclock]", "[vsyscall]")):
+                file.seek(begin)
+                parts.append(file.read(end - begin))
+    return b"".join(parts)
+
+
+class Inside(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        abstract = f"bulkhead-test-{os.getpid()}"
+        outside = socket.socket(socket.AF_UNIX)
+        cls.addClassCleanup(outside.close)
+        outside.bind(f"\0{abstract}")
+        outside.listen()
+        os.environ["BULKHEAD_TEST_SECRET"] = LAUNCHERS_SECRET
+        cls.addClassCleanup(os.environ.pop, "BULKHEAD_TEST_SECRET")
+        cls.server = cls.enterClassContext(server(abstract))
+        cls.reports = {column: probe(cls.server, name) for column, name in POSTS.items()}
+        cls.reports["breakout"] = json.loads(cls.server.get("/breakout?json").body)
+
+    def test_every_attempt_is_made(self):
+        for column, report in self.reports.items():
+            with self.subTest(column):
+                found = by_id(report)
+                self.assertEqual(set(found), set(table()))
+                self.assertEqual(len(report["attempts"]), len(found))
+                untried = {id for id, attempt in found.items() if attempt["result"] == "not applicable"}
+                self.assertEqual(untried, set(UNTRIED[column]))
+
+    def test_nothing_succeeds_that_should_not(self):
+        for column, report in self.reports.items():
+            with self.subTest(column):
+                wrong = [attempt for attempt in report["attempts"] if not attempt["as_expected"]]
+                self.assertEqual({attempt["id"] for attempt in wrong}, set(DEVIATES[column]), told(wrong))
+                self.assertEqual(set(report["summary"]["unexpected"]), set(DEVIATES[column]))
+
+    def test_a_role_gets_nothing_but_resources_of_its_own(self):
+        """Whatever the table lets pass, in a role it is limited to what costs the role alone."""
+        harmless = {"rlimit-memory", "fill-memory", "fill-descriptors", "descriptor-flood", "out-of-band"}
+        for column in ROLES:
+            got = {a["id"] for a in self.reports[column]["attempts"] if a["result"] == "succeeded"}
+            self.assertLessEqual(got, harmless, column)
+
+    def test_foreign_calls(self):
+        """`int 0x80` ends the process: the probe has nothing to say any more. A service's child is ended."""
+        for column, name in POSTS.items():
+            with self.subTest(column):
+                answer = ask(self.server, name, "foreign")
+                self.assertEqual((answer["ok"], answer.get("error")),
+                                 (False, "the probe was ended before it said anything"))
+        for column in (*WORKERS, "breakout"):
+            self.assertIn("ended by signal 31", by_id(self.reports[column])["int80"]["detail"], column)
+
+    def test_what_probes_do_reaches_nobody(self):
+        """The server has gone through all of this, and every process is the one that it was."""
+        first = self.server.processes()
+        for column in ("gate", "service"):
+            probe(self.server, POSTS[column])
+        self.assertEqual(self.server.processes(), first)
+        for target in ("/", "/probe"):
+            self.assertEqual(self.server.status(target), 200)
+        self.assertEqual(self.server.status("/probe", "other.test"), 200)
+        self.assertNotRegex(self.server.log(), "ended with signal|is broken")
+
+    def test_memory(self):
+        """Nothing that the launcher or another service knows is in the memory of a process."""
+        for process in self.server.processes():
+            with self.subTest(process.title):
+                held = memory(process)
+                self.assertGreater(len(held), 100_000)
+                self.assertNotIn(LAUNCHERS_SECRET.encode(), held)
+                own = process.title.startswith("bin/steady")
+                self.assertEqual(SIBLINGS_SECRET.encode() in held, own)
+
+    def test_nobody_but_root_may_trace_it(self):
+        """The kernel gives root the files in /proc of whom only root may trace."""
+        for process in self.server.processes():
+            self.assertEqual(process.folder.joinpath("environ").stat().st_uid, 0, process)
+
+    def test_exposure(self):
+        rows = []
+        for column, name in POSTS.items():
+            title = {"main": "site main", "main/probe": "bin/probe"}.get(name, name.replace("main/", "bin/"))
+            rows.append(self.exposure(column, probe(self.server, name, "score"), self.server.process(title)))
+        rows.append(self.exposure("breakout", self.reports["breakout"]["score"], self.server.process("bin/breakout")))
+        for column, figure, _ in rows:
+            self.assertLessEqual(figure, EXPOSURE_MAX, column)
+        check_part(self, "exposure", markdown(["process", "exposure", "what counts against it"], rows))
+
+    def exposure(self, column, score, process):
+        """The score, with what the kernel says of the real process where the probe could not ask."""
+        status = process.status()
+        outside = [status["CapBnd"].strip("0") == "", status["Groups"].split() == status["Gid"].split()[:1]]
+        self.assertEqual(outside, [True, True], process)
+        badness, weights, against = 0, 0, []
+        for check in score["checks"]:
+            if check["badness"] is None:
+                continue
+            weights += check["weight"]
+            asked_outside = column in ROLES and ASKED_OUTSIDE.match(check["found"] or "")
+            if check["badness"] and not asked_outside:
+                badness += -(-check["badness"] * check["weight"] // check["range"])
+                against.append(f"`{check['id']}`")
+        self.assertEqual(len(score["checks"]), 81)
+        return column, -(-badness * 100 // weights) / 10, ", ".join(against) or "nothing"
+
+    def test_page(self):
+        """docs/security.md has the table of what was found; group F depends on the machine and is not compared."""
+        columns = list(self.reports)
+        words = {"refused": "no", "not applicable": "–"}
+        reports = {column: by_id(report) for column, report in self.reports.items()}
+        parts = []
+        for group, title in GROUPS.items():
+            if parts:
+                parts.append("\n")
+            rows = [
+                [f"`{id}`", about["name"], *(words.get(reports[column][id]["result"], "**yes**") for column in columns),
+                 about["closed_by"]]
+                for id, about in table().items() if about["group"] == group
+            ]
+            parts.append(f"### {group}. {title}\n\n")
+            parts.append(markdown(["attempt", "what an attacker would get", *columns, "closed by"], rows))
+        stable = lambda text: text.partition("### F.")[0] + text.partition("### G.")[2]
+        text = "".join(parts)
+        if stable(page_has("attempts") or "") == stable(text):
+            text = page_has("attempts")
+        check_part(self, "attempts", text)
+
+
+@rootless_too
+class Rootless(unittest.TestCase):
+    """An ordinary user's server has one uid and the machine's root: what holds is what needs no root."""
+
+    LAYERS = {"seccomp", "capabilities", "no_new_privs", "landlock", "keyring", "descriptors"}
+
+    def test_what_needs_no_root(self):
+        with Server() as server:
+            for name in (*ROLES.values(), "main/probe"):
+                report = probe(server, name)
+                got = [a for a in report["attempts"] if not a["as_expected"] and a["closed_by"] in self.LAYERS]
+                self.assertEqual(got, [], f"{name}: {told(got)}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,114 @@
+"""What the tests of this folder have in common: servers with every kind of process, the probe's answers, and tables.
+
+The probe (`bulkhead-probe`) is started by the launcher in the very jail of a process and makes every attempt of its
+table there. What it says is compared with what is written here: a success that is not listed, an attempt that was not
+made, or one that is gone from the table, fails.
+"""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
+
+from harness import TOP, Server, program, service, site  # noqa: E402
+
+PAGE = TOP / "docs" / "security.md"
+WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))
+
+#: What the probe is asked for, by the words of the tables.
+ROLES = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
+WORKERS = {"service": "main/probe", "with connections": "main/direct", "with network": "main/net"}
+POSTS = ROLES | WORKERS
+
+GROUPS = {
+    "A": "Inherited",
+    "B": "Processes",
+    "C": "Files",
+    "D": "Network and IPC",
+    "E": "Kernel",
+    "F": "Resources",
+    "G": "Identity",
+}
+
+
+@functools.cache
+def table():
+    """The probe's table: attempts by their ids, with nothing tried."""
+    done = subprocess.run([program("bulkhead-probe"), "list"], capture_output=True, text=True, check=True, timeout=20)
+    return {attempt["id"]: attempt for attempt in json.loads(done.stdout)}
+
+
+def ask(server, name, what):
+    """The answer to an order for a probe."""
+    end = time.monotonic() + 20
+    while True:
+        answer = server.order(order="probe", name=name, what=what)
+        # The one before has said everything, but has not been waited for yet.
+        if answer.get("error") != "another probe is under way" or time.monotonic() > end:
+            return answer
+        time.sleep(0.01)
+
+
+def probe(server, name, what="attempts"):
+    """What the probe says in the jail of `name`."""
+    answer = ask(server, name, what)
+    if not answer["ok"]:
+        raise AssertionError(f"probe of {name}: {answer['error']}")
+    return answer["report"]
+
+
+def by_id(report):
+    """The attempts of a report by their ids."""
+    return {attempt["id"]: attempt for attempt in report["attempts"]}
+
+
+def with_result(report, result):
+    """The ids of the attempts that ended so."""
+    return {attempt["id"] for attempt in report["attempts"] if attempt["result"] == result}
+
+
+def told(attempts):
+    """Attempts in a form that is read in a failure."""
+    return "\n".join(f"{a['id']}: {a['result']} {a['errno'] or ''} {a['detail']}" for a in attempts)
+
+
+def place(server):
+    """Puts the server's folder and port where the configuration has `@FOLDER@` and `@PORT@`."""
+    text = server.config.read_text().replace("@FOLDER@", str(server.folder)).replace("@PORT@", str(server.port))
+    server.config.write_text(text)
+    return server
+
+
+def page_has(name):
+    """The part of the page that is generated under this name."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    return found.group(1) if found else None
+
+
+def write_part(name, text):
+    """Replaces a generated part of the page."""
+    page = PAGE.read_text()
+    begin, end = f"<!-- {name} -->\n", "<!-- end -->"
+    if page.count(begin) != 1:
+        raise AssertionError(f"{PAGE.name} has no single {begin!r}")
+    before, _, rest = page.partition(begin)
+    PAGE.write_text(before + begin + text + end + rest.partition(end)[2])
+
+
+def check_part(case, name, text):
+    """The page says what was just found; or, with --write-docs, is made to."""
+    if WRITES:
+        write_part(name, text)
+    case.assertEqual(page_has(name), text, "docs/security.md is not what was found: tests/run --write-docs renews it")
+
+
+def markdown(head, rows):
+    """A table."""
+    line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"
+    return line(head) + line(["---"] * len(head)) + "".join(map(line, rows))

@@ -1,0 +1,156 @@
+"""`bulkhead explain`: what it says of a server is what that server is, and it needs none to say it."""
+
+import json
+import os
+import unittest
+import xml.etree.ElementTree as xml
+
+from client import until
+from harness import ROOTLESS, Process, Server, rootless_too, service, site
+
+SITES = [
+    site("main", [service(read=["data"]), service("direct", "/direct", takes=True)]),
+    site("other"),
+]
+NAMES = ["bulkheadd", "gate", "main", "main/probe", "main/direct", "other", "logger", "admin"]
+#: What a process is called in its command line.
+TITLES = {"main": "site main", "other": "site other", "main/probe": "bin/probe", "main/direct": "bin/direct"}
+
+
+def lost(process, share="all"):
+    """What falls with a process, as `kind name`."""
+    return {f"{loss['kind']} {loss['name']}" for loss in process["losses"] if loss["lost"] == share}
+
+
+@rootless_too
+class Explain(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(SITES, files={"data/list": "x"})
+        cls.server.copy_program("probe", "direct")
+        cls.enterClassContext(cls.server)
+
+    def explain(self, *words):
+        answer = self.server.command("explain", "--config", self.server.config, *words)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        return answer.stdout
+
+    def explained(self, *words):
+        """The processes that are explained, by name."""
+        answer = json.loads(self.explain("--json", *words))
+        return {process["name"]: process for process in answer["processes"]}
+
+    def test_it_names_every_process_that_runs(self):
+        explained = self.explained()
+        self.assertEqual(list(explained), NAMES)
+        told = {running["pid"]: name for name, about in explained.items() for running in about["running"]}
+        expected = {self.server.launcher.pid: "bulkheadd"}
+        for name in NAMES[1:]:
+            for process in self.server.processes(TITLES.get(name, name)):
+                expected[process.pid] = name
+        self.assertEqual(told, expected)
+        uids = {running["pid"]: running["uid"] for about in explained.values() for running in about["running"]}
+        self.assertEqual(uids, {pid: Process(pid).uid for pid in uids})
+
+    @unittest.skipIf(ROOTLESS, "one uid")
+    def test_what_a_worker_has_open_is_what_falls_with_it(self):
+        """Folders and logs: the kernel's list of descriptors against the losses."""
+        explained = self.explained()
+        folder = str(self.server.folder)
+        for name in NAMES[1:]:
+            process = self.server.process(TITLES.get(name, name))
+            found = {what for what in process.descriptors().values() if what.startswith(folder)}
+            # A site's directory is the top of a mount of its own, and is told by what it is.
+            tops = [f"{process.folder}/fd/{n}" for n, what in process.descriptors().items() if what == "/"]
+            sites = [f"{folder}/{one}" for one in ("main", "other")]
+            found |= {site for site in sites for top in tops if os.path.samefile(site, top)}
+            losses = lost(explained[name])
+            logs = {f"{folder}/log/{loss[4:]}" for loss in losses if loss.startswith("log ")}
+            # A service opens what it reads by name, when it wants to.
+            files = {f"{folder}/{loss[6:]}" for loss in losses if loss.startswith("files ")}
+            files = files if name in ("main", "other") else set()
+            with self.subTest(name):
+                self.assertEqual({what for what in found if os.path.isdir(what) or "/log/" in what}, logs | files)
+
+    @unittest.skipIf(ROOTLESS, "one uid")
+    def test_with_uids_of_their_own(self):
+        explained = self.explained()
+        probe = {"service main/probe", "users main/probe", "files data"}
+        self.assertEqual(lost(explained["main/probe"]), probe)
+        self.assertEqual(lost(explained["other"]), {"site other", "files other", "users other"})
+        self.assertEqual(lost(explained["gate"]), set())
+        self.assertEqual(lost(explained["admin"]), {"orders stop, relaunch"})
+        self.assertIn("users main", lost(explained["main/direct"], "part"))
+        self.assertEqual(explained["main/probe"]["falls_with_it"], [])
+        self.assertNotIn("note: ", self.explain())
+
+    @unittest.skipUnless(ROOTLESS, "as root there are many uids")
+    def test_with_one_uid_everything_falls(self):
+        explained = self.explained()
+        for name in NAMES:
+            falls = {other["name"] for other in explained[name]["falls_with_it"]}
+            self.assertEqual(falls, set(NAMES) - {name})
+            self.assertIn("users other", lost(explained[name]))
+        self.assertIn("nothing separates them", self.explain())
+        self.assertIn("missing in this server: ", self.explain())
+
+    def test_contacts_are_channels(self):
+        """As many channels as the process has sockets for them; the gates are two."""
+        probe, direct = (self.explained(name)[name] for name in ("main/probe", "main/direct"))
+        self.assertEqual([contact["to"] for contact in probe["sends"]], ["bulkheadd", "main", "logger"])
+        self.assertEqual([contact["to"] for contact in direct["sends"]], ["bulkheadd", "gate", "main", "logger"])
+        sockets = lambda name: sum(
+            what.startswith("socket:") for what in self.server.process(TITLES[name]).descriptors().values()
+        )
+        self.assertEqual(sockets("main/direct") - sockets("main/probe"), 2)
+
+    def test_one_process_in_detail(self):
+        text = self.explain("main/direct")
+        pid = self.server.process("bin/direct").pid
+        self.assertIn(f"pid {pid}, ", text)
+        self.assertIn("which takes connections", text)
+        # With one uid for all, what it can do by itself is the least.
+        if not ROOTLESS:
+            self.assertIn("who holds a client's connection can answer what the client sends next on it", text)
+
+    def test_a_broken_service_is_noted(self):
+        with Server(
+            [site("main", [service("bad", command=["bin/probe", "--fail-init"])])],
+            restart={"broken_after": 1, "within": "10s"},
+        ) as server:
+            told = lambda: server.command("explain", "--config", server.config).stdout
+            self.assertTrue(until(lambda: "note: main/bad does not run (broken)" in told(), 10), told())
+
+    def test_a_name_that_nobody_has(self):
+        answer = self.server.command("explain", "--config", self.server.config, "main/prob")
+        self.assertEqual((answer.returncode, answer.stdout), (2, ""))
+        self.assertIn("did you mean `main/probe`?", answer.stderr)
+
+    def test_the_picture_is_one(self):
+        picture = xml.fromstring(self.explain("--svg"))
+        words = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertLessEqual({*NAMES, "Apache prefork", "nginx + php-fpm", "one process"}, words)
+
+
+@rootless_too
+class NobodyThere(unittest.TestCase):
+    def test_the_configuration_alone(self):
+        with Server(SITES[1:], programs=()) as server:
+            running = json.loads(server.command("explain", "--config", server.config, "--json").stdout)
+            server.stop()
+            answer = server.command("explain", "--config", server.config, "--json")
+            self.assertEqual(answer.returncode, 0)
+            alone = json.loads(answer.stdout)
+            self.assertTrue(running["server"]["running"])
+            self.assertFalse(alone["server"]["running"])
+            self.assertIn("no server is running", alone["server"]["why_not"])
+            self.assertEqual(alone["assets"], running["assets"])
+            if not ROOTLESS:
+                blasts = lambda told: [process["blast"] for process in told["processes"]]
+                self.assertEqual(blasts(alone), blasts(running))
+            text = server.command("explain", "--config", server.config).stdout
+            self.assertIn("alone: no server is running", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
