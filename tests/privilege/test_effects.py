@@ -1,11 +1,10 @@
-"""What one service can do to the others: take all it can get, fork, flood the log, crash, and leave something behind."""
+"""What one service can do to the others: take all it can get, fork, crash, flood the log, leave something behind."""
 
 import os
 import threading
 import time
 import unittest
 
-import client
 from client import until
 from world import by_id, probe
 from harness import ROOTLESS, Server, children, rootless_too, service, site, wait_for_time

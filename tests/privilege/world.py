@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
 
-from harness import TOP, Server, program, service, site  # noqa: E402
+from harness import TOP, program  # noqa: E402
 
 PAGE = TOP / "docs" / "security.md"
 WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))

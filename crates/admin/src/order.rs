@@ -65,6 +65,8 @@ mod tests {
         let name = "packages/search".to_owned();
         let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);
         assert_eq!(relaunch, Ok(Order::Relaunch { name }));
+        let probe = Order::parse(br#"{"order":"probe","name":"gate","what":"foreign"}"#);
+        assert_eq!(probe, Ok(Order::Probe { name: "gate".into(), what: Findings::Foreign }));
     }
 
     #[test]
