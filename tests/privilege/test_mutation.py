@@ -181,7 +181,8 @@ class OneByOne(unittest.TestCase):
                 continue
             differences = self.differences(layer)
             others = sorted({name for _, other in differences.values() for name in other})
-            rows.append([layer, *(cell(new) for new, _ in differences.values()), ", ".join(others) or SEEN_ALONE.get(layer, "–")])
+            else_seen = ", ".join(others) or SEEN_ALONE.get(layer, "–")
+            rows.append([layer, *(cell(new) for new, _ in differences.values()), else_seen])
         write_part("layers", markdown(["without", *POSTS, "what else shows"], rows))
 
 

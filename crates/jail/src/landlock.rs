@@ -11,6 +11,8 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::Jail;
 
 /// The newest version whose rights are asked for; the kernel grants as many as it has.
@@ -65,14 +67,16 @@ pub struct Reach {
 ///
 /// Signals and abstract sockets reach only those who are in the same domain, which is this process and its children.
 pub(crate) fn restrict(jail: &Jail) -> io::Result<()> {
-    let status = ruleset(jail).map_err(|error| reason(&error))?;
+    let temporary = has_own_temporary(jail)
+        .then(|| rustix::fs::open("/tmp", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
+    let status = ruleset(jail, temporary.transpose()?).map_err(|error| reason(&error))?;
     if status == RulesetStatus::NotEnforced {
         return Err(io::Error::from_raw_os_error(libc::ENOSYS));
     }
     Ok(())
 }
 
-fn ruleset(jail: &Jail) -> Result<RulesetStatus, landlock::RulesetError> {
+fn ruleset(jail: &Jail, temporary: Option<OwnedFd>) -> Result<RulesetStatus, landlock::RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
@@ -82,9 +86,7 @@ fn ruleset(jail: &Jail) -> Result<RulesetStatus, landlock::RulesetError> {
     for (path, access) in &jail.reach.paths {
         rules = allow(rules, path, *access)?;
     }
-    if has_own_temporary(jail)
-        && let Ok(temporary) = landlock::PathFd::new("/tmp")
-    {
+    if let Some(temporary) = temporary {
         rules = rules.add_rule(PathBeneath::new(temporary, Access::Write.rights()))?;
     }
     for port in &jail.reach.ports.connect {
