@@ -25,7 +25,7 @@ use crate::listeners;
 use crate::orders::Orders;
 use crate::places::{self, Places};
 use crate::probing::Probe;
-use crate::process::{Process, Stage};
+use crate::process::Process;
 use crate::program::{self, Version};
 use crate::roster::{Post, roster};
 use crate::runtime::Answers;
@@ -86,9 +86,6 @@ pub struct Launcher {
     pub(crate) announced: bool,
     pub(crate) started: Instant,
 }
-
-/// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 5] = [Role::Gate, Role::Site, Role::Service, Role::Admin, Role::Logger];
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
@@ -243,62 +240,6 @@ impl Launcher {
                 }
                 self.stop();
             }
-        }
-    }
-
-    /// Begins the end: nothing is started any more, and the first role is asked to go.
-    pub(crate) fn stop(&mut self) {
-        if self.stopping.is_some() {
-            return;
-        }
-        self.journal.info("stopping");
-        self.stopping = Some((Instant::now(), 0));
-        self.listeners.clear();
-        for duty in &mut self.duties {
-            duty.start_at = None;
-        }
-        self.retire_role(STOP_ORDER[0]);
-    }
-
-    /// Asks the next role to go once the one before is gone.
-    pub(crate) fn go_on_stopping(&mut self) {
-        while let Some((began, phase)) = self.stopping {
-            let role = STOP_ORDER[phase];
-            let left = self.processes.values().any(|process| self.posts[process.post].role == role);
-            if left || phase + 1 == STOP_ORDER.len() {
-                return;
-            }
-            self.stopping = Some((began, phase + 1));
-            self.retire_role(STOP_ORDER[phase + 1]);
-        }
-    }
-
-    pub(crate) fn retire_role(&mut self, role: Role) {
-        let serials: Vec<u64> = self.processes.keys().copied().collect();
-        for serial in serials {
-            if self.posts[self.processes[&serial].post].role == role {
-                self.retire(serial);
-            }
-        }
-    }
-
-    /// Asks a process to finish and go.
-    pub(crate) fn retire(&mut self, serial: u64) {
-        let drain = Duration::from_millis(self.ground.config.limits.drain_timeout_ms.into());
-        if let Some(process) = self.processes.get_mut(&serial)
-            && process.stage != Stage::Retiring
-        {
-            self.watched.remove(&serial);
-            process.retire(Instant::now() + drain);
-        }
-    }
-
-    /// Ends a process that is of no use, at once; its end is seen as that of one which retires.
-    fn give_up(&mut self, serial: u64) {
-        self.retire(serial);
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.deadline = None;
-            process.child.kill();
         }
     }
 

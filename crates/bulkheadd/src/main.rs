@@ -24,6 +24,7 @@ mod process;
 mod program;
 mod roster;
 mod runtime;
+mod stopping;
 mod supervise;
 
 use std::path::Path;
