@@ -63,10 +63,11 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
     loop {
         next = match next {
             Next::Read => link.wait(drained.as_mut()).await,
-            Next::Write(partial) => link.finish_write(*partial).await,
-            Next::File(sending) => link.send_file(*sending).await,
-            Next::General => link.general().await,
-            Next::Refuse(refusal) => link.refuse(refusal).await,
+            // On the heap, as an idle connection would keep the room for the largest of them.
+            Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
+            Next::File(sending) => Box::pin(link.send_file(*sending)).await,
+            Next::General => Box::pin(link.general()).await,
+            Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
             Next::Close => return Ended::Closed,
             Next::HandBack => return link.hand_back(),
         };

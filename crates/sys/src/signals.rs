@@ -59,11 +59,16 @@ pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
 /// Sets every signal to its default disposition and unblocks all: what a child starts with.
 pub(crate) fn reset() {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset initialises the set before sigprocmask reads it; SIG_DFL is a valid disposition for
-    // every signal number, and the calls that fail (SIGKILL, SIGSTOP, gaps) change nothing.
+    // The kernel's own form of a disposition, handler, flags, restorer and mask; all noughts is the default. The C
+    // library's form does not reach the two signals that it keeps to itself, which whoever started us may ignore.
+    let default = [0_u64; 4];
+    // SAFETY: the kernel reads as many bytes as the structure has, with a mask of eight, and writes none through the
+    // null pointer; the calls that fail (SIGKILL, SIGSTOP) change nothing. sigemptyset initialises the set before
+    // sigprocmask reads it.
     unsafe {
         for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+            let none = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, size_of::<u64>());
         }
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut());
