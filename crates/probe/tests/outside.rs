@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -67,15 +68,18 @@ impl Drop for World {
 
 fn run(what: &str, hints: &Value, stdin: Stdio) -> Value {
     // A regular file, as a log would be.
-    let log = rustix::fs::memfd_create("log", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut log = File::from(rustix::fs::memfd_create("log", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     let output = Command::new(env!("CARGO_BIN_EXE_bulkhead-probe"))
         .args([what, &hints.to_string()])
         .env("SECRET", SECRET)
         .stdin(stdin)
-        .stderr(log)
+        .stderr(log.try_clone().unwrap())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let mut said = String::new();
+    log.seek(SeekFrom::Start(0)).unwrap();
+    log.read_to_string(&mut said).unwrap();
+    assert!(output.status.success(), "{output:?}: {said}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -157,6 +161,22 @@ fn state_that_is_inherited_is_found() {
         .unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["summary"]["succeeded"], 4, "{document}");
+}
+
+/// Whose session is led from outside of its PID namespace, as in a container that was entered, has leader 0.
+#[test]
+fn a_session_led_from_outside_is_found() {
+    if !is_root() {
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--pid", "--fork", env!("CARGO_BIN_EXE_bulkhead-probe"), "attempts", r#"{"only":["session"]}"#])
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results(&document)["session"], "succeeded", "{document}");
+    let detail = document["attempts"][0]["detail"].as_str().unwrap();
+    assert_eq!(detail, "its leader is outside of this PID namespace");
 }
 
 /// Without children, all that is made is made in the probe itself, which must live to tell.

@@ -3,7 +3,7 @@
 //! Runs in: the probe. Never: changes what it looks at without putting it back.
 
 use rustix::fs::{FileType, Mode};
-use rustix::process::{getpid, getsid, umask};
+use rustix::process::{getpid, umask};
 use sys::attempt::{Arg, calls, odd};
 
 use crate::attempt::{Attempt, Cx, Outcome, any, attempt, not_applicable, refused, short, succeeded, tried};
@@ -117,11 +117,13 @@ fn dispositions(_: &Cx<'_>) -> Outcome {
     if ignored.is_empty() { refused("all by default") } else { succeeded(short(&ignored)) }
 }
 
+/// The call itself: a leader outside of this PID namespace has the number 0, which a library takes for impossible.
 fn session(_: &Cx<'_>) -> Outcome {
-    match getsid(None) {
+    match calls::GETSID.make(&mut [Arg::Int(0)]) {
         Err(errno) => tried::<(), _>(Err(errno)),
-        Ok(leader) if leader == getpid() => refused("it leads its own"),
-        Ok(leader) => succeeded(format!("its leader is {}", leader.as_raw_nonzero())),
+        Ok(0) => succeeded("its leader is outside of this PID namespace"),
+        Ok(leader) if leader == i64::from(getpid().as_raw_pid()) => refused("it leads its own"),
+        Ok(leader) => succeeded(format!("its leader is {leader}")),
     }
 }
 
