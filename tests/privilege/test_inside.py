@@ -79,19 +79,6 @@ def server(abstract):
     return place(made)
 
 
-def memory(process):
-    """Everything in the process's memory that can be read."""
-    parts = []
-    with open(process.folder / "mem", "rb", 0) as file:
-        for line in (process.folder / "maps").read_text().splitlines():
-            span, rights = line.split()[:2]
-            begin, end = (int(at, 16) for at in span.split("-"))
-            if rights.startswith("r") and not line.endswith(("[vvar]", "[vvar_vclock]", "[vsyscall]")):
-                file.seek(begin)
-                parts.append(file.read(end - begin))
-    return b"".join(parts)
-
-
 class Inside(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -155,7 +142,7 @@ class Inside(unittest.TestCase):
         """Nothing that the launcher or another service knows is in the memory of a process."""
         for process in self.server.processes():
             with self.subTest(process.title):
-                held = memory(process)
+                held = process.memory()
                 self.assertGreater(len(held), 100_000)
                 self.assertNotIn(LAUNCHERS_SECRET.encode(), held)
                 own = process.title.startswith("bin/steady")

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
@@ -46,13 +45,7 @@ def table():
 
 def ask(server, name, what):
     """The answer to an order for a probe."""
-    end = time.monotonic() + 20
-    while True:
-        answer = server.order(order="probe", name=name, what=what)
-        # The one before has said everything, but has not been waited for yet.
-        if answer.get("error") != "another probe is under way" or time.monotonic() > end:
-            return answer
-        time.sleep(0.01)
+    return server.order(order="probe", name=name, what=what)
 
 
 def probe(server, name, what="attempts"):

@@ -121,6 +121,19 @@ class Process:
     def uid(self):
         return int(self.status()["Uid"].split()[0])
 
+    def memory(self, rights="r"):
+        """What is in those parts of its memory whose rights begin with `rights`."""
+        parts = []
+        with open(self.folder / "mem", "rb", 0) as file:
+            for line in (self.folder / "maps").read_text().splitlines():
+                span, has = line.split()[:2]
+                begin, end = (int(at, 16) for at in span.split("-"))
+                # The kernel's own pages cannot be read.
+                if has.startswith(rights) and not line.endswith(("[vvar]", "[vvar_vclock]", "[vsyscall]")):
+                    file.seek(begin)
+                    parts.append(file.read(end - begin))
+        return b"".join(parts)
+
     def descriptors(self):
         """What it has open: number and what that is."""
         folder = self.folder / "fd"

@@ -40,19 +40,6 @@ class Browser:
         return int(re.search(r"visit number (\d+)", self.ask().text).group(1))
 
 
-def memory(process):
-    """Everything that the process can write into, as it is."""
-    parts = []
-    with open(process.folder / "mem", "rb", 0) as file:
-        for line in (process.folder / "maps").read_text().splitlines():
-            span, rights = line.split()[:2]
-            begin, end = (int(at, 16) for at in span.split("-"))
-            if rights.startswith("rw"):
-                file.seek(begin)
-                parts.append(file.read(end - begin))
-    return b"".join(parts)
-
-
 def derived(key, purpose):
     """What follows from a user's key in the cache `visits`, as the SDK derives it (HKDF-Expand, its first block)."""
     return hmac.digest(key, b"bulkhead sealed cache 1 " + purpose + b".visits\1", "sha256")
@@ -96,7 +83,7 @@ class Sealed(unittest.TestCase):
         for _ in range(3):
             tom.ask(method="POST", body=b"note=" + b"x" * 100)
             tom.ask()
-        held = memory(self.server.process(title))
+        held = self.server.process(title).memory("rw")
         digits = ann.cookie.split("=")[1]
         key = bytes.fromhex(digits)
         self.assertIn(derived(key, b"index")[:16], held, "the place of her state is there")

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,16 +13,6 @@ use serde_json::{Value, json};
 use crate::fault::Fault;
 use crate::order::{give, printable};
 use crate::table::{align, print};
-
-/// What the server answers while another probe runs: there is one at a time.
-const BUSY: &str = "another probe is under way";
-
-/// How long that is waited for.
-///
-/// LIMIT: the launcher ends a probe after 60 s.
-const BUSY_WAIT: Duration = Duration::from_secs(65);
-
-const BUSY_POLL: Duration = Duration::from_millis(100);
 
 /// The groups of attempts, by their letters.
 const GROUPS: [(&str, &str); 7] = [
@@ -79,18 +68,10 @@ impl Attempt {
     }
 }
 
-/// Has the jail of `name` probed, and waits while another probe runs.
+/// Has the jail of `name` probed.
 pub fn order(run_dir: &Path, name: &str, what: &str) -> Result<Value, Fault> {
-    let order = json!({ "order": "probe", "name": name, "what": what });
-    let began = Instant::now();
-    loop {
-        match give(run_dir, &order) {
-            Err(Fault::Failed(reason)) if reason == BUSY && began.elapsed() < BUSY_WAIT => {
-                std::thread::sleep(BUSY_POLL);
-            }
-            answer => return answer.map(|mut answer| answer["report"].take()),
-        }
-    }
+    let mut answer = give(run_dir, &json!({ "order": "probe", "name": name, "what": what }))?;
+    Ok(answer["report"].take())
 }
 
 /// Probes the jail of `name` and prints what got out of it.

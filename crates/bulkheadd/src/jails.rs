@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration, and directories that the operator named.
 //! Never: gives a process a file, a port or a system call that is not in this file or in the jail's policies.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -27,29 +28,20 @@ const ROLE_PROCESSES: u64 = 8;
 /// What programs expect of every machine, and what is harmless to everybody.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The compiled filter of every policy that a configuration needs.
-#[derive(Debug)]
-pub struct Filters(Vec<(Policy, Filter)>);
+/// Compiled filters by their policies; a policy is compiled when its first process is started.
+#[derive(Debug, Default)]
+pub struct Filters(RefCell<Vec<(Policy, Filter)>>);
 
 impl Filters {
-    /// Compiles those of `posts`.
-    pub fn of(policies: impl Iterator<Item = Policy>) -> Result<Self, Error> {
-        let mut filters: Vec<(Policy, Filter)> = Vec::new();
-        for policy in policies {
-            if !filters.iter().any(|(known, _)| *known == policy) {
-                let filter = Filter::of(policy).map_err(during("compile a filter of system calls"))?;
-                filters.push((policy, filter));
-            }
-        }
-        Ok(Self(filters))
-    }
-
     /// The filter of a policy.
     pub fn get(&self, policy: Policy) -> Result<Filter, Error> {
-        let found = self.0.iter().find(|(known, _)| *known == policy);
-        found
-            .map_or_else(|| Filter::of(policy), |(_, filter)| Ok(filter.clone()))
-            .map_err(during("compile a filter"))
+        let mut known = self.0.borrow_mut();
+        if let Some((_, filter)) = known.iter().find(|(known, _)| *known == policy) {
+            return Ok(filter.clone());
+        }
+        let filter = Filter::of(policy).map_err(during("compile a filter of system calls"))?;
+        known.push((policy, filter.clone()));
+        Ok(filter)
     }
 }
 
@@ -80,7 +72,7 @@ impl Ground {
         cgroups: Vec<OwnedFd>,
     ) -> Result<Jail, Error> {
         let service = self.service(post).map(|(_, service)| service);
-        let mut view = View::default();
+        let mut view = View { jailed: self.empty_root.is_some(), ..View::default() };
         view.reach.paths.push((duplicate(program)?, Access::Execute));
         match (post.role, service) {
             (Role::Site, _) => self.let_site_reach(post, &mut view)?,
@@ -91,8 +83,8 @@ impl Ground {
             _ => {}
         }
         let without = self.without.borrow().clone();
-        let own_root = self.empty_root.is_some() && !without.contains(&"root");
-        let root = own_root.then(|| self.root(service, view.binds)).transpose()?;
+        let staging = self.empty_root.as_ref().filter(|_| !without.contains(&"root"));
+        let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
         let granted = service.is_some_and(|service| service.network.is_granted());
@@ -112,10 +104,7 @@ impl Ground {
         })
     }
 
-    fn root(&self, service: Option<&Service>, binds: Vec<Bind>) -> Result<Root, Error> {
-        let Some(staging) = &self.empty_root else {
-            return Err(during("make a root")(std::io::ErrorKind::Unsupported.into()));
-        };
+    fn root(&self, service: Option<&Service>, staging: &OwnedFd, binds: Vec<Bind>) -> Result<Root, Error> {
         Ok(Root {
             staging: duplicate(staging)?,
             binds,
@@ -143,19 +132,18 @@ impl Ground {
         program: &OwnedFd,
         view: &mut View,
     ) -> Result<(), Error> {
-        let jailed = self.empty_root.is_some();
         for device in DEVICES {
-            view.add(Path::new(device), Access::Write, Mode::Device, jailed)?;
+            view.add(Path::new(device), Access::Write, Mode::Device)?;
         }
         for needed in self.needed(service, post, program)? {
-            view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute, jailed)?;
+            view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
         }
         for path in outermost(&service.read) {
-            view.add(&path, Access::Read, Mode::Read, jailed)?;
+            view.add(&path, Access::Read, Mode::Read)?;
         }
         if service.network.is_granted() {
             for path in runtime::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
-                view.add(path, Access::Read, Mode::Read, jailed)?;
+                view.add(path, Access::Read, Mode::Read)?;
             }
         }
         view.reach.ports = Ports { connect: service.network.tcp.clone() };
@@ -210,26 +198,21 @@ impl Ground {
 /// What a process sees and may reach, on the way to its jail.
 #[derive(Default)]
 struct View {
+    /// Whether it gets a root of its own, in which what it sees has to be put.
+    jailed: bool,
     binds: Vec<Bind>,
     reach: Reach,
 }
 
 impl View {
     /// Lets it reach `path`, which appears at the same place in its root if it has one.
-    fn add(&mut self, path: &Path, access: Access, mode: Mode, jailed: bool) -> Result<(), Error> {
-        self.add_opened(path, places::existing(path)?, access, mode, jailed)
+    fn add(&mut self, path: &Path, access: Access, mode: Mode) -> Result<(), Error> {
+        self.add_opened(path, places::existing(path)?, access, mode)
     }
 
     /// The same for what is open already.
-    fn add_opened(
-        &mut self,
-        path: &Path,
-        opened: OwnedFd,
-        access: Access,
-        mode: Mode,
-        jailed: bool,
-    ) -> Result<(), Error> {
-        if jailed {
+    fn add_opened(&mut self, path: &Path, opened: OwnedFd, access: Access, mode: Mode) -> Result<(), Error> {
+        if self.jailed {
             let tree = jail::view(&opened, mode).map_err(at("make a view of", path))?;
             let directory = path.is_dir();
             self.binds.push(Bind { at: config::lexical(path), tree, directory });

@@ -140,10 +140,6 @@ impl Ground {
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
-        let text = |text: &str| {
-            CString::new(text)
-                .map_err(|error| during("pass an argument")(io::Error::other(error.to_string())))
-        };
         let Some((_, service)) = self.service(post) else {
             let file = program::role_program(&self.roles_folder, post.role.name())?;
             let title = text(&format!("bulkhead: {}", post.title()))?;
@@ -297,6 +293,11 @@ impl Ground {
         told.push((LauncherToLogger::Begin {}, None));
         Ok(told)
     }
+}
+
+/// A word of an argument vector or an environment.
+pub fn text(word: &str) -> Result<CString, Error> {
+    CString::new(word).map_err(|error| during("pass an argument")(io::Error::other(error)))
 }
 
 /// Another descriptor of the same open file, for a child.

@@ -18,7 +18,7 @@ use crate::cores::Cores;
 use crate::error::{Error, during};
 use crate::history::{History, Rule};
 use crate::identities::Identities;
-use crate::jails::{self, Filters};
+use crate::jails::Filters;
 use crate::journal::Journal;
 use crate::launch::Ground;
 use crate::listeners;
@@ -126,7 +126,7 @@ impl Launcher {
             empty_root: root.then(|| places.empty_root()).transpose()?,
             directory: places::directory(&config.dir)?,
             launcher: jail::Launcher::this().map_err(during("open the launcher's pidfd"))?,
-            filters: Filters::of(posts.iter().map(|post| jails::policy(post, service_of(&config, post))))?,
+            filters: Filters::default(),
             cores: Cores::below(&places.state),
             cgroups: if root { Cgroups::open() } else { Cgroups::default() },
             degrades: !root || config.server.isolation == config::Isolation::Degraded,
@@ -359,11 +359,6 @@ impl Launcher {
 pub(crate) fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
         .map_err(|error| during("watch a descriptor")(error.into()))
-}
-
-fn service_of<'c>(config: &'c Config, post: &Post) -> Option<&'c config::Service> {
-    let site = config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Service)?;
-    site.services.get(post.index)
 }
 
 /// The layers that the operator takes away.

@@ -3,11 +3,9 @@
 //! Runs in: the launcher, as root. Sees: that the probe ended. Never: reads what the probe says; the admin role gets
 //! the other end of its standard output.
 
-use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use wire::{LauncherToAdmin, Outcome, ProbeKind, Role};
 
 use crate::cgroups::Group;
 use crate::error::{Error, at, during};
-use crate::launch::{Ground, duplicate};
+use crate::launch::{Ground, duplicate, text};
 use crate::launcher::{Launcher, watch};
 use crate::program;
 use crate::roster::Post;
@@ -108,10 +106,7 @@ impl Launcher {
         let pids = self.processes.values().filter(|process| process.post != post).map(|p| p.child.pid);
         let pids: Vec<String> =
             std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
-        let ports = self.ground.config.listeners.iter().map(|listener| match listener.address {
-            SocketAddr::V4(address) => address.port().to_string(),
-            SocketAddr::V6(address) => address.port().to_string(),
-        });
+        let ports = self.ground.config.listeners.iter().map(|listener| listener.address.port().to_string());
         let kind = if own.role == Role::Service { "service" } else { "role" };
         let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
         let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
@@ -164,8 +159,6 @@ impl Ground {
             ProbeKind::Score => ("score", hints),
             ProbeKind::Foreign => ("attempts", FOREIGN),
         };
-        let text =
-            |text: &str| CString::new(text).map_err(|e| during("pass an argument")(io::Error::other(e)));
         let arguments = vec![text("bulkhead-probe")?, text(word)?, text(hints)?];
         let flags = SocketFlags::CLOEXEC;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);

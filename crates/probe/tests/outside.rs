@@ -170,7 +170,13 @@ fn a_session_led_from_outside_is_found() {
         return;
     }
     let output = Command::new("unshare")
-        .args(["--pid", "--fork", env!("CARGO_BIN_EXE_bulkhead-probe"), "attempts", r#"{"only":["session"]}"#])
+        .args([
+            "--pid",
+            "--fork",
+            env!("CARGO_BIN_EXE_bulkhead-probe"),
+            "attempts",
+            r#"{"only":["session"]}"#,
+        ])
         .output()
         .unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -20,7 +20,7 @@ use sys::process::{Child, Exit, Program};
 use super::{CACHE, Loader, library};
 use crate::error::{Error, during};
 use crate::jails;
-use crate::launch::{Ground, duplicate};
+use crate::launch::{Ground, duplicate, text};
 use crate::places;
 use crate::roster::Post;
 
@@ -86,8 +86,7 @@ impl Question<'_> {
 }
 
 fn texts(words: Vec<String>) -> Result<Vec<CString>, Error> {
-    let text = |word| CString::new(word).map_err(io::Error::other).map_err(during("pass an argument"));
-    words.into_iter().map(text).collect()
+    words.iter().map(|word| text(word)).collect()
 }
 
 /// The content of a program as a file in memory, which everybody to whom it is given can read.
