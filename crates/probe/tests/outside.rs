@@ -93,12 +93,13 @@ fn is_root() -> bool {
 }
 
 /// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`.
-const DEPENDS: [&str; 7] = [
+const DEPENDS: [&str; 8] = [
     "fds-listening",
     "client-connection",
     "signal-mask",
     "signal-dispositions",
     "terminal",
+    "kill-group",
     "caps-inheritable",
     "caps-ambient",
 ];
