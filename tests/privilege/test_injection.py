@@ -131,6 +131,8 @@ class Injection(unittest.TestCase):
             came = lambda: failed() or [p for p in self.server.processes("bin/probe") if p != old]
             until(came, FAILS_WITHIN, pause=0.01)
             ran = [p for p in self.server.processes("bin/probe") if p != old]
+            # A process that is ended for what failed after its start may be seen before that is in the log.
+            until(failed, 0.5, pause=0.01)
             said = failed()
             # Some more starts fail, and there is still nothing that runs.
             if said and not ran:
