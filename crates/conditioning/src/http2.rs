@@ -1,0 +1,187 @@
+//! What a client of HTTP/2 may do that costs it nothing and the server something.
+//!
+//! Runs in: site workers; pure. Sees: which frames came, which anybody may send. Never: counts what is part of
+//! ordinary use against a client: limits are for windows of time, and far above it.
+//!
+//! Rapid reset: CVE-2023-44487. Resets that a client provokes (MadeYouReset): CVE-2025-8671. Continuation flood:
+//! CVE-2024-27316. Ping, settings, empty frames, priorities: CVE-2019-9511 to 9518. Row D15.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It opened a stream.
+    Opened,
+    /// It reset a stream that was not answered yet.
+    Reset,
+    /// We reset a stream because of an error of the client's.
+    Provoked,
+    /// A HEADERS frame of so many bytes began a block.
+    Headers(u32),
+    /// A CONTINUATION frame of so many bytes.
+    Continuation(u32),
+    /// The block is complete (END_HEADERS).
+    HeadersEnd,
+    /// A SETTINGS frame that wants an acknowledgement.
+    Settings,
+    /// A PING frame that wants an acknowledgement.
+    Ping,
+    /// A DATA frame without data that does not end its stream.
+    EmptyData,
+    /// A PRIORITY or WINDOW_UPDATE frame.
+    Adjustment,
+    /// A DATA frame with data, or a response that went out whole: what the connection is for.
+    Progress,
+}
+
+/// How much of what is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a window is.
+    pub window: Duration,
+    /// Streams that a client resets before they are answered, in a window.
+    pub resets: u32,
+    /// Streams that it makes us reset, in a window.
+    pub provoked: u32,
+    /// CONTINUATION frames of one block.
+    pub continuations: u32,
+    /// Bytes of one block.
+    pub block_bytes: u32,
+    /// SETTINGS frames in a window.
+    pub settings: u32,
+    /// PING frames in a window.
+    pub pings: u32,
+    /// Empty DATA frames in a window.
+    pub empty_data: u32,
+    /// PRIORITY and WINDOW_UPDATE frames in a window, for each that made progress (and one).
+    pub adjustments: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_secs(10),
+            // A browser that leaves a page resets what is under way: 100 streams at most by default.
+            resets: 200,
+            provoked: 50,
+            continuations: 8,
+            block_bytes: 64 * 1024,
+            settings: 32,
+            pings: 64,
+            empty_data: 64,
+            adjustments: 200,
+        }
+    }
+}
+
+/// What was too much: the connection is to be ended (ENHANCE_YOUR_CALM).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Streams reset.
+    Resets,
+    /// Streams that we were made to reset.
+    Provoked,
+    /// CONTINUATION frames, or bytes of a block.
+    Continuation,
+    /// SETTINGS frames.
+    Settings,
+    /// PING frames.
+    Pings,
+    /// Empty DATA frames.
+    EmptyData,
+    /// PRIORITY and WINDOW_UPDATE frames.
+    Adjustments,
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resets => "too many streams reset",
+            Self::Provoked => "too many streams made to be reset",
+            Self::Continuation => "a header block of too many frames or bytes",
+            Self::Settings => "too many SETTINGS frames",
+            Self::Pings => "too many PING frames",
+            Self::EmptyData => "too many empty DATA frames",
+            Self::Adjustments => "too many PRIORITY or WINDOW_UPDATE frames",
+        })
+    }
+}
+
+/// What happened in the window of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    opened: u32,
+    resets: u32,
+    provoked: u32,
+    settings: u32,
+    pings: u32,
+    empty_data: u32,
+    adjustments: u32,
+    progress: u32,
+}
+
+/// One connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Abuse {
+    limits: Limits,
+    since: Option<Instant>,
+    counts: Counts,
+    /// Frames and bytes of the block that is under way.
+    block: (u32, u32),
+}
+
+impl Abuse {
+    /// A connection on which nothing happened yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, since: None, counts: Counts::default(), block: (0, 0) }
+    }
+
+    /// Notes what happened; whether it is too much.
+    pub fn note(&mut self, event: Event, now: Instant) -> Result<(), Excess> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= self.limits.window) {
+            (self.since, self.counts) = (Some(now), Counts::default());
+        }
+        let Self { limits, counts, .. } = self;
+        match event {
+            Event::Opened => {
+                counts.opened = counts.opened.saturating_add(1);
+                Ok(())
+            }
+            Event::Progress => {
+                counts.progress = counts.progress.saturating_add(1);
+                Ok(())
+            }
+            Event::Reset => bump(&mut counts.resets, limits.resets.max(counts.opened / 2), Excess::Resets),
+            Event::Provoked => bump(&mut counts.provoked, limits.provoked, Excess::Provoked),
+            Event::Settings => bump(&mut counts.settings, limits.settings, Excess::Settings),
+            Event::Ping => bump(&mut counts.pings, limits.pings, Excess::Pings),
+            Event::EmptyData => bump(&mut counts.empty_data, limits.empty_data, Excess::EmptyData),
+            Event::Adjustment => {
+                let most = limits.adjustments.saturating_mul(counts.progress.saturating_add(1));
+                bump(&mut counts.adjustments, most, Excess::Adjustments)
+            }
+            Event::Headers(bytes) => self.block(0, bytes),
+            Event::Continuation(bytes) => self.block(1, bytes),
+            Event::HeadersEnd => {
+                self.block = (0, 0);
+                Ok(())
+            }
+        }
+    }
+
+    fn block(&mut self, frames: u32, bytes: u32) -> Result<(), Excess> {
+        let (had, held) = self.block;
+        self.block = (had.saturating_add(frames), held.saturating_add(bytes));
+        match self.block.0 <= self.limits.continuations && self.block.1 <= self.limits.block_bytes {
+            true => Ok(()),
+            false => Err(Excess::Continuation),
+        }
+    }
+}
+
+fn bump(count: &mut u32, most: u32, excess: Excess) -> Result<(), Excess> {
+    *count = count.saturating_add(1);
+    if *count <= most { Ok(()) } else { Err(excess) }
+}

@@ -1,0 +1,32 @@
+//! The policies that decide which client is served next, which one waits, and which one has to go.
+//!
+//! Runs in: gates, site workers, filters; pure: no input or output, and no clock (the caller says what time it is).
+//! Sees: addresses of clients and request heads, which anybody may choose. Never: grows without a limit, loses what
+//! waits, or lets what many clients do decide what one client gets.
+//!
+//! Source: seed 001, 4.2 and 4.2.1; mechanisms.md, rows D3 to D15.
+
+pub mod checks;
+pub mod http2;
+
+mod address;
+mod bans;
+mod hash;
+mod network;
+mod pace;
+mod parked;
+mod queue;
+mod rate;
+mod recent;
+mod shares;
+mod tree;
+
+pub use address::{Origin, Range};
+pub use bans::Bans;
+pub use network::{Exempt, Network, NetworkError};
+pub use pace::{MinRate, Pace};
+pub use parked::Parked;
+pub use queue::{Priority, Queue, Waiting};
+pub use rate::Rate;
+pub use shares::{ShareLimits, Shares};
+pub use tree::{Key, Tree};

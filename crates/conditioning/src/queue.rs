@@ -1,0 +1,171 @@
+//! What waits for a worker, until it is served or its time is over.
+//!
+//! Runs in: gates (connections), site workers (requests for services), filters; pure. Sees: addresses of clients.
+//! Never: loses one, gives one out twice, or forgets a deadline.
+//!
+//! Source: seed 001, 4.2, "Recency-based prioritization" (row D6).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+use std::time::Instant;
+
+use crate::address::{Origin, Range};
+use crate::shares::Shares;
+use crate::tree::{Key, Tree};
+
+/// Who is served next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// The least recently served range, at each level.
+    Recency,
+    /// The one that has waited longest.
+    Fifo,
+}
+
+/// One that waits.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    /// The client.
+    pub address: IpAddr,
+    /// How long it may wait.
+    pub deadline: Instant,
+    /// Itself.
+    pub item: T,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Queue<T> {
+    tree: Tree<Waiting<T>>,
+    /// Names of items that have left stay until they come to the front, or are too many.
+    deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
+    /// Only where that is the priority; as above.
+    arrivals: Option<VecDeque<Key>>,
+}
+
+impl<T> Queue<T> {
+    /// An empty queue.
+    pub fn new(priority: Priority) -> Self {
+        let arrivals = match priority {
+            Priority::Recency => None,
+            Priority::Fifo => Some(VecDeque::new()),
+        };
+        Self { tree: Tree::new(), deadlines: BinaryHeap::new(), arrivals }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_empty()
+    }
+
+    /// Lets `item` wait.
+    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> Key {
+        let key = self.tree.insert(address.into(), Waiting { address, deadline, item });
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.push_back(key);
+        }
+        self.note(deadline, key);
+        key
+    }
+
+    /// Lets one that could not be served keep its place: it is the next again.
+    pub fn unpop(&mut self, waiting: Waiting<T>) -> Key {
+        let deadline = waiting.deadline;
+        let key = self.tree.insert_next(waiting.address.into(), waiting);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.push_front(key);
+        }
+        self.note(deadline, key);
+        key
+    }
+
+    /// The next to be served.
+    pub fn pop(&mut self) -> Option<Waiting<T>> {
+        let next = match &mut self.arrivals {
+            None => return self.tree.next(),
+            Some(arrivals) => loop {
+                let key = arrivals.pop_front()?;
+                if self.tree.get(key).is_some() {
+                    break key;
+                }
+            },
+        };
+        self.tree.serve(next)
+    }
+
+    /// The next to be served of those whose ranges have room; it is counted in there.
+    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<Waiting<T>> {
+        let admitted = match &self.arrivals {
+            None => self.tree.next_where(|range| shares.has_room(range)),
+            Some(arrivals) => {
+                let fits = |key: &&Key| self.tree.get(**key).is_some_and(|found| shares.may(found.address));
+                let key = *arrivals.iter().find(fits)?;
+                self.tree.serve(key)
+            }
+        }?;
+        // INVARIANT: there is room; what is exempt is not counted.
+        let _ = shares.admit(admitted.address);
+        Some(admitted)
+    }
+
+    /// Notes that something of `address` was served without having waited.
+    pub fn served(&mut self, address: IpAddr) {
+        if self.arrivals.is_none() {
+            self.tree.served(Origin::from(address));
+        }
+    }
+
+    /// Takes one out that has waited too long.
+    pub fn expired(&mut self, now: Instant) -> Option<Waiting<T>> {
+        if self.next_deadline()? > now {
+            return None;
+        }
+        let Reverse((_, key)) = self.deadlines.pop()?;
+        self.tree.remove(key)
+    }
+
+    /// When the next one will have waited too long.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        loop {
+            let &Reverse((deadline, key)) = self.deadlines.peek()?;
+            if self.tree.get(key).is_some() {
+                return Some(deadline);
+            }
+            self.deadlines.pop();
+        }
+    }
+
+    /// Takes the one called `key` out.
+    pub fn remove(&mut self, key: Key) -> Option<Waiting<T>> {
+        self.tree.remove(key)
+    }
+
+    /// The one called `key`.
+    pub fn get(&self, key: Key) -> Option<&Waiting<T>> {
+        self.tree.get(key)
+    }
+
+    /// The ranges of most of those that wait.
+    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+        self.tree.ranges(at_most)
+    }
+
+    fn note(&mut self, deadline: Instant, key: Key) {
+        self.deadlines.push(Reverse((deadline, key)));
+        // LIMIT: as many names of items that have left as there are others, and a few: each is dropped at the cost
+        // of one that was pushed.
+        let most = 2 * self.tree.len() + 64;
+        if self.deadlines.len() > most {
+            self.deadlines.retain(|Reverse((_, key))| self.tree.get(*key).is_some());
+        }
+        if let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.len() > most) {
+            arrivals.retain(|key| self.tree.get(*key).is_some());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is known of the clients that were heard of last: a table with a limit.
+//!
+//! Runs in: gates, filters; pure. Sees: addresses of clients. Never: holds more than its limit; who was not heard of
+//! for longest is forgotten first.
+
+use std::collections::HashMap;
+
+use crate::address::Origin;
+use crate::hash::Seeded;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Entry<V> {
+    origin: Origin,
+    value: V,
+    older: u32,
+    newer: u32,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Recent<V> {
+    places: HashMap<Origin, u32, Seeded>,
+    entries: Vec<Entry<V>>,
+    oldest: u32,
+    newest: u32,
+    limit: u32,
+}
+
+impl<V> Recent<V> {
+    /// A table of at most `limit` clients, at least one.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            places: HashMap::default(),
+            entries: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            limit: limit.max(1),
+        }
+    }
+
+    /// What is known of `origin`.
+    pub fn get(&self, origin: Origin) -> Option<&V> {
+        self.places.get(&origin).map(|&at| &self.entries[at as usize].value)
+    }
+
+    /// What is known of `origin`, of which something is heard now; `new` if nothing was known.
+    pub fn hear(&mut self, origin: Origin, new: impl FnOnce() -> V) -> &mut V {
+        let at = match self.places.get(&origin) {
+            Some(&at) => {
+                self.unlink(at);
+                at
+            }
+            None => self.add(origin, new()),
+        };
+        self.link(at);
+        &mut self.entries[at as usize].value
+    }
+
+    /// Everything that is known.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.iter().map(|entry| &entry.value)
+    }
+
+    /// A place that is in no order yet: a new one, or that of the oldest.
+    fn add(&mut self, origin: Origin, value: V) -> u32 {
+        let at = if self.entries.len() < self.limit as usize {
+            self.entries.push(Entry { origin, value, older: NONE, newer: NONE });
+            (self.entries.len() - 1) as u32
+        } else {
+            let at = self.oldest;
+            self.unlink(at);
+            let entry = &mut self.entries[at as usize];
+            self.places.remove(&entry.origin);
+            (entry.origin, entry.value) = (origin, value);
+            at
+        };
+        self.places.insert(origin, at);
+        at
+    }
+
+    fn link(&mut self, at: u32) {
+        let older = std::mem::replace(&mut self.newest, at);
+        match older {
+            NONE => self.oldest = at,
+            older => self.entries[older as usize].newer = at,
+        }
+        let entry = &mut self.entries[at as usize];
+        (entry.older, entry.newer) = (older, NONE);
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Entry { older, newer, .. } = self.entries[at as usize];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.entries[newer as usize].older = older,
+        }
+    }
+}

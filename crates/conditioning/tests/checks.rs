@@ -1,0 +1,176 @@
+//! Heads that are refused, and why; and those that browsers and common programs send, which are not.
+
+use conditioning::checks::{Fault, Setting, check};
+use proptest::prelude::*;
+
+/// What is found in a head with this target and these lines, leniently and strictly.
+fn found(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
+    both(head.as_bytes())
+}
+
+fn both(head: &[u8]) -> (Option<Fault>, Option<Fault>) {
+    (check(head, Setting::Lenient).err(), check(head, Setting::Strict).err())
+}
+
+#[test]
+fn ordinary_heads_pass() {
+    let firefox = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+        Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+        Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\n\
+        Cookie: a=b; c=\"d\"; e=%7B%22f%22%3A1%7D\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\n";
+    for target in [
+        "/",
+        "*",
+        "http://example.org",
+        "http://example.org/a?b=c",
+        "/a/b/../c.html?next=%2Fd%2Fe&text=one%0D%0Atwo%00".trim_end_matches("%00"),
+        "/search?q=100%25&x=%E2%82%AC",
+        "/caf%C3%A9/100%25",
+        "/a//b",
+        "/.well-known/acme-challenge/x.y_z~",
+        "/..a/...;v=1",
+    ] {
+        assert_eq!(found(target, firefox), (None, None), "{target}");
+    }
+    for lines in [
+        "Range: bytes=0-99, 200-299\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n",
+        "X-Empty:\r\nTabs:\ta\tb\r\n",
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\n",
+        "Content-Disposition: form-data; filename=\"\u{e9}.txt\"\r\n",
+    ] {
+        assert_eq!(found("/", lines), (None, None), "{lines}");
+    }
+    for host in [
+        "a_b.example",
+        "192.0.2.1:8080",
+        "[::1]:80",
+        "localhost",
+        "example.org.",
+        "xn--bcher-kva.example:",
+        "",
+    ] {
+        let head = format!("\r\nGET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(both(head.as_bytes()), (None, None), "{host}");
+    }
+}
+
+#[test]
+fn harmful_heads_are_refused() {
+    let many = |count: usize, text: &str| text.repeat(count);
+    let headers = |count: usize| (0..count).map(|number| format!("X-{number}: y\r\n")).collect::<String>();
+    for (target, lines, fault) in [
+        (many(17, "/"), String::new(), Fault::Slashes),
+        (format!("http://example.org{}", many(5000, "/")), String::new(), Fault::Slashes),
+        (many(513, "/a"), String::new(), Fault::Segments),
+        (format!("/?{}", many(2000, "a&")), String::new(), Fault::Parameters),
+        (format!("/{}", many(16 << 10, "a")), String::new(), Fault::Target),
+        ("/".into(), headers(100), Fault::Lines),
+        ("/".into(), many(33, "X: y\r\n"), Fault::Repeated),
+        ("/".into(), many(33, "x: y\r\nX: z\r\n"), Fault::Repeated),
+        ("/".into(), format!("{}: y\r\n", many(257, "x")), Fault::NameLength),
+        ("/".into(), format!("X: {}\r\n", many(32769, "y")), Fault::ValueLength),
+        ("/".into(), format!("Accept: {}\r\n", many(1000, "a,")), Fault::Elements),
+        ("/".into(), format!("Range: bytes={}\r\n", many(64, "0-,")), Fault::Ranges),
+        ("/".into(), format!("Request-Range: bytes={}\r\n", many(64, "0-,")), Fault::Ranges),
+        ("/".into(), "X: a\r\n b\r\n".into(), Fault::Folded),
+        ("/".into(), "X: a\0b\r\n".into(), Fault::Control),
+        ("/".into(), "X: a\rb\r\n".into(), Fault::Control),
+        ("/".into(), "X: \x1b[2J\r\n".into(), Fault::Control),
+        ("/\x7f".into(), String::new(), Fault::Control),
+        ("/".into(), "X : y\r\n".into(), Fault::Name),
+        ("/".into(), "no colon\r\n".into(), Fault::Name),
+        ("/".into(), ": nothing\r\n".into(), Fault::Name),
+        ("/".into(), "Proxy: http://attacker.example\r\n".into(), Fault::Forged),
+        ("/".into(), "User-Agent: () { :; }; /bin/id\r\n".into(), Fault::Forged),
+        ("/".into(), "Connection: close, Content-Length\r\n".into(), Fault::Connection),
+        ("/".into(), "Connection: bulkhead-client\r\n".into(), Fault::Connection),
+        ("/".into(), "Host: user@example.org\r\n".into(), Fault::Host),
+        ("/ /".into(), String::new(), Fault::Shape),
+    ] {
+        let lenient = found(&target, &lines).0;
+        assert_eq!(lenient, Some(fault), "{target:.40} {lines:.40}");
+        assert!(found(&target, &lines).1.is_some(), "{target:.40} {lines:.40}: only lenient");
+    }
+    let method = format!("{} / HTTP/1.1\r\n\r\n", many(33, "M"));
+    assert_eq!(both(method.as_bytes()).0, Some(Fault::Method));
+}
+
+#[test]
+fn strange_heads_are_refused_strictly() {
+    for (target, lines, fault) in [
+        ("////", "", Fault::Slashes),
+        ("/..", "", Fault::Climbing),
+        ("/a/../../b", "", Fault::Climbing),
+        ("/a/%2e%2E/.%2e/b", "", Fault::Climbing),
+        ("/..;x/b", "", Fault::Climbing),
+        ("/%00", "", Fault::Hidden),
+        ("/a%2fb", "", Fault::Hidden),
+        ("/a%5Cb", "", Fault::Hidden),
+        ("/a%0d%0aSet-Cookie:x", "", Fault::Hidden),
+        ("/%252e%252e/", "", Fault::Hidden),
+        ("/?a=%00", "", Fault::Hidden),
+        ("/%", "", Fault::Encoding),
+        ("/%2", "", Fault::Encoding),
+        ("/%+1", "", Fault::Encoding),
+        ("/?%zz", "", Fault::Encoding),
+        ("/a\\b", "", Fault::Encoding),
+        ("/caf\u{e9}", "", Fault::Encoding),
+        ("/", "X-Original-URL: /admin\r\n", Fault::Forged),
+        ("/", "X_Forwarded_For: 127.0.0.1\r\n", Fault::Name),
+        ("/", "Connection: X-Whatever\r\n", Fault::Connection),
+    ] {
+        assert_eq!(found(target, lines), (None, Some(fault)), "{target} {lines}");
+    }
+    for host in
+        ["a..b", "-a.example", "a-.example", "0x7f.1", "2130706433", "127.1", "a:b", "a:123456", "%41", "."]
+    {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(both(head.as_bytes()), (None, Some(Fault::Host)), "{host}");
+    }
+}
+
+/// Every limit, on both of its sides.
+#[test]
+fn limits_are_where_they_are() {
+    let strict = |target: &str, lines: &str| found(target, lines).1;
+    assert_eq!((strict("///", ""), strict("////", "")), (None, Some(Fault::Slashes)));
+    let parts = |count| "/a".repeat(count);
+    assert_eq!((strict(&parts(64), ""), strict(&parts(65), "")), (None, Some(Fault::Segments)));
+    let long = |count: usize| format!("/{}", "a".repeat(count - 1));
+    assert_eq!((strict(&long(4096), ""), strict(&long(4097), "")), (None, Some(Fault::Target)));
+    let query = |count| format!("/?{}", "a;".repeat(count));
+    assert_eq!((strict(&query(199), ""), strict(&query(200), "")), (None, Some(Fault::Parameters)));
+    let lines = |count| (1..count).map(|number| format!("x{number}: y\r\n")).collect::<String>();
+    assert_eq!((strict("/", &lines(64)), strict("/", &lines(65))), (None, Some(Fault::Lines)));
+    let same = |count| "Via: x\r\n".repeat(count);
+    assert_eq!((strict("/", &same(8)), strict("/", &same(9))), (None, Some(Fault::Repeated)));
+    let ranges = |count: usize| format!("range: bytes={}0-1\r\n", "0-1,".repeat(count - 1));
+    assert_eq!((strict("/", &ranges(8)), strict("/", &ranges(9))), (None, Some(Fault::Ranges)));
+}
+
+#[test]
+fn a_part_of_a_head_is_no_head() {
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for end in 0..head.len() {
+        assert_eq!(both(&head[..end]), (Some(Fault::Shape), Some(Fault::Shape)), "{end}");
+    }
+    assert_eq!(both(head), (None, None));
+    assert_eq!(both(b"\r\n\r\n"), (Some(Fault::Shape), Some(Fault::Shape)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What passes the strict setting passes the lenient one, and nothing after the head matters.
+    #[test]
+    fn strict_is_stricter(bytes in proptest::collection::vec(prop_oneof![
+        4 => proptest::sample::select(&b"/%.2eEfF05cC:?&; aHost\r\n"[..]),
+        1 => any::<u8>(),
+    ], 0..200)) {
+        let head = [b"GET /", &bytes[..], b" HTTP/1.1\r\nHost: a\r\nX: ", &bytes[..], b"\r\n\r\n"].concat();
+        let (lenient, strict) = both(&head);
+        assert!(lenient.is_none() || strict.is_some());
+    }
+}

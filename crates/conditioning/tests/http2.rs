@@ -1,0 +1,87 @@
+//! What a client of HTTP/2 may do, and what is too much.
+
+use std::time::{Duration, Instant};
+
+use conditioning::http2::{Abuse, Event, Excess, Limits};
+
+/// How many of `event` one client may send within a window, and what it is told then.
+fn allowed(mut abuse: Abuse, event: Event, now: Instant) -> (u32, Option<Excess>) {
+    for count in 0..100_000 {
+        if let Err(excess) = abuse.note(event, now) {
+            return (count, Some(excess));
+        }
+    }
+    (u32::MAX, None)
+}
+
+#[test]
+fn each_flood_ends() {
+    let now = Instant::now();
+    let fresh = Abuse::new(Limits::default());
+    for (event, most, excess) in [
+        (Event::Reset, 200, Excess::Resets),
+        (Event::Provoked, 50, Excess::Provoked),
+        (Event::Settings, 32, Excess::Settings),
+        (Event::Ping, 64, Excess::Pings),
+        (Event::EmptyData, 64, Excess::EmptyData),
+        (Event::Adjustment, 200, Excess::Adjustments),
+        (Event::Continuation(0), 8, Excess::Continuation),
+        (Event::Headers(1 << 14), 4, Excess::Continuation),
+        (Event::Continuation(u32::MAX), 0, Excess::Continuation),
+    ] {
+        assert_eq!(allowed(fresh, event, now), (most, Some(excess)), "{event:?}");
+    }
+    for event in [Event::Opened, Event::Progress, Event::HeadersEnd] {
+        assert_eq!(allowed(fresh, event, now), (u32::MAX, None), "{event:?}");
+    }
+}
+
+/// CVE-2023-44487: open and reset, without end. One that resets a few of many is not disturbed.
+#[test]
+fn resets_are_judged_by_what_was_opened() {
+    let now = Instant::now();
+    let mut rapid = Abuse::new(Limits::default());
+    let ended = (0..1000).find(|_| {
+        rapid.note(Event::Opened, now).unwrap();
+        rapid.note(Event::Reset, now).is_err()
+    });
+    assert_eq!(ended, Some(200));
+    let mut busy = Abuse::new(Limits::default());
+    for _ in 0..1000 {
+        for event in [Event::Opened, Event::Opened, Event::Opened, Event::Reset] {
+            assert_eq!(busy.note(event, now), Ok(()));
+        }
+    }
+}
+
+/// Each window begins anew; a block of headers is one whatever the time.
+#[test]
+fn windows_pass() {
+    let start = Instant::now();
+    let mut abuse = Abuse::new(Limits::default());
+    for window in 0..5 {
+        let now = start + window * Duration::from_secs(10);
+        for _ in 0..64 {
+            assert_eq!(abuse.note(Event::Ping, now), Ok(()));
+        }
+        assert_eq!(abuse.note(Event::Ping, now + Duration::from_millis(9_999)), Err(Excess::Pings));
+    }
+    assert_eq!(abuse.note(Event::Headers(60_000), start), Ok(()));
+    let later = start + Duration::from_secs(1000);
+    assert_eq!(abuse.note(Event::Continuation(6000), later), Err(Excess::Continuation));
+    assert_eq!(abuse.note(Event::HeadersEnd, later), Ok(()));
+    assert_eq!(abuse.note(Event::Headers(6000), later), Ok(()));
+}
+
+/// A download is acknowledged by many small frames.
+#[test]
+fn adjustments_go_with_progress() {
+    let now = Instant::now();
+    let mut abuse = Abuse::new(Limits::default());
+    for _ in 0..1000 {
+        abuse.note(Event::Progress, now).unwrap();
+        for _ in 0..100 {
+            assert_eq!(abuse.note(Event::Adjustment, now), Ok(()));
+        }
+    }
+}
