@@ -12,10 +12,11 @@ use std::os::fd::OwnedFd;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use wire::{AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind};
+use wire::{AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Role, Shed};
 use worker::channel::Channel;
 use worker::counters::Counters;
 
+use crate::conditioned::{Conditioned, Heavy};
 use crate::order::{Findings, Order};
 use crate::reply::{Process, Reply};
 
@@ -42,8 +43,17 @@ pub(crate) struct Desk {
 /// An order that the launcher has yet to answer.
 #[derive(Debug)]
 struct Pending {
-    processes: Vec<Process>,
+    gathered: Gathered,
     reply: oneshot::Sender<Reply>,
+}
+
+/// What the launcher has said so far in answer to an order.
+#[derive(Debug, Default)]
+struct Gathered {
+    processes: Vec<Process>,
+    conditioned: Vec<Conditioned>,
+    /// The ranges of the process whose line comes next.
+    heavy: Vec<Heavy>,
 }
 
 /// Takes a ticket back, however its order ends.
@@ -83,10 +93,11 @@ impl Desk {
         let ends_us = match &order {
             Order::Stop {} => true,
             Order::Relaunch { name } => name == wire::Role::Admin.name(),
-            Order::Status {} | Order::Probe { .. } => false,
+            Order::Status {} | Order::Conditioning {} | Order::Probe { .. } => false,
         };
         let message = match order {
             Order::Status {} => AdminToLauncher::Status { ticket: number },
+            Order::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
             Order::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
@@ -115,8 +126,8 @@ impl Desk {
         let number = self.next_ticket.get();
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
-        let processes = Vec::new();
-        self.pending.borrow_mut().insert(number, Pending { processes, reply });
+        let gathered = Gathered::default();
+        self.pending.borrow_mut().insert(number, Pending { gathered, reply });
         (number, answer)
     }
 
@@ -133,13 +144,33 @@ impl Desk {
     /// Takes a line of a status.
     pub(crate) fn process(&self, ticket: u32, process: Process) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
-            pending.processes.push(process);
+            pending.gathered.processes.push(process);
         }
+    }
+
+    /// Takes a range of the process whose line follows.
+    pub(crate) fn heavy(&self, ticket: u32, heavy: Heavy) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.heavy.push(heavy);
+        }
+    }
+
+    /// Takes what a process has shed.
+    pub(crate) fn shed(&self, ticket: u32, role: Role, name: &str, shed: &Shed) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            let heavy = std::mem::take(&mut pending.gathered.heavy);
+            pending.gathered.conditioned.push(Conditioned::new(role, name, shed, heavy));
+        }
+    }
+
+    /// Takes the end of what was shed.
+    pub(crate) fn conditioning_end(&self, ticket: u32) {
+        self.finish(ticket, |gathered| Reply::conditioning(gathered.conditioned));
     }
 
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str) {
-        self.finish(ticket, |processes| Reply::status(missing.to_owned(), processes));
+        self.finish(ticket, |gathered| Reply::status(missing.to_owned(), gathered.processes));
     }
 
     /// Takes the answer to a relaunch or a stop.
@@ -166,10 +197,10 @@ impl Desk {
     }
 
     /// Answers an order; one whose client has given up is not found, or does not listen.
-    fn finish(&self, ticket: u32, reply: impl FnOnce(Vec<Process>) -> Reply) {
+    fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
         if let Some(pending) = pending {
-            let _ = pending.reply.send(reply(pending.processes));
+            let _ = pending.reply.send(reply(pending.gathered));
         }
     }
 

@@ -6,6 +6,7 @@
 //! this process can do what an administrator can (list, relaunch, stop), and no more.
 
 mod client;
+mod conditioned;
 mod desk;
 mod order;
 mod reply;

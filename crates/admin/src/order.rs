@@ -16,6 +16,8 @@ pub const REQUEST_MAX: usize = 4096;
 pub enum Order {
     /// List every process.
     Status {},
+    /// Say what every gate and site has shed, and why.
+    Conditioning {},
     /// Start a new process of `name`, then retire the old one.
     Relaunch {
         /// A site, a service as `site/service`, or a role.
@@ -61,6 +63,7 @@ mod tests {
     #[test]
     fn reads_every_order() {
         assert_eq!(Order::parse(br#"{"order":"status"}"#), Ok(Order::Status {}));
+        assert_eq!(Order::parse(br#"{"order":"conditioning"}"#), Ok(Order::Conditioning {}));
         assert_eq!(Order::parse(b"{\"order\":\"stop\"}\r"), Ok(Order::Stop {}));
         let name = "packages/search".to_owned();
         let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);

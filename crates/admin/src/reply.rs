@@ -6,6 +6,8 @@
 use serde::Serialize;
 use wire::LauncherToAdmin;
 
+use crate::conditioned::Conditioned;
+
 /// One process, as `bulkhead status` gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Process {
@@ -63,6 +65,8 @@ impl Process {
 pub(crate) enum Reply {
     /// Every process, and the layers that the machine lacks.
     Status { ok: bool, missing: String, processes: Vec<Process> },
+    /// What every gate and site has shed.
+    Conditioning { ok: bool, processes: Vec<Conditioned> },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.
@@ -74,6 +78,10 @@ pub(crate) enum Reply {
 impl Reply {
     pub(crate) fn status(missing: String, processes: Vec<Process>) -> Self {
         Self::Status { ok: true, missing, processes }
+    }
+
+    pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {
+        Self::Conditioning { ok: true, processes }
     }
 
     /// A probe is less trusted than this process: what it says is passed on only if it is JSON.

@@ -17,6 +17,7 @@ use worker::Start;
 use worker::channel::ChannelError;
 
 use crate::client;
+use crate::conditioned::Heavy;
 use crate::desk::{Control, Desk};
 use crate::reply::Process;
 
@@ -125,6 +126,11 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Target { target, name } => desk.add_target(target, name.as_str()),
         LauncherToAdmin::Owner { uid } => desk.owner.set(Some(uid)),
         LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
+        LauncherToAdmin::Heavy { ticket, name: _, address_high, address_low, bits, held, waiting } => {
+            desk.heavy(ticket, Heavy::new((address_high, address_low), bits, held, waiting));
+        }
+        LauncherToAdmin::Shed { ticket, role, name, shed } => desk.shed(ticket, role, name.as_str(), &shed),
+        LauncherToAdmin::ConditioningEnd { ticket } => desk.conditioning_end(ticket),
         LauncherToAdmin::Answer { ticket, outcome, reason } => desk.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {
             let counters = desk.counters.snapshot();

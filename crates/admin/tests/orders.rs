@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Text};
+use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Shed, Text};
 use worker::channel::Channel;
 
 type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;
@@ -99,6 +99,75 @@ fn process(ticket: u32) -> LauncherToAdmin {
         counters: Counters { connections_now: 1, connections: 9, requests: 30 },
         last_exit: Text::new("killed by signal 9"),
     }
+}
+
+fn shed(evicted: u64) -> Shed {
+    Shed {
+        admitted: 1,
+        late_first_byte: 2,
+        late_head: 3,
+        malformed: 4,
+        evicted,
+        delayed: 6,
+        over_share: 7,
+        over_rate: 8,
+        banned: 9,
+        bans: 10,
+        unavailable: 11,
+        slow_body: 12,
+        slow_response: 13,
+        abusive: 14,
+        filtered: 15,
+        incomplete_now: 16,
+        waiting_now: 17,
+        banned_now: 18,
+    }
+}
+
+#[test]
+fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
+    run(async || {
+        let admin = started(own_uid()).await;
+        let answer = admin.ask("{\"order\":\"conditioning\"}\n");
+        let AdminToLauncher::Conditioning { ticket } = admin.heard().await else {
+            panic!("it was asked what was shed");
+        };
+        let (gate, site) = (Text::new("gate 0"), Text::new("site packages"));
+        let heavy = |address_low, bits, held| LauncherToAdmin::Heavy {
+            ticket,
+            name: gate.clone(),
+            address_high: 0,
+            address_low,
+            bits,
+            held,
+            waiting: 1,
+        };
+        admin.tell(heavy(0xffff_0a01_0000, 112, 5)).await;
+        admin.tell(heavy(1, 128, 3)).await;
+        let line = |role, name: &Text<128>, evicted| LauncherToAdmin::Shed {
+            ticket,
+            role,
+            name: name.clone(),
+            shed: shed(evicted),
+        };
+        admin.tell(line(Role::Gate, &gate, 40)).await;
+        admin.tell(line(Role::Site, &site, 0)).await;
+        admin.tell(LauncherToAdmin::ConditioningEnd { ticket }).await;
+        let answer = answer.await.unwrap();
+        assert_eq!(answer["ok"], true);
+        let [gate, site] = answer["processes"].as_array().unwrap().as_slice() else {
+            panic!("two processes: {answer}");
+        };
+        assert_eq!((&gate["role"], &gate["name"]), (&"gate".into(), &"gate 0".into()));
+        assert_eq!(gate["shed"]["evicted"], 40);
+        assert_eq!(gate["shed"].as_object().unwrap().len(), 18);
+        let ranges = serde_json::json!([
+            { "range": "10.1.0.0/16", "held": 5, "waiting": 1 },
+            { "range": "::1/128", "held": 3, "waiting": 1 },
+        ]);
+        assert_eq!(gate["heavy"], ranges);
+        assert_eq!((&site["name"], &site["heavy"]), (&"site packages".into(), &serde_json::json!([])));
+    });
 }
 
 #[test]

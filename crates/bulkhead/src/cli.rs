@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::address;
 use crate::explain::Form;
+use crate::guard;
 
 /// Bulkhead, a web server whose parts cannot reach each other.
 #[derive(Debug, Parser)]
@@ -20,6 +21,7 @@ EXAMPLES:
   bulkhead serve ./public            serve a folder at http://127.0.0.1:8080/
   bulkhead check bulkhead.toml       find mistakes in a configuration
   bulkhead run bulkhead.toml         run a server
+  bulkhead guard -- COMMAND          put a gate before a server of anybody's
   bulkhead status                    see what runs, and in which jail
   bulkhead explain                   see what falls with each process
   bulkhead probe gate                see what an attacker gets who owns a process
@@ -51,6 +53,21 @@ EXAMPLES:
   bulkhead serve ./public --listen 0.0.0.0:80
   bulkhead serve ./public --print-config > bulkhead.toml")]
     Serve(Serve),
+    /// Guard a server of anybody's: a gate accepts for it, and hands it connections on which a whole request waits.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead guard -- apache2 -DFOREGROUND               the server listens where it always did
+  bulkhead guard --listen 0.0.0.0:80 -- ./my-server    the gate listens there in its place
+  bulkhead guard --report 10 --share-of-24 0.05 -- nginx -g 'daemon off;'
+  bulkhead guard --config bulkhead.toml -- node server.js
+
+The server is not changed and not configured: it sees its clients' own connections and addresses. SIGTERM, SIGINT,
+SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it.
+
+WHAT CANNOT BE GUARDED: setuid programs, 32-bit programs, sockets that systemd has opened, io_uring, UDP (HTTP/3).
+
+EXIT CODES: those of the command, 128 and its number if a signal has ended it; 2 wrong command line")]
+    Guard(Box<guard::Guard>),
     /// Find every mistake in a configuration, without running anything.
     #[command(after_help = "\
 EXAMPLES:
@@ -70,6 +87,7 @@ EXAMPLES:
   bulkhead status --config /srv/www/bulkhead.toml
   bulkhead status --isolation            one column for each layer of jail
   bulkhead status --isolation --score    and how exposed each process is, tried from inside its jail
+  bulkhead status --conditioning         what was shed, and why
   bulkhead status --run-dir /run/bulkhead --json | jq '.processes[].layers'
 
 COLUMNS: CONNS now/total; MEMORY proportional share (Pss), else resident; AGE since its start.
@@ -168,6 +186,9 @@ pub struct View {
     /// Probe each jail from inside (some seconds each): exposure from 0 (best) to 10, and what costs points.
     #[arg(long, requires = "isolation")]
     pub score: bool,
+    /// Print what each gate and site has shed, and why, and the address ranges that weigh most.
+    #[arg(long, conflicts_with = "isolation")]
+    pub conditioning: bool,
     /// Print one JSON object; memory in bytes, ages in milliseconds.
     #[arg(long)]
     pub json: bool,
@@ -232,5 +253,7 @@ mod tests {
         assert!(Cli::try_parse_from(["bulkhead", "serve", "d", "--listen", "x"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "explain", "--json", "--svg"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "status", "--score"]).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "status", "--conditioning", "--isolation"]).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "status", "--conditioning", "--json"]).is_ok());
     }
 }

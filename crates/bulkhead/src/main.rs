@@ -7,8 +7,10 @@
 mod address;
 mod check;
 mod cli;
+mod conditioning;
 mod explain;
 mod fault;
+mod guard;
 mod isolation;
 mod layers;
 mod locate;
@@ -43,7 +45,11 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
     match command {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Serve(serve) => serve::serve(&serve),
+        Command::Guard(order) => guard::guard(&order),
         Command::Check { config, json } => check::check(&config, json),
+        Command::Status { server, view } if view.conditioning => {
+            conditioning::conditioning(&locate::run_dir(&server)?, view.json)
+        }
         Command::Status { server, view } => status::status(&locate::run_dir(&server)?, &view),
         Command::Probe { name, server, json } => probe::probe(&locate::run_dir(&server)?, &name, json),
         Command::Explain { partition, config, form } => {

@@ -109,7 +109,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
 }
 
 /// Ids that the machine's own tables name; none of them is given to a partition.
-fn machine_users() -> HashSet<u32> {
+pub(crate) fn machine_users() -> HashSet<u32> {
     ["/etc/passwd", "/etc/group"]
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok())

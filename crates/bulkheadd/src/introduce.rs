@@ -31,7 +31,8 @@ impl Launcher {
                 let gate = self.posts[post].index;
                 let sockets =
                     self.listeners.iter().map(|of| duplicate(&of[gate])).collect::<Result<_, _>>()?;
-                for (message, descriptor) in self.ground.gate_setup(sockets, &self.posts) {
+                let chain = self.chain_ends()?;
+                for (message, descriptor) in self.ground.gate_setup(sockets, &self.posts, chain) {
                     self.tell(serial, &message, descriptor);
                 }
             }
@@ -45,7 +46,7 @@ impl Launcher {
                     self.tell(serial, &message, descriptor);
                 }
             }
-            Role::Launcher => {}
+            Role::Filter | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
         self.tell_what_is_broken(serial);
@@ -69,8 +70,8 @@ impl Launcher {
     pub(crate) fn hand_logs_to(&mut self, logger: u64) -> Result<(), Error> {
         for index in 0..self.unread_logs.len() {
             let (post, log, stderr) = &self.unread_logs[index];
-            let (post, log, stderr) = (*post, duplicate(log)?, duplicate(stderr)?);
-            self.hand_log(logger, post, Some(log), Some(stderr));
+            let (post, log, stderr) = (*post, log.as_ref().map(duplicate).transpose()?, duplicate(stderr)?);
+            self.hand_log(logger, post, log, Some(stderr));
         }
         let others: Vec<u64> = self.processes.keys().copied().filter(|&serial| serial != logger).collect();
         for serial in others {
@@ -107,7 +108,7 @@ impl Launcher {
             // It answers for every site what cannot be passed on.
             Role::Gate => AccessRight::Every,
             Role::Site | Role::Service => AccessRight::Site(post.site),
-            Role::Admin | Role::Logger | Role::Launcher => AccessRight::None,
+            Role::Admin | Role::Logger | Role::Filter | Role::Launcher => AccessRight::None,
         };
         if log.is_some() {
             self.tell(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);

@@ -52,7 +52,7 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Site => Policy::Site,
         Role::Logger => Policy::Logger,
         Role::Admin => Policy::Admin,
-        Role::Service | Role::Launcher => {
+        Role::Service | Role::Filter | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service {
                 tcp: network.is_some_and(|network| !network.tcp.is_empty()),
@@ -71,7 +71,7 @@ impl Ground {
         descriptors: Vec<(OwnedFd, i32)>,
         cgroups: Vec<OwnedFd>,
     ) -> Result<Jail, Error> {
-        let service = self.service(post).map(|(_, service)| service);
+        let service = self.guest(post);
         let mut view = View { jailed: self.empty_root.is_some(), ..View::default() };
         view.reach.paths.push((duplicate(program)?, Access::Execute));
         match (post.role, service) {
@@ -139,7 +139,8 @@ impl Ground {
             view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
         }
         for path in outermost(&service.read) {
-            view.add(&path, Access::Read, Mode::Read)?;
+            let mode = if runtime::executes(post, &path) { Mode::Execute } else { Mode::Read };
+            view.add(&path, Access::Read, mode)?;
         }
         if service.network.is_granted() {
             for path in runtime::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
@@ -183,8 +184,8 @@ impl Ground {
 
     /// What a post may use of the machine, as a control group counts it.
     pub fn share(&self, post: &Post) -> Share {
-        match self.service(post) {
-            Some((_, service)) => Share {
+        match self.guest(post) {
+            Some(service) => Share {
                 memory_max: service.memory_max,
                 memory_high: service.memory_high,
                 processes_max: service.processes_max.into(),

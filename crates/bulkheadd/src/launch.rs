@@ -10,12 +10,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use config::{Config, Service, Site};
+use config::{Checks, Config, Priority, Service, Site};
 use sys::inherit::{CONTROL, LOG};
 use sys::process::{Child, Program, StartError};
 use wire::{
-    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget, Text,
-    WorkerLimits,
+    Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget,
+    Text, WorkerLimits,
 };
 
 use crate::cgroups::{Cgroups, Group};
@@ -25,6 +25,13 @@ use crate::jails::Filters;
 use crate::roster::Post;
 use crate::runtime::Answers;
 use crate::{places, program};
+
+/// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
+/// with whoever writes one.
+const BUNDLES: i32 = 3;
+const ONWARD: i32 = 4;
+/// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
+const FILTER_PROCESSES: u32 = 256;
 
 /// What every start needs.
 #[derive(Debug)]
@@ -55,6 +62,8 @@ pub struct Ground {
     pub answers: Answers,
     /// How many processes were started.
     pub started: Cell<u64>,
+    /// The filters, in the order of their chain; see [`chain`].
+    pub chain: Vec<Service>,
 }
 
 /// A child that was started, with the launcher's ends of its channels.
@@ -62,8 +71,8 @@ pub struct Ground {
 pub struct Started {
     /// The child.
     pub child: Child,
-    /// Its control channel.
-    pub control: OwnedFd,
+    /// Its control channel; a filter has none.
+    pub control: Option<OwnedFd>,
     /// What the logger reads of it.
     pub log: Option<OwnedFd>,
     /// What it writes to standard error.
@@ -92,7 +101,21 @@ impl Ground {
         }
         let program = self.program(post)?;
         let (child, group) = self.start_in_jail(post, &program, &descriptors)?;
-        Ok(Started { child, control, log, stderr: stderr.into(), group })
+        Ok(Started { child, control: Some(control), log, stderr: stderr.into(), group })
+    }
+
+    /// Starts the filter of `post`, which takes from `bundles` and passes on to `onward`.
+    pub fn start_filter(&self, post: &Post, bundles: OwnedFd, onward: OwnedFd) -> Result<Started, Error> {
+        let (stderr, its_stderr) = io::pipe().map_err(during("make a pipe"))?;
+        let descriptors = vec![
+            (duplicate(&self.null)?, 0),
+            (duplicate(&self.null)?, 1),
+            (its_stderr.into(), 2),
+            (bundles, BUNDLES),
+            (onward, ONWARD),
+        ];
+        let (child, group) = self.start_in_jail(post, &self.program(post)?, &descriptors)?;
+        Ok(Started { child, control: None, log: None, stderr: stderr.into(), group })
     }
 
     /// Starts `program` in the jail of `post`; where degraded isolation allows it, without layers that fail.
@@ -140,12 +163,16 @@ impl Ground {
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
-        let Some((_, service)) = self.service(post) else {
+        let Some(service) = self.guest(post) else {
             let file = program::role_program(&self.roles_folder, post.role.name())?;
             let title = text(&format!("bulkhead: {}", post.title()))?;
             return Ok(Program { file, arguments: vec![title], environment: vec![] });
         };
-        let file = program::service_program(&service.program, &self.config.dir, post.identity)?;
+        let open = match post.role {
+            Role::Filter => program::filter_program,
+            _ => program::service_program,
+        };
+        let file = open(&service.program, &self.config.dir, post.identity)?;
         let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
         let environment = service
             .environment
@@ -161,6 +188,14 @@ impl Ground {
         (post.role == Role::Service).then(|| (site, &site.services[post.index]))
     }
 
+    /// The program of the operator's that `post` runs, if it runs one.
+    pub fn guest(&self, post: &Post) -> Option<&Service> {
+        match post.role {
+            Role::Filter => self.chain.get(post.index),
+            _ => self.service(post).map(|(_, service)| service),
+        }
+    }
+
     fn limits(&self) -> WorkerLimits {
         let limits = &self.config.limits;
         WorkerLimits {
@@ -174,11 +209,13 @@ impl Ground {
         }
     }
 
-    /// What a gate is told before it accepts: its limits, its sockets, and whose each path is.
+    /// What a gate is told before it accepts: its limits, policies and sockets, the ends of the chain of filters if
+    /// there is one, and whose each path is.
     pub fn gate_setup(
         &self,
         listeners: Vec<OwnedFd>,
         posts: &[Post],
+        chain: Option<(OwnedFd, OwnedFd)>,
     ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
         let limits = &self.config.limits;
         let mut told = vec![(
@@ -191,12 +228,22 @@ impl Ground {
             },
             None,
         )];
+        told.push((LauncherToGate::Conditioning { conditioning: policies(&self.config) }, None));
+        for network in &self.config.conditioning.exempt {
+            told.push((LauncherToGate::Exempt { network: Text::new(network.as_str()) }, None));
+        }
+        for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
+            told.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
+        }
+        if let Some((first, last)) = chain {
+            told.push((LauncherToGate::ChainFirst {}, Some(first)));
+            told.push((LauncherToGate::ChainLast {}, Some(last)));
+        }
         for (index, socket) in listeners.into_iter().enumerate() {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }
         for (host, path, post) in self.routes(posts) {
-            let takes = self.service(post).is_none_or(|(_, service)| service.takes_connections);
-            for listener in self.listeners_of(post).filter(|_| takes) {
+            for listener in self.listeners_of(post).filter(|&listener| self.takes_from(post, listener)) {
                 let (host, path) = (Text::new(host), Text::new(path));
                 let (partition, site) = (post.partition, post.site);
                 told.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
@@ -215,6 +262,15 @@ impl Ground {
         })
     }
 
+    /// Whether gates send connections of a listener to this post, rather than to the site's worker, which relays.
+    ///
+    /// SECURITY: a connection that carries several users' requests is never in a service's hands: it could read and
+    /// answer those of others, which go to other partitions.
+    fn takes_from(&self, post: &Post, listener: u16) -> bool {
+        let shared = self.config.listeners[usize::from(listener)].shared_connections;
+        self.service(post).is_none_or(|(_, service)| service.takes_connections && !shared)
+    }
+
     /// The listeners on which a site answers, as indices into the configuration.
     fn listeners_of(&self, post: &Post) -> impl Iterator<Item = u16> {
         let only = &self.config.sites[usize::from(post.site)].listen;
@@ -231,6 +287,10 @@ impl Ground {
     ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
         let site = &self.config.sites[usize::from(post.site)];
         let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
+        told.push((LauncherToSite::Conditioning { conditioning: policies(&self.config) }, None));
+        if !self.chain.is_empty() {
+            told.push((LauncherToSite::Filtered {}, None));
+        }
         if let Some(root) = &site.root {
             told.push((LauncherToSite::Root {}, Some(self.site_root(root)?)));
         }
@@ -265,8 +325,9 @@ impl Ground {
 
     /// What a service worker is told before it initialises.
     pub fn service_setup(&self, post: &Post) -> Vec<(LauncherToService, Option<OwnedFd>)> {
-        let owns_host =
-            self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
+        // Filters are to see every request, not the first of each connection alone.
+        let owns_host = self.chain.is_empty()
+            && self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
         let dumps = self.service(post).is_some_and(|(_, service)| service.core_max.is_some());
         let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
@@ -292,6 +353,52 @@ impl Ground {
         }
         told.push((LauncherToLogger::Begin {}, None));
         Ok(told)
+    }
+}
+
+/// The filters of a configuration as jails are made for them: as for services without network.
+pub fn chain(config: &Config) -> Vec<Service> {
+    let filters = config.conditioning.filters.iter().enumerate();
+    let service = |(index, filter): (usize, &config::Filter)| Service {
+        name: format!("filter {index}"),
+        path: String::new(),
+        command: filter.command.clone(),
+        program: filter.program.clone(),
+        read: filter.read.clone(),
+        memory_max: None,
+        memory_high: None,
+        processes_max: FILTER_PROCESSES,
+        core_max: None,
+        cpu_percent: None,
+        network: config::Network::default(),
+        label: None,
+        takes_connections: false,
+        environment: Vec::new(),
+    };
+    filters.map(service).collect()
+}
+
+/// The policies, as gates and sites are told.
+pub fn policies(config: &Config) -> Conditioning {
+    let policies = &config.conditioning;
+    let ([share_8, share_16, share_24], [share_v6_32, share_v6_48, share_v6_56]) =
+        (policies.share_max, policies.share_max_v6);
+    Conditioning {
+        first_byte_timeout_ms: policies.first_byte_timeout_ms,
+        body_min_rate: policies.body_min_rate,
+        response_min_rate: policies.response_min_rate,
+        recency: policies.priority == Priority::Recency,
+        strict: policies.checks == Checks::Strict,
+        share_8,
+        share_16,
+        share_24,
+        share_v6_32,
+        share_v6_48,
+        share_v6_56,
+        rate_max: policies.rate_max.unwrap_or(0),
+        rate_burst: policies.rate_burst,
+        ban_after: policies.ban_after,
+        ban_time_ms: policies.ban_time_ms,
     }
 }
 

@@ -14,13 +14,14 @@ use rustix::event::epoll;
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::cgroups::Cgroups;
+use crate::chain::Chain;
 use crate::cores::Cores;
 use crate::error::{Error, during};
 use crate::history::{History, Rule};
 use crate::identities::Identities;
 use crate::jails::Filters;
 use crate::journal::Journal;
-use crate::launch::Ground;
+use crate::launch::{self, Ground, Started};
 use crate::listeners;
 use crate::orders::Orders;
 use crate::places::{self, Places};
@@ -29,9 +30,12 @@ use crate::process::Process;
 use crate::program::{self, Version};
 use crate::roster::{Post, roster};
 use crate::runtime::Answers;
+use crate::survey::{Range, Survey};
 
 /// How many messages of one child are taken before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
+/// LIMIT: bytes of the longest message of a child, what it has shed, and then some.
+const MESSAGE_BYTES: usize = 160;
 /// How much nonsense a child may send before it is ended.
 const NONSENSE_MAX: u32 = 100;
 /// How often the program of a broken partition is looked at.
@@ -72,8 +76,11 @@ pub struct Launcher {
     pub(crate) duties: Vec<Duty>,
     pub(crate) processes: BTreeMap<u64, Process>,
     /// What children that are gone had logged, until a logger has read it.
-    pub(crate) unread_logs: VecDeque<(usize, OwnedFd, OwnedFd)>,
+    pub(crate) unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
+    /// What the gates hold of the filters that run.
+    pub(crate) chain: Option<Chain>,
     pub(crate) orders: Orders,
+    pub(crate) survey: Survey,
     /// Probes that run.
     pub(crate) probes: BTreeMap<u64, Probe>,
     pub(crate) epoll: OwnedFd,
@@ -133,6 +140,7 @@ impl Launcher {
             without: RefCell::new(left_out(&config)),
             answers: Answers::default(),
             started: Cell::new(0),
+            chain: launch::chain(&config),
             roles_folder: program::roles_folder()?,
             null: File::options()
                 .read(true)
@@ -150,6 +158,8 @@ impl Launcher {
             probes: BTreeMap::new(),
             processes: BTreeMap::new(),
             unread_logs: VecDeque::new(),
+            chain: None,
+            survey: Survey::default(),
             watched: HashSet::new(),
             serial: 0,
             stopping: None,
@@ -170,7 +180,11 @@ impl Launcher {
     /// Starts every child and looks after them until the end.
     pub fn run(mut self) -> Result<(), Error> {
         for post in 0..self.posts.len() {
-            self.fill(post);
+            // Filters are all started with the first, and all of them are tried again if one fails.
+            let duty = &self.duties[post];
+            if duty.current.is_none() && duty.start_at.is_none() {
+                self.fill(post);
+            }
         }
         self.tell_isolation();
         let mut events = Vec::with_capacity(256);
@@ -246,9 +260,16 @@ impl Launcher {
     /// Starts a process and connects it with everyone that it works with.
     pub(crate) fn spawn(&mut self, post: usize) -> Result<u64, Error> {
         let started = self.ground.start(&self.posts[post])?;
+        self.enlist(post, started)
+    }
+
+    /// Looks after a process that was started, and connects it.
+    pub(crate) fn enlist(&mut self, post: usize, started: Started) -> Result<u64, Error> {
         self.serial += 1;
         let serial = self.serial;
-        let watched = watch(&self.epoll, &started.control, serial * 2)
+        let control = started.control.as_ref();
+        let watched = control
+            .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
             .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1));
         if let Err(error) = watched {
             // Nobody would see its end.
@@ -282,7 +303,7 @@ impl Launcher {
             };
             process.flush();
             let Some(control) = process.control() else { return };
-            let mut buffer = [0; 64];
+            let mut buffer = [0; MESSAGE_BYTES];
             match sys::seqpacket::receive(control, &mut buffer) {
                 // No child has a descriptor to send.
                 Ok(Some(got)) if got.descriptor.is_some() => self.nonsense(serial),
@@ -296,28 +317,38 @@ impl Launcher {
     }
 
     pub(crate) fn heard(&mut self, serial: u64, bytes: &[u8]) {
-        let admin = self.posts[self.processes[&serial].post].role == Role::Admin;
-        let decoded = if admin {
-            AdminToLauncher::decode(bytes)
-        } else {
-            ChildToLauncher::decode(bytes).map(|message| match message {
-                ChildToLauncher::Ready {} => AdminToLauncher::Ready {},
-                ChildToLauncher::Counters { counters } => AdminToLauncher::Counters { counters },
-            })
+        let understood = match self.posts[self.processes[&serial].post].role {
+            Role::Admin => AdminToLauncher::decode(bytes).map(|order| self.ordered(serial, order)),
+            _ => ChildToLauncher::decode(bytes).map(|message| self.told(serial, message)),
         };
-        match decoded {
-            Ok(AdminToLauncher::Ready {}) => self.on_ready(serial),
-            Ok(AdminToLauncher::Counters { counters }) => self.on_counters(serial, counters),
-            Ok(AdminToLauncher::Status { ticket }) => self.begin_status(serial, ticket),
-            Ok(AdminToLauncher::Relaunch { ticket, target }) => self.begin_relaunch(serial, ticket, target),
-            Ok(AdminToLauncher::Probe { ticket, target, kind }) => {
-                self.begin_probe(serial, ticket, target, kind)
+        if understood.is_err() {
+            self.nonsense(serial);
+        }
+    }
+
+    fn told(&mut self, serial: u64, message: ChildToLauncher) {
+        match message {
+            ChildToLauncher::Ready {} => self.on_ready(serial),
+            ChildToLauncher::Counters { counters } => self.on_counters(serial, counters),
+            ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting } => {
+                self.on_heavy(serial, Range { address_high, address_low, bits, held, waiting });
             }
-            Ok(AdminToLauncher::Stop { ticket }) => {
+            ChildToLauncher::Shed { shed } => self.on_shed(serial, shed),
+        }
+    }
+
+    fn ordered(&mut self, admin: u64, order: AdminToLauncher) {
+        match order {
+            AdminToLauncher::Ready {} => self.on_ready(admin),
+            AdminToLauncher::Counters { counters } => self.on_counters(admin, counters),
+            AdminToLauncher::Status { ticket } => self.begin_status(admin, ticket),
+            AdminToLauncher::Conditioning { ticket } => self.begin_survey(admin, ticket),
+            AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
+            AdminToLauncher::Probe { ticket, target, kind } => self.begin_probe(admin, ticket, target, kind),
+            AdminToLauncher::Stop { ticket } => {
                 self.answer(ticket, Outcome::Done, "");
                 self.stop();
             }
-            Err(_) => self.nonsense(serial),
         }
     }
 
@@ -362,7 +393,7 @@ pub(crate) fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u6
 }
 
 /// The layers that the operator takes away.
-fn left_out(config: &Config) -> Vec<&'static str> {
+pub(crate) fn left_out(config: &Config) -> Vec<&'static str> {
     let named = |layer: &&jail::Layer| config.server.danger_without.iter().any(|name| name == layer.name);
     jail::LAYERS.iter().filter(named).map(|layer| layer.name).collect()
 }
@@ -372,7 +403,7 @@ fn cores() -> usize {
 }
 
 /// Fills the numbers at which children find their descriptors, so that nothing of the launcher's is there.
-fn occupy_inherited_numbers() -> Result<(), Error> {
+pub(crate) fn occupy_inherited_numbers() -> Result<(), Error> {
     loop {
         let null = File::open("/dev/null").map_err(during("open /dev/null"))?;
         let null = OwnedFd::from(null);
@@ -384,7 +415,7 @@ fn occupy_inherited_numbers() -> Result<(), Error> {
 }
 
 /// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);

@@ -7,8 +7,10 @@
 //! Source: seed 000, 4.1 (okld).
 
 mod cgroups;
+mod chain;
 mod cores;
 mod error;
+mod guard;
 mod history;
 mod identities;
 mod introduce;
@@ -26,6 +28,7 @@ mod roster;
 mod runtime;
 mod stopping;
 mod supervise;
+mod survey;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,7 +38,10 @@ const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is 
                      which also explains what is wrong with a configuration.";
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "guard").is_some() {
+        return guard::main(arguments);
+    }
     let (Some(path), None) = (arguments.next(), arguments.next()) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);

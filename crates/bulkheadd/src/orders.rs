@@ -93,6 +93,8 @@ impl Launcher {
             Role::Service => process.tell(&LauncherToService::Report {}, None),
             Role::Logger => process.tell(&LauncherToLogger::Report {}, None),
             Role::Admin => process.tell(&LauncherToAdmin::Report {}, None),
+            // It says nothing.
+            Role::Filter => process.owes_report = false,
             Role::Launcher => {}
         }
     }
@@ -190,6 +192,10 @@ impl Launcher {
             return self.nonsense(admin);
         };
         let posts = posts.clone();
+        if posts.iter().any(|&post| self.posts[post].role == Role::Filter) {
+            self.orders.relaunches.insert(ticket, (admin, 0, vec![]));
+            return self.relaunch_chain(ticket);
+        }
         let busy = posts.iter().any(|&post| self.duties[post].next.is_some());
         if busy || self.orders.relaunches.len() >= WAITING_MAX {
             self.orders.relaunches.insert(ticket, (admin, 0, vec![]));

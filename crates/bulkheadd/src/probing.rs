@@ -107,7 +107,7 @@ impl Launcher {
         let pids: Vec<String> =
             std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
         let ports = self.ground.config.listeners.iter().map(|listener| listener.address.port().to_string());
-        let kind = if own.role == Role::Service { "service" } else { "role" };
+        let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
         let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
         let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
         let foreign = self.foreign_files(own);
@@ -146,6 +146,11 @@ impl Launcher {
                 }
             }
         }
+        let filters = config.conditioning.filters.iter().enumerate();
+        let others = filters.filter(|(index, _)| own.role != Role::Filter || *index != own.index);
+        // One outside of the configuration's folder is a program of the machine's, which is no secret.
+        let others = others.filter(|(_, filter)| filter.program.starts_with(&config.dir));
+        files.extend(others.map(|(_, filter)| filter.program.clone()));
         files
     }
 }

@@ -56,6 +56,8 @@ pub struct Process {
     pub counters: Counters,
     /// Whether it still owes an answer to `Report`.
     pub owes_report: bool,
+    /// Whether it still owes an answer to `ReportShed`.
+    pub owes_shed: bool,
     /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
     /// the old one had not read.
     pub log: Option<OwnedFd>,
@@ -72,8 +74,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// A child that was just started.
-    pub fn new(post: usize, child: Child, control: OwnedFd, now: Instant) -> Self {
+    /// A child that was just started; a filter has no control channel.
+    pub fn new(post: usize, child: Child, control: Option<OwnedFd>, now: Instant) -> Self {
         Self {
             post,
             child,
@@ -82,12 +84,13 @@ impl Process {
             deadline: None,
             counters: Counters { connections_now: 0, connections: 0, requests: 0 },
             owes_report: false,
+            owes_shed: false,
             log: None,
             stderr: None,
             group: None,
             ticket: None,
             nonsense: 0,
-            control: Some(control),
+            control,
             outbox: VecDeque::new(),
         }
     }

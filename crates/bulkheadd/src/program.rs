@@ -27,11 +27,8 @@ const MODE: u32 = 0o410;
 pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
     let refused = |problem: String| Error::Program { path: path.into(), problem };
     let program = open(path)?;
-    let mut start = [0; 4];
-    // The same inode again, whatever the name may point to by now.
-    let again = format!("/proc/self/fd/{}", program.as_raw_fd());
-    let mut readable = File::open(again).map_err(at("read", path))?;
-    if readable.read_exact(&mut start).is_err() || start != *b"\x7fELF" {
+    let readable = readable(&program, path)?;
+    if !is_elf(&readable) {
         return Err(refused("is not an ELF executable; a service is a compiled program".into()));
     }
     let Some(identity) = identity else {
@@ -58,6 +55,40 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
     give_to(&readable, identity).map_err(|source| {
         refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.id()))
     })?;
+    Ok(program)
+}
+
+/// The content of what was opened to be executed: the same inode again, whatever the name may point to by now.
+fn readable(program: &OwnedFd, path: &Path) -> Result<File, Error> {
+    File::open(format!("/proc/self/fd/{}", program.as_raw_fd())).map_err(at("read", path))
+}
+
+fn is_elf(mut program: &File) -> bool {
+    let mut start = [0; 4];
+    program.read_exact(&mut start).is_ok() && start == *b"\x7fELF"
+}
+
+/// Opens a program of a filter: one in `directory` as a service's, any other as it is if it is the machine's.
+///
+/// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies in `directory`.
+pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
+    let own = config::lexical(path).starts_with(directory);
+    let real = if own { path.into() } else { path.canonicalize().map_err(at("find", path))? };
+    let program = open(&real)?;
+    if !is_elf(&readable(&program, path)?) {
+        let problem = "is not an ELF executable; for a script, name its interpreter first, and grant it the folders \
+                       of both: `{ command = [\"/usr/bin/python3\", \"filter.py\"], read = [...] }`";
+        return Err(Error::Program { path: real, problem: problem.into() });
+    }
+    if own {
+        return service_program(path, directory, identity);
+    }
+    let stat = rustix::fs::fstat(&program).map_err(|error| at("examine", path)(error.into()))?;
+    if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
+        let problem = "lies outside of the configuration's folder, so only root may own it or write to it; copy it \
+                       into that folder";
+        return Err(Error::Program { path: real, problem: problem.into() });
+    }
     Ok(program)
 }
 

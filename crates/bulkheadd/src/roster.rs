@@ -20,7 +20,7 @@ pub struct Post {
     pub partition: u16,
     /// Which site it belongs to, as an index into the configuration; [`NO_PARTITION`] if to none.
     pub site: u16,
-    /// Which service of the site, or which gate, it is.
+    /// Which service of the site, which gate or which filter it is.
     pub index: usize,
     /// Its uid and gid; `None` in a rootless run.
     pub identity: Option<Identity>,
@@ -31,7 +31,7 @@ impl Post {
     pub fn title(&self) -> String {
         match self.role {
             Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
-            Role::Gate => format!("gate {}", self.index),
+            Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
             _ => self.name.clone(),
         }
     }
@@ -47,6 +47,8 @@ pub fn roster(
     let mut post = |role: Role, name: &str, partition: usize, site: usize, index: usize| {
         let owner = match role {
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
+            // A place in the chain: its filters are apart from each other, as those before it are from the gates.
+            Role::Filter => format!("filter/{index}"),
             _ => format!("role/{name}"),
         };
         let identity = identities.as_deref_mut().map(|table| table.identity(&owner)).transpose()?;
@@ -64,6 +66,10 @@ pub fn roster(
             post(Role::Service, &format!("{}/{}", about.name, service.name), services, site, index)?;
             services += 1;
         }
+    }
+    // Before the gates, which are told where the chain begins and where it ends.
+    for filter in 0..config.conditioning.filters.len() {
+        post(Role::Filter, "filter", none, none, filter)?;
     }
     for gate in 0..gates {
         post(Role::Gate, "gate", none, none, gate)?;

@@ -7,7 +7,7 @@
 //! SECURITY: the loader that a program names is executed; so it must be one of [`LOADERS`], checked as a library.
 
 mod ask;
-mod elf;
+pub(crate) mod elf;
 mod library;
 mod listing;
 
@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use config::Service;
 use jail::Access;
 use sys::process::Exit;
+use wire::Role;
 
 use crate::error::{Error, at};
 use crate::launch::Ground;
@@ -34,6 +35,15 @@ pub const NETWORK_FILES: [&str; 5] =
 
 /// Where glibc's loader has written down which library is where.
 const CACHE: &str = "/etc/ld.so.cache";
+
+/// Whether a program may execute what is in a folder that it may read.
+///
+/// An interpreter of filters loads libraries from its own folder, among those that only root writes. Whoever may
+/// execute it has no need of a library to run code of their own; what is in the operator's other folders is data.
+pub fn executes(post: &Post, folder: &Path) -> bool {
+    let real = folder.canonicalize().unwrap_or_default();
+    post.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
+}
 
 /// How a loader is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +133,7 @@ impl Ground {
         };
         let mut all = vec![needed(Path::new(path), file, Access::Execute)?];
         for (file, _) in known.files.iter().filter(|(file, _)| file != Path::new(path)) {
-            all.push(checked(service, file)?);
+            all.push(checked(service, post, file)?);
         }
         Ok(all)
     }
@@ -161,13 +171,14 @@ fn needed(at: &Path, file: OwnedFd, access: Access) -> Result<Needed, Error> {
 }
 
 /// Opens and checks a file that a loader has named.
-fn checked(service: &Service, path: &Path) -> Result<Needed, Error> {
+fn checked(service: &Service, post: &Post, path: &Path) -> Result<Needed, Error> {
     let name = path.to_string_lossy().escape_debug().to_string();
     if path == Path::new(CACHE) {
         return needed(path, places::existing(path)?, Access::Read);
     }
     // It would be hidden by the folder, which is mounted later and for reading only.
-    if let Some(folder) = service.read.iter().find(|folder| path.starts_with(config::lexical(folder))) {
+    let hides = |folder: &&PathBuf| path.starts_with(config::lexical(folder)) && !executes(post, folder);
+    if let Some(folder) = service.read.iter().find(hides) {
         let folder = folder.display();
         return Err(lacks(
             service,

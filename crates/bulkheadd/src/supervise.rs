@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sys::process::Exit;
 use wire::Role;
 
+use crate::error::Error;
 use crate::history::Verdict;
 use crate::launcher::{BROKEN_CHECK, Duty, Launcher};
 use crate::process::{Process, Stage};
@@ -24,6 +25,9 @@ const UNREAD_MAX: usize = 1000;
 impl Launcher {
     /// Starts a process for a post that has none.
     pub(crate) fn fill(&mut self, post: usize) {
+        if self.posts[post].role == Role::Filter {
+            return self.fill_chain(post);
+        }
         self.duties[post].start_at = None;
         match self.spawn(post) {
             Ok(serial) => {
@@ -33,12 +37,15 @@ impl Launcher {
                     process.deadline = Some(Instant::now() + patience * FIRST_START);
                 }
             }
-            Err(error) => {
-                let text = error.to_string();
-                self.journal.warning(format!("{}: {text}", self.posts[post].title()));
-                self.judge(post, Exit::Status(127), Duration::ZERO, text);
-            }
+            Err(error) => self.not_started(post, &error),
         }
+    }
+
+    /// Takes notice of a post that could not be filled.
+    pub(crate) fn not_started(&mut self, post: usize, error: &Error) {
+        let text = error.to_string();
+        self.journal.warning(format!("{}: {text}", self.posts[post].title()));
+        self.judge(post, Exit::Status(127), Duration::ZERO, text);
     }
 
     pub(crate) fn set_broken(&mut self, post: usize, broken: Option<Option<Version>>) {
@@ -115,6 +122,7 @@ impl Launcher {
         let post = process.post;
         self.keep_unread_log(post, &mut process);
         self.report_from(serial);
+        self.survey_without(serial);
         self.keep_core(post, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();
@@ -133,6 +141,9 @@ impl Launcher {
                     self.relaunched(ticket, Err(format!("it ended with {exit}; error.log has what it said")));
                 }
                 self.judge(post, exit, lived, exit.to_string());
+                if self.posts[post].role == Role::Filter {
+                    self.break_chain();
+                }
             }
         } else if exit != Exit::Clean && self.stopping.is_none() {
             self.journal.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
@@ -157,8 +168,8 @@ impl Launcher {
 
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
     fn keep_unread_log(&mut self, post: usize, process: &mut Process) {
-        if let (Some(log), Some(stderr)) = (process.log.take(), process.stderr.take()) {
-            self.unread_logs.push_back((post, log, stderr));
+        if let Some(stderr) = process.stderr.take() {
+            self.unread_logs.push_back((post, process.log.take(), stderr));
         }
         if self.unread_logs.len() > UNREAD_MAX {
             self.unread_logs.pop_front();
@@ -169,7 +180,8 @@ impl Launcher {
     fn forget_read_logs(&mut self) {
         let read =
             |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
-        self.unread_logs.retain(|(_, log, stderr)| !read(log) || !read(stderr));
+        self.unread_logs
+            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
     }
 
     /// Decides whether and when a post is filled again.
@@ -205,8 +217,8 @@ impl Launcher {
 
     pub(crate) fn version(&self, post: usize) -> Option<Version> {
         let post = &self.posts[post];
-        match self.ground.service(post) {
-            Some((_, service)) => program::version(&service.program),
+        match self.ground.guest(post) {
+            Some(service) => program::version(&service.program),
             None => program::version(&self.ground.roles_folder.join(post.role.name())),
         }
     }
@@ -228,6 +240,7 @@ impl Launcher {
             .chain(deadlines)
             .chain(check)
             .chain(self.orders.deadline())
+            .chain(self.survey.deadline())
             .chain(self.probe_deadline())
             .min()
             .map(|at| at.saturating_duration_since(now))
@@ -254,6 +267,7 @@ impl Launcher {
         }
         self.forget_read_logs();
         self.orders_on_time(now);
+        self.survey_on_time(now);
         self.probes_on_time(now);
     }
 

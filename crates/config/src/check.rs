@@ -27,20 +27,22 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     }
 }
 
-/// Each partition has a uid of its own: the roles, the sites and the services.
+/// Each partition has a uid of its own: the roles, the sites, the services and the filters.
 fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     let Some(range) = &raw.server.user_range else {
         return;
     };
     let services: usize = raw.sites.iter().map(|site| site.services.len()).sum();
-    let needed = ROLES + raw.sites.len() + services;
+    let filters = raw.conditioning.filters.len();
+    let needed = ROLES + raw.sites.len() + services + filters;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;
     if has < needed as u64 {
         let sites = raw.sites.len();
+        let filters = if filters > 0 { format!(", {filters} filters") } else { String::new() };
         let message = format!(
             "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {ROLES} roles, \
-             {sites} sites, {services} services"
+             {sites} sites, {services} services{filters}"
         );
         let help = format!("write at least `\"{first}-{}\"`", u64::from(first) + needed as u64 - 1);
         problems.report_help(range.offset, message, help);
@@ -88,10 +90,11 @@ impl<K: Hash + Eq> Seen<K> {
 fn listeners(raw: &RawConfig, problems: &mut Problems<'_>) {
     let mut seen = Seen::new();
     for listener in &raw.listeners {
-        if let Some(first) = seen.first(listener.value, listener.offset) {
+        let address = &listener.address;
+        if let Some(first) = seen.first(address.value, address.offset) {
             let place = problems.place(first);
-            let message = format!("`address` \"{}\" is listened at twice (first at {place})", listener.value);
-            problems.report_help(listener.offset, message, "remove one of the two");
+            let message = format!("`address` \"{}\" is listened at twice (first at {place})", address.value);
+            problems.report_help(address.offset, message, "remove one of the two");
         }
     }
 }
@@ -147,9 +150,11 @@ fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
             let (label, place) = (&site.label, problems.place(first));
             let message = format!("`listen` \"{}\" is twice in {label} (first at {place})", address.value);
             problems.report_help(address.offset, message, "remove one of the two");
-        } else if raw.listeners_known && raw.listeners.iter().all(|known| known.value != address.value) {
+        } else if raw.listeners_known
+            && raw.listeners.iter().all(|known| known.address.value != address.value)
+        {
             let text = address.value.to_string();
-            let known: Vec<_> = raw.listeners.iter().map(|known| known.value.to_string()).collect();
+            let known: Vec<_> = raw.listeners.iter().map(|known| known.address.value.to_string()).collect();
             let known: Vec<_> = known.iter().map(String::as_str).collect();
             let message = format!("`listen` \"{text}\" of {} is the `address` of no [[listen]]", site.label);
             let help = match closest(&text, &known) {

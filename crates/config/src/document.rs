@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue, Error};
 use crate::decode::Table;
 use crate::diagnostic::{Problems, escape};
 use crate::raw::RawConfig;
-use crate::rules::{LIMITS, LOG, RESTART, ROOT, SERVER};
-use crate::{sections, sites};
+use crate::rules::{CONDITIONING, LIMITS, LOG, RESTART, ROOT, SERVER};
+use crate::{conditioning, sections, sites};
 
 /// LIMIT: after one broken line the parser may call every line broken; nobody reads past these.
 const SYNTAX_ERRORS_MAX: usize = 10;
@@ -34,13 +34,17 @@ pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Optio
         table
     };
     let (listeners, listeners_known) = sections::listeners(&root, problems);
+    let (limits, policies) =
+        (section(LIMITS, "limits", problems), section(CONDITIONING, "conditioning", problems));
+    let head_timeout_ms = conditioning::head_timeout_ms(&policies, &limits, problems);
     Some(RawConfig {
         server: sections::server(&section(SERVER, "server", problems), dir, problems),
         listeners,
         listeners_known,
         log: sections::log(&section(LOG, "log", problems), problems),
         restart: sections::restart(&section(RESTART, "restart", problems), problems),
-        limits: sections::limits(&section(LIMITS, "limits", problems), problems),
+        limits: sections::limits(&limits, head_timeout_ms, problems),
+        conditioning: conditioning::conditioning(&policies, dir, problems),
         sites: sites::sites(&root, dir, problems),
     })
 }

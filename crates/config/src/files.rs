@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::check;
 use crate::diagnostic::{Diagnostics, Problems, show_path};
 use crate::place::At;
-use crate::raw::{RawConfig, RawService};
+use crate::raw::RawConfig;
 use crate::rules::FILE_BYTES_MAX;
 
 /// The file's text and its absolute folder.
@@ -55,13 +55,19 @@ fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
 /// all.
 pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
     check::folders(raw, resolved, problems);
+    for filter in &raw.conditioning.filters {
+        filter.read.iter().for_each(|read| folder("read", read, problems));
+        program("filters", &filter.command, &filter.program, problems);
+    }
     for site in &raw.sites {
         if let Some(root) = site.root() {
             folder("root", root, problems);
         }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
-            program(service, problems);
+            if let Some(at) = &service.program {
+                program("command", &service.command, at, problems);
+            }
         }
     }
 }
@@ -76,20 +82,19 @@ fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     }
 }
 
-fn program(service: &RawService, problems: &mut Problems<'_>) {
-    let Some(at) = &service.program else { return };
-    let bare = service.command.first().is_some_and(|word| !word.contains('/'));
+fn program(key: &str, command: &[String], at: &At<PathBuf>, problems: &mut Problems<'_>) {
+    let bare = command.first().is_some_and(|word| !word.contains('/'));
     let help =
         if bare { "write its whole path; PATH is not searched" } else { "build it, or correct the path" };
-    let Some(found) = metadata("command", at, help, problems) else {
+    let Some(found) = metadata(key, at, help, problems) else {
         return;
     };
     let path = show_path(&at.value);
     if !found.is_file() {
-        problems.report_help(at.offset, format!("`command` {path} is not a file"), "name the program itself");
+        problems.report_help(at.offset, format!("`{key}` {path} is not a file"), "name the program itself");
     } else if found.permissions().mode() & 0o111 == 0 {
         let help = format!("run `chmod +x {path}`");
-        problems.report_help(at.offset, format!("`command` {path} is not executable"), help);
+        problems.report_help(at.offset, format!("`{key}` {path} is not executable"), help);
     }
 }
 

@@ -6,9 +6,10 @@
 //! part of the only program that is root).
 //!
 //! Stages: text -> [`toml::de::DeTable`] (`document`) -> `RawConfig`, whose values remember their places
-//! (`sections`, `sites`) -> cross checks (`check`, `files`) -> [`Config`].
+//! (`sections`, `conditioning`, `sites`) -> cross checks (`check`, `files`) -> [`Config`].
 
 mod check;
+mod conditioning;
 mod decode;
 mod diagnostic;
 mod document;
@@ -28,7 +29,8 @@ pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, Config, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
+    AccessFormat, Checks, Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Priority,
+    Restart, Server, Service, Site,
 };
 
 use diagnostic::Problems;

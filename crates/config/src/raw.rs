@@ -8,17 +8,20 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::place::At;
-use crate::schema::{Config, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site};
+use crate::schema::{
+    Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
+};
 
 /// The whole file. What could not be decoded is `None` or left out, and was reported.
 pub(crate) struct RawConfig {
     pub(crate) server: RawServer,
-    pub(crate) listeners: Vec<At<SocketAddr>>,
+    pub(crate) listeners: Vec<RawListener>,
     /// Whether those are all that the file means; if not, one that is missing may be one of the others.
     pub(crate) listeners_known: bool,
     pub(crate) log: Log,
     pub(crate) restart: Restart,
     pub(crate) limits: Limits,
+    pub(crate) conditioning: RawConditioning,
     pub(crate) sites: Vec<RawSite>,
 }
 
@@ -31,6 +34,26 @@ pub(crate) struct RawServer {
     pub(crate) gates: Option<u32>,
     pub(crate) isolation: Isolation,
     pub(crate) danger_without: Vec<String>,
+}
+
+/// `[[listen]]`.
+pub(crate) struct RawListener {
+    pub(crate) address: At<SocketAddr>,
+    pub(crate) shared_connections: bool,
+}
+
+/// `[conditioning]`.
+pub(crate) struct RawConditioning {
+    /// Everything but the filters.
+    pub(crate) policies: Conditioning,
+    pub(crate) filters: Vec<RawFilter>,
+}
+
+/// A program of `filters`.
+pub(crate) struct RawFilter {
+    pub(crate) command: Vec<String>,
+    pub(crate) program: At<PathBuf>,
+    pub(crate) read: Vec<At<PathBuf>>,
 }
 
 /// `[[site]]`.
@@ -84,12 +107,33 @@ impl RawConfig {
         Some(Config {
             dir: dir.to_owned(),
             server: self.server.finish()?,
-            listeners: self.listeners.into_iter().map(|at| Listener { address: at.value }).collect(),
+            listeners: self.listeners.into_iter().map(RawListener::finish).collect(),
             log: self.log,
             restart: self.restart,
             limits: self.limits,
+            conditioning: self.conditioning.finish(),
             sites: self.sites.into_iter().map(RawSite::finish).collect::<Option<_>>()?,
         })
+    }
+}
+
+impl RawListener {
+    fn finish(self) -> Listener {
+        Listener { address: self.address.value, shared_connections: self.shared_connections }
+    }
+}
+
+impl RawConditioning {
+    fn finish(self) -> Conditioning {
+        let filters = self.filters.into_iter().map(RawFilter::finish).collect();
+        Conditioning { filters, ..self.policies }
+    }
+}
+
+impl RawFilter {
+    fn finish(self) -> Filter {
+        let read = self.read.into_iter().map(|folder| folder.value).collect();
+        Filter { command: self.command, program: self.program.value, read }
     }
 }
 

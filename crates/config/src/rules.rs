@@ -37,6 +37,26 @@ pub(crate) const BACKOFF_MAX_MS: Bounds = Bounds::new(10, HOUR, 3 * SECOND);
 pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 8 * KIB);
 /// LIMIT: under 100 ms distant clients fail; a slow head holds a connection for this long.
 pub(crate) const HEAD_TIMEOUT_MS: Bounds = Bounds::new(100, HOUR, 10 * SECOND);
+/// LIMIT: as for a head, of which this is the beginning.
+pub(crate) const FIRST_BYTE_TIMEOUT_MS: Bounds = Bounds::new(100, HOUR, 10 * SECOND);
+/// LIMIT: 0 asks for nothing; above 1 GiB/s no client would ever be served.
+pub(crate) const MIN_RATE: Bounds = Bounds::new(0, 1024 * MIB, 500);
+/// LIMIT: under 1/s a page with its pictures fails; a million is more than a gate can take from everybody.
+pub(crate) const RATE_MAX: Bounds = Bounds { min: 1, max: 1_000_000, default: None };
+/// LIMIT: the first request has to come at once; as for the rate.
+pub(crate) const RATE_BURST: Bounds = Bounds { min: 1, max: 1_000_000, default: None };
+/// LIMIT: 0 is never; a million in a minute is more than a gate notices of one client.
+pub(crate) const BAN_AFTER: Bounds = Bounds::new(0, 1_000_000, 100);
+/// LIMIT: under a second nobody notices; over a day an address has another owner.
+pub(crate) const BAN_TIME_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 10 * MINUTE);
+/// The shares of a large, a middle and a small range of addresses, in thousandths.
+pub(crate) const SHARES: [u16; 3] = [250, 150, 100];
+/// The networks that are exempt if the file does not say which.
+pub(crate) const EXEMPT: [&str; 1] = ["127.0.0.0/8"];
+/// LIMIT: each is compared with the address of every connection.
+pub(crate) const EXEMPT_MAX: usize = 256;
+/// LIMIT: every request goes through all of them, one after the other.
+pub(crate) const FILTERS_MAX: usize = 16;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
@@ -89,15 +109,17 @@ pub(crate) const SOCKET_PATH_MAX: usize = 107;
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [(&str, &[&str]); 8] = [ROOT, SERVER, LISTEN, LOG, RESTART, LIMITS, SITE, SERVICE];
+pub(crate) const TABLES: [Keys; 9] =
+    [ROOT, SERVER, LISTEN, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
-pub(crate) const ROOT: Keys = ("the top level", &["server", "listen", "log", "restart", "limits", "site"]);
+pub(crate) const ROOT: Keys =
+    ("the top level", &["server", "listen", "log", "restart", "limits", "conditioning", "site"]);
 pub(crate) const SERVER: Keys =
     ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
-pub(crate) const LISTEN: Keys = ("[[listen]]", &["address"]);
+pub(crate) const LISTEN: Keys = ("[[listen]]", &["address", "shared_connections"]);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
 pub(crate) const LIMITS: Keys = (
@@ -112,6 +134,31 @@ pub(crate) const LIMITS: Keys = (
         "connections",
     ],
 );
+pub(crate) const CONDITIONING: Keys = (
+    "[conditioning]",
+    &[
+        "first_byte_timeout",
+        "head_timeout",
+        "body_min_rate",
+        "response_min_rate",
+        "priority",
+        "share_max",
+        "share_max_v6",
+        "checks",
+        "exempt",
+        "rate_max",
+        "rate_burst",
+        "ban_after",
+        "ban_time",
+        "filters",
+    ],
+);
+/// A table among the `filters`; its keys are those of a service as well, where more people look for them.
+pub(crate) const FILTER: Keys = ("a table of `filters`", &["command", "read"]);
+/// Tables within `[conditioning]`: their key there, and the ranges that are theirs.
+pub(crate) const SHARE_MAX: Keys = ("share_max", &["/8", "/16", "/24"]);
+/// The same for IPv6.
+pub(crate) const SHARE_MAX_V6: Keys = ("share_max_v6", &["/32", "/48", "/56"]);
 pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "listen", "path", "root", "index", "service"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",

@@ -22,6 +22,8 @@ pub struct Config {
     pub restart: Restart,
     /// `[limits]`.
     pub limits: Limits,
+    /// `[conditioning]`.
+    pub conditioning: Conditioning,
     /// `[[site]]`: at least one, in the order of the file.
     pub sites: Vec<Site>,
 }
@@ -75,6 +77,8 @@ impl Network {
 pub struct Listener {
     /// Address and port; the port is never 0.
     pub address: SocketAddr,
+    /// Whether one connection may carry requests of several users, as behind some load balancers.
+    pub shared_connections: bool,
 }
 
 /// The shape of a line of the access log.
@@ -113,7 +117,7 @@ pub struct Restart {
 pub struct Limits {
     /// The longest request head, in bytes.
     pub head_bytes: u32,
-    /// The longest a client may take to send a head, in milliseconds.
+    /// The longest a client may take to send a head, in milliseconds; also `[conditioning].head_timeout`.
     pub head_timeout_ms: u32,
     /// The longest request body, in bytes; 0 refuses bodies.
     pub body_bytes: u64,
@@ -125,6 +129,66 @@ pub struct Limits {
     pub drain_timeout_ms: u32,
     /// Connections one worker holds at once.
     pub connections: u32,
+}
+
+/// In which order requests that wait are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Those of the address ranges first that were served longest ago.
+    Recency,
+    /// As they came.
+    Fifo,
+}
+
+/// Which requests are refused for how they look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// What is dangerous, and what is unusual.
+    Strict,
+    /// What is dangerous.
+    Lenient,
+}
+
+/// `[conditioning]`: which requests are served when there are more than can be, and which never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conditioning {
+    /// The longest that a new connection may send nothing at all, in milliseconds.
+    pub first_byte_timeout_ms: u32,
+    /// Bytes a second below which a request's body is given up.
+    pub body_min_rate: u32,
+    /// Bytes a second below which a response is given up.
+    pub response_min_rate: u32,
+    /// In which order requests that wait are served.
+    pub priority: Priority,
+    /// The share of all connections that one /8, one /16 and one /24 may have, in thousandths.
+    pub share_max: [u16; 3],
+    /// The same for one /32, one /48 and one /56 of IPv6.
+    pub share_max_v6: [u16; 3],
+    /// Which requests are refused for how they look.
+    pub checks: Checks,
+    /// Networks without shares, rates and bans, as `ADDRESS/BITS`.
+    pub exempt: Vec<String>,
+    /// Requests a second of one client; `None`: any number.
+    pub rate_max: Option<u32>,
+    /// How many of these may come at once; 0 without a rate.
+    pub rate_burst: u32,
+    /// Offences within a minute after which a client is banned; 0: never.
+    pub ban_after: u32,
+    /// How long a ban lasts, in milliseconds.
+    pub ban_time_ms: u32,
+    /// Programs through which every request goes, in this order.
+    pub filters: Vec<Filter>,
+}
+
+/// A program that sees requests before they are passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The argument vector as written, program first.
+    pub command: Vec<String>,
+    /// `command[0]` as an absolute path.
+    pub program: PathBuf,
+    /// The only folders it may read.
+    pub read: Vec<PathBuf>,
 }
 
 /// `[[site]]`: a set of hosts, a folder of files, and services.

@@ -3,14 +3,13 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must
 //! never: look at another table than its own; what spans tables is in `check`.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, hosts, units};
 use crate::place::At;
-use crate::raw::RawServer;
+use crate::raw::{RawListener, RawServer};
 use crate::rules;
 use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart};
 use crate::suggest::closest;
@@ -64,7 +63,7 @@ fn danger_without(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String>
 }
 
 /// The fault of a word that is not among those that are known.
-fn one_of(rule: &str, text: &str, known: &[&str]) -> Fault {
+pub(crate) fn one_of(rule: &str, text: &str, known: &[&str]) -> Fault {
     let near = closest(text, known);
     Fault {
         rule: format!("{rule} {}", known.join(", ")),
@@ -86,17 +85,20 @@ fn folder(
 }
 
 /// The listeners, and whether there are any and all could be read.
-pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<At<SocketAddr>>, bool) {
-    let mut addresses = Vec::new();
+pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<RawListener>, bool) {
+    let mut listeners = Vec::new();
     let tables = require_tables(root, "listen", rules::LISTEN.0, problems);
     let count = tables.len();
     for mut table in tables {
         table.check_keys(rules::LISTEN, problems);
         let entry = table.require("address", "\"127.0.0.1:8080\"", problems);
-        addresses.extend(entry.and_then(|entry| entry.parsed(hosts::address, problems)));
+        let address = entry.and_then(|entry| entry.parsed(hosts::address, problems));
+        let shared = table.get("shared_connections").and_then(|entry| entry.boolean(problems));
+        let listener = |address| RawListener { address, shared_connections: shared.unwrap_or(false) };
+        listeners.extend(address.map(listener));
     }
-    let known = count > 0 && addresses.len() == count;
-    (addresses, known)
+    let known = count > 0 && listeners.len() == count;
+    (listeners, known)
 }
 
 /// An array of tables that must have at least one.
@@ -141,10 +143,11 @@ pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems<'_>) -> Restart
     }
 }
 
-pub(crate) fn limits(table: &Table<'_>, problems: &mut Problems<'_>) -> Limits {
+/// `head_timeout_ms` was read elsewhere, as it has a key in two tables.
+pub(crate) fn limits(table: &Table<'_>, head_timeout_ms: u32, problems: &mut Problems<'_>) -> Limits {
     Limits {
         head_bytes: narrow(Some(table.bytes("head_bytes", &rules::HEAD_BYTES, problems))),
-        head_timeout_ms: table.duration_ms("head_timeout", &rules::HEAD_TIMEOUT_MS, problems),
+        head_timeout_ms,
         body_bytes: table.bytes("body_bytes", &rules::BODY_BYTES, problems),
         idle_timeout_ms: table.duration_ms("idle_timeout", &rules::IDLE_TIMEOUT_MS, problems),
         start_timeout_ms: table.duration_ms("start_timeout", &rules::START_TIMEOUT_MS, problems),

@@ -133,7 +133,7 @@ fn network(table: &Table<'_>, problems: &mut Problems<'_>) -> Network {
 }
 
 /// The argument vector, and its program's absolute path.
-fn command_of(
+pub(crate) fn command_of(
     entry: &Entry<'_>,
     dir: &Path,
     problems: &mut Problems<'_>,
@@ -141,7 +141,8 @@ fn command_of(
     let elements = entry.elements(problems)?;
     let Some(first) = elements.first() else {
         let help = "write the program and its arguments, for example `[\"bin/search\"]`";
-        problems.report_help(entry.offset, "`command` is empty; it starts with a program", help);
+        let message = format!("`{}` is empty; it starts with a program", entry.key());
+        problems.report_help(entry.offset, message, help);
         return None;
     };
     let program = first.parsed(|text| program_path(text).map(|()| dir.join(text)), problems);
@@ -158,7 +159,7 @@ fn program_path(text: &str) -> Result<(), Fault> {
     names::no_nul(text)
 }
 
-fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+pub(crate) fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
     let elements = table.get("read").and_then(|entry| entry.elements(problems)).unwrap_or_default();
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

@@ -7,7 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{AccessFormat, Config, Limits, Listener, Log, Restart, Server, Service, Site};
+use config::{
+    AccessFormat, Checks, Conditioning, Config, Filter, Limits, Listener, Log, Priority, Restart, Server,
+    Service, Site,
+};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -57,10 +60,11 @@ fn main_job() -> Config {
             isolation: config::Isolation::Strict,
             danger_without: vec![],
         },
-        listeners: vec![Listener { address: "127.0.0.1:8080".parse().unwrap() }],
+        listeners: vec![Listener { address: "127.0.0.1:8080".parse().unwrap(), shared_connections: false }],
         log: Log { access_format: AccessFormat::Combined, flush_ms: 1500 },
         restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
         limits: default_limits(),
+        conditioning: default_conditioning(),
         sites: vec![
             Site {
                 name: "packages".to_owned(),
@@ -88,6 +92,24 @@ fn main_job() -> Config {
     }
 }
 
+fn default_conditioning() -> Conditioning {
+    Conditioning {
+        first_byte_timeout_ms: 10_000,
+        body_min_rate: 500,
+        response_min_rate: 500,
+        priority: Priority::Recency,
+        share_max: [250, 150, 100],
+        share_max_v6: [250, 150, 100],
+        checks: Checks::Strict,
+        exempt: strings(&["127.0.0.0/8"]),
+        rate_max: None,
+        rate_burst: 0,
+        ban_after: 100,
+        ban_time_ms: 600_000,
+        filters: Vec::new(),
+    }
+}
+
 fn default_limits() -> Limits {
     Limits {
         head_bytes: 8192,
@@ -110,6 +132,20 @@ fn the_main_job_loads_as_it_is() {
     }
 }
 
+/// That file states the defaults, so it must mean the same as one that states none.
+#[test]
+fn the_policies_are_by_default_what_the_seeds_say() {
+    let copy = std::fs::read_to_string(repository().join("tests/config/conditioning.toml")).unwrap();
+    let config = parse(&copy).unwrap();
+    assert_eq!((config.conditioning, config.limits), (default_conditioning(), default_limits()));
+    assert!(!config.listeners[0].shared_connections);
+    // The original stands outside the repository, and not on every machine.
+    if let Ok(original) = std::fs::read_to_string(repository().join("../shared/acceptance/conditioning.toml"))
+    {
+        assert_eq!(original, copy);
+    }
+}
+
 #[test]
 fn what_is_left_out_has_its_default() {
     let text = "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n";
@@ -119,9 +155,62 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(config.log, main_job().log);
     assert_eq!(config.restart, main_job().restart);
     assert_eq!(config.limits, default_limits());
+    assert_eq!(config.conditioning, default_conditioning());
     assert!(config.sites[0].listen.is_empty());
     assert_eq!(config.sites[0].path, "/");
     assert_eq!(config.sites[0].index, ["index.html"]);
+}
+
+fn every_policy() -> Conditioning {
+    let filter = |command: &[&str], program: &str, read: &[&str]| Filter {
+        command: strings(command),
+        program: program.into(),
+        read: read.iter().map(PathBuf::from).collect(),
+    };
+    Conditioning {
+        first_byte_timeout_ms: 100,
+        body_min_rate: 0,
+        response_min_rate: 1 << 30,
+        priority: Priority::Fifo,
+        share_max: [1000, 500, 1],
+        share_max_v6: [250, 750, 100],
+        checks: Checks::Lenient,
+        exempt: strings(&["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"]),
+        rate_max: Some(100),
+        rate_burst: 1000,
+        ban_after: 0,
+        ban_time_ms: 86_400_000,
+        filters: vec![
+            filter(&["bin/first", "--fast"], "/srv/bin/first", &[]),
+            filter(&["/usr/bin/python3", "second.py"], "/usr/bin/python3", &["/usr/lib/python3", "/srv/."]),
+        ],
+    }
+}
+
+#[test]
+fn rates_are_numbers_or_words_and_bring_a_second_worth_of_burst() {
+    let rate = |keys: &str| {
+        let text = format!(
+            "[conditioning]\n{keys}\n[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n"
+        );
+        parse(&text).map(|config| (config.conditioning.rate_max, config.conditioning.rate_burst)).unwrap()
+    };
+    assert_eq!(rate(""), (None, 0));
+    assert_eq!(rate("rate_max = 7"), (Some(7), 7));
+    assert_eq!(rate("rate_max = '7/s'\nrate_burst = 1"), (Some(7), 1));
+}
+
+#[test]
+fn one_bound_may_be_given_in_either_table() {
+    let timeout = |keys: &str| {
+        let text = format!(
+            "{keys}\n[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n"
+        );
+        parse(&text).map(|config| config.limits.head_timeout_ms).unwrap()
+    };
+    assert_eq!(timeout("[limits]\nhead_timeout = '1s'"), 1000);
+    assert_eq!(timeout("[conditioning]\nhead_timeout = '2s'"), 2000);
+    assert_eq!(timeout("[limits]\nhead_timeout = '2s'\n[conditioning]\nhead_timeout = '2000ms'"), 2000);
 }
 
 #[test]
@@ -146,6 +235,9 @@ fn every_key_is_taken() {
         connections: 16,
     };
     assert_eq!(config.limits, limits);
+    let shared: Vec<bool> = config.listeners.iter().map(|listener| listener.shared_connections).collect();
+    assert_eq!(shared, [false, true]);
+    assert_eq!(config.conditioning, every_policy());
     let site = &config.sites[0];
     assert_eq!(site.hosts, ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]);
     assert_eq!(site.listen, [config.listeners[1].address, config.listeners[0].address]);

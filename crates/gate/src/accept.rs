@@ -5,14 +5,14 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use wire::log::Level;
 
 use crate::connection::Connection;
-use crate::desk::Desk;
+use crate::desk::{Desk, Listener};
 
 /// How many connections are accepted before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -21,8 +21,12 @@ const REST: Duration = Duration::from_millis(100);
 /// How many rests there are from one word about it in the log to the next.
 const RESTS_UNTOLD: u32 = 100;
 
-/// Accepts on one listening socket until the task is ended.
-pub fn accept(desk: Rc<Desk>, socket: OwnedFd) -> std::io::Result<impl Future<Output = ()>> {
+/// Accepts on the listening socket of `listener` until the task is ended, or nobody listens on it any more.
+pub fn accept(
+    desk: Rc<Desk>,
+    listener: Rc<Listener>,
+    socket: OwnedFd,
+) -> std::io::Result<impl Future<Output = ()>> {
     // Accepted sockets inherit it, so that it costs no call per connection.
     sockopt::set_tcp_nodelay(&socket, true)?;
     let local = address_of(&socket)?;
@@ -30,25 +34,28 @@ pub fn accept(desk: Rc<Desk>, socket: OwnedFd) -> std::io::Result<impl Future<Ou
     Ok(async move {
         let mut rests = 0_u32;
         loop {
-            desk.fewer_than(desk.limits.connections).await;
             let Ok(mut ready) = socket.readable().await else {
                 return;
             };
+            let mut rest = false;
             for _ in 0..BATCH {
-                if desk.held() >= desk.limits.connections {
+                if !desk.has_room() {
                     break;
                 }
                 match acceptfrom_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                     Ok((stream, peer)) => {
                         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                        desk.came();
-                        let at = local_of(&stream, local);
-                        Connection::accepted(desk.clone(), stream, peer.unwrap_or(local), at);
+                        welcome(&desk, stream, peer.unwrap_or(local), local, listener.shared.get());
                     }
                     Err(Errno::AGAIN) => {
                         ready.clear_ready();
                         break;
                     }
+                    // A guarded server has closed it. Another socket may listen at the same address by now.
+                    Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return desk.unlisten(&listener),
+                    // Out of descriptors, or of memory for sockets: somebody goes who has sent no whole request.
+                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+                        if desk.incomplete.evict(&desk) => {}
                     // What lasts until something else changes must not be asked for again and again.
                     Err(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
@@ -57,7 +64,7 @@ pub fn accept(desk: Rc<Desk>, socket: OwnedFd) -> std::io::Result<impl Future<Ou
                             desk.log.event(Level::Error, format_args!("cannot accept connections: {error}"));
                         }
                         rests = rests.wrapping_add(1);
-                        tokio::time::sleep(REST).await;
+                        rest = true;
                         break;
                     }
                     // The client went away while it waited.
@@ -65,9 +72,30 @@ pub fn accept(desk: Rc<Desk>, socket: OwnedFd) -> std::io::Result<impl Future<Ou
                 }
             }
             drop(ready);
+            if rest {
+                tokio::time::sleep(REST).await;
+            }
+            desk.room().await;
             tokio::task::yield_now().await;
         }
     })
+}
+
+/// Whether connections may still come; where the kernel does not say, they may.
+fn is_listening(socket: &OwnedFd) -> bool {
+    sockopt::socket_acceptconn(socket).unwrap_or(true)
+}
+
+/// Takes a new connection in, unless its client is banned.
+fn welcome(desk: &Rc<Desk>, stream: OwnedFd, peer: SocketAddr, listener: SocketAddr, shared: bool) {
+    let now = Instant::now();
+    // Without a word: an answer would be more than it is to have.
+    if !shared && desk.policies().is_banned(peer.ip(), now) {
+        return;
+    }
+    desk.came();
+    let local = local_of(&stream, listener);
+    Connection::accepted(desk, stream, peer, local, now);
 }
 
 /// The address that a client connected to; one more call only where the listener's does not tell.

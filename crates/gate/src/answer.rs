@@ -2,22 +2,21 @@
 //!
 //! Runs in: the gate. Sees: the head that is answered, for the log. Never: repeats anything of it to the client.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use request::head::{self, Checked, Head};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
 
-use crate::connection;
+use crate::connection::Connection;
 use crate::desk::Desk;
+use crate::incomplete::Stage;
 
 /// LIMIT: after an answer, what the client still sends is thrown away for so long and so much, since closing
 /// the connection with unread bytes would destroy the answer on its way.
-const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// Why a request is answered here.
@@ -31,6 +30,10 @@ pub enum Refusal {
     Broken,
     /// No worker took the connection in time, or too many wait.
     Unavailable,
+    /// The head is good, and no honest client sends it.
+    Strange,
+    /// The client makes more requests than it may.
+    TooMany,
 }
 
 impl Refusal {
@@ -65,33 +68,41 @@ impl Refusal {
             Self::Unavailable => {
                 (503, "Service Unavailable", "This part of the site is not available at the moment.")
             }
+            Self::Strange => (400, "Bad Request", "This server does not accept requests like this one."),
+            Self::TooMany => (429, "Too Many Requests", "These are more requests than one client may make."),
         }
+    }
+
+    /// The header line that says when to come again, if that is any use.
+    fn retry_after(self) -> &'static str {
+        match self {
+            Self::Unavailable => "Retry-After: 5\r\n",
+            Self::TooMany => "Retry-After: 1\r\n",
+            _ => "",
+        }
+    }
+
+    /// Whether it counts against the client, who will be banned for several.
+    pub fn is_offence(self) -> bool {
+        use head::Refusal::{Late, Malformed, TooLarge};
+        matches!(self, Self::Head(Late | Malformed(_) | TooLarge) | Self::Strange | Self::TooMany)
     }
 }
 
 /// Answers a connection, notes it, and closes it with care.
-pub fn refuse(
-    desk: &Rc<Desk>,
-    stream: OwnedFd,
-    peer: SocketAddr,
-    taken: &[u8],
-    site: u16,
-    refusal: Refusal,
-    since: Instant,
-) {
+pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
     let (status, reason, sentence) = refusal.words();
     let body =
         format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
     let body_bytes = {
         let mut buffer = desk.peeked.borrow_mut();
-        let head = connection::peek(&stream, taken, &mut buffer);
-        let head = match head::check(head, desk.limits.head_bytes) {
+        let head = match head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
             Checked::Whole(head) => Some(head),
             _ => None,
         };
         let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
         let body_bytes = if bodyless { 0 } else { body.len() };
-        note(desk, peer, site, status, body_bytes, since, head.as_ref());
+        note(desk, &connection, site, status, body_bytes, head.as_ref());
         body_bytes
     };
     let mut answer = format!(
@@ -99,30 +110,31 @@ pub fn refuse(
          Content-Length: {}\r\nConnection: close\r\n{}\r\n",
         httpdate::fmt_http_date(SystemTime::now()),
         body.len(),
-        if status == 503 { "Retry-After: 5\r\n" } else { "" },
+        refusal.retry_after(),
     );
     answer.push_str(&body[..body_bytes]);
     desk.answered();
     // A fresh socket has room for an answer as short as this; a client that left none gets none.
-    let _ = send(&stream, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    let _ = shutdown(&stream, Shutdown::Write);
-    tokio::task::spawn_local(linger(desk.clone(), stream));
+    let _ = send(&connection.stream, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = shutdown(&connection.stream, Shutdown::Write);
+    if !desk.incomplete.take(connection, Stage::Answered { left: LINGER_BYTES }, now) {
+        desk.went();
+    }
 }
 
 fn note(
     desk: &Desk,
-    peer: SocketAddr,
+    connection: &Connection,
     site: u16,
     status: u16,
     body_bytes: usize,
-    since: Instant,
     head: Option<&Head<'_>>,
 ) {
     desk.log.access(&Access {
         time_us: now_us(),
-        duration_us: u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX),
+        duration_us: u32::try_from(connection.since.elapsed().as_micros()).unwrap_or(u32::MAX),
         site,
-        peer,
+        peer: connection.peer,
         status,
         body_bytes: body_bytes as u64,
         version: head.map_or(u8::MAX, |head| head.minor),
@@ -132,23 +144,4 @@ fn note(
         referer: head.map_or(b"", |head| head.referer),
         agent: head.map_or(b"", |head| head.user_agent),
     });
-}
-
-/// Throws away what a client that was answered still sends, until it closes too.
-async fn linger(desk: Rc<Desk>, stream: OwnedFd) {
-    let drain = async {
-        let stream = worker::watch(stream).ok()?;
-        let (mut waste, mut left) = ([0; 4096], LINGER_BYTES);
-        loop {
-            let mut ready = stream.readable().await.ok()?;
-            match recv(stream.get_ref(), &mut waste, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return None::<()>,
-                Ok((count, _)) => left = left.checked_sub(count)?,
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(_) => return None,
-            }
-        }
-    };
-    let _ = tokio::time::timeout(LINGER, drain).await;
-    desk.went();
 }

@@ -1,60 +1,101 @@
-//! One connection in the gate: waiting for a whole head, finding its partition, passing it on.
+//! One connection in the gate: looking at its head, finding its partition, passing it on.
 //!
 //! Runs in: the gate. Sees: the first bytes of the connection, which anybody may send. Never: takes them out of
-//! the socket, looks at the same bytes twice without need, or waits without a deadline.
+//! the socket (but for filters, which must have them), or looks at the same bytes twice without need.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use request::head::{self, Checked};
+use request::head::{self, Checked, Head};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use tokio::io::unix::AsyncFd;
+use wire::NO_PARTITION;
 use worker::outlets::Outgoing;
 
 use crate::answer::{self, Refusal};
-use crate::desk::{Desk, Share};
+use crate::desk::Desk;
+use crate::incomplete::Stage;
+use crate::partition::{Partition, Share};
 
-/// LIMIT: how long a kept-alive connection that was handed back may be idle here, as in a worker by default.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The first byte of a TLS handshake; no request begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What is known of a connection that this gate holds, besides its descriptor.
+/// A connection that this gate holds.
 pub struct Connection {
-    desk: Rc<Desk>,
-    peer: SocketAddr,
-    local: SocketAddr,
-    /// Bytes that a worker had read before it handed the connection back.
-    taken: Vec<u8>,
-    since: Instant,
+    /// Its descriptor.
+    pub stream: OwnedFd,
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address of ours that it connected to.
+    pub local: SocketAddr,
+    /// Bytes that a worker had read before it handed the connection back, or that a filter passes on.
+    pub taken: Vec<u8>,
+    /// When its present stage began.
+    pub since: Instant,
     /// How many bytes have been searched for the end of the head already.
     searched: usize,
-    /// Its place among those that a partition's workers handed back.
+    /// Its place among those that came from a process of ours instead of the network.
     share: Option<Share>,
+    /// Whether the filters have had this request.
+    filtered: bool,
 }
 
 /// What a look at the connection showed.
-enum Seen {
+pub enum Seen {
     /// No whole head yet; whether anything is there at all.
-    Partial { begun: bool },
+    Partial {
+        /// Whether anything is there at all.
+        begun: bool,
+    },
     /// The client has closed its side.
     Gone,
-    /// A whole head for this partition of that site.
-    Whole { partition: u16 },
+    /// A whole head of so many bytes that the filters have not had.
+    Unfiltered {
+        /// The bytes of the head.
+        length: usize,
+    },
+    /// A whole head for this partition.
+    Whole {
+        /// Whose it is.
+        partition: Rc<Partition>,
+        /// Whether the client's address counts for a share of it.
+        counted: bool,
+    },
     /// It is answered here, in the log of that site.
     Refused(Refusal, u16),
 }
 
+impl Seen {
+    /// The head did not become whole in time.
+    pub const LATE: Self = Self::Refused(Refusal::Head(head::Refusal::Late), NO_PARTITION);
+}
+
 impl Connection {
-    /// Takes a new connection: most have their head there already, and are passed on at once.
-    pub fn accepted(desk: Rc<Desk>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr) {
-        let since = Instant::now();
-        Self { desk, peer, local, taken: Vec::new(), since, searched: 0, share: None }.begin(stream, false);
+    /// Takes a new connection: many have their head there already, and are passed on at once.
+    pub fn accepted(desk: &Rc<Desk>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr, now: Instant) {
+        let new = Self {
+            stream,
+            peer,
+            local,
+            taken: Vec::new(),
+            since: now,
+            searched: 0,
+            share: None,
+            filtered: false,
+        };
+        new.begin(desk, Stage::Silent, now);
     }
 
-    /// Takes a connection that a worker handed back.
-    pub fn handed_back(desk: Rc<Desk>, stream: OwnedFd, taken: Vec<u8>, share: Share) {
+    /// Takes a connection that a worker handed back, or that comes from the last filter.
+    pub fn handed_back(
+        desk: &Rc<Desk>,
+        stream: OwnedFd,
+        taken: Vec<u8>,
+        share: Option<Share>,
+        filtered: bool,
+    ) {
         let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
             found.ok().and_then(|found| SocketAddr::try_from(found).ok())
         };
@@ -64,146 +105,172 @@ impl Connection {
         let (peer, local) = (address(peer), address(rustix::net::getsockname(&stream)));
         let (Some(peer), Some(local)) = (peer, local) else {
             // Not a connection of a client, or one that is gone.
-            return desk.went();
+            return;
         };
-        let idle = taken.is_empty();
-        let since = Instant::now();
-        Self { desk, peer, local, taken, since, searched: 0, share: Some(share) }.begin(stream, idle);
+        if !desk.has_room() {
+            return;
+        }
+        desk.came();
+        let stage = if taken.is_empty() { Stage::Idle } else { Stage::Begun };
+        let now = Instant::now();
+        Self { stream, peer, local, taken, since: now, searched: 0, share, filtered }.begin(desk, stage, now);
     }
 
-    fn begin(mut self, stream: OwnedFd, idle: bool) {
-        match self.look(&stream) {
+    fn begin(mut self, desk: &Rc<Desk>, stage: Stage, now: Instant) {
+        match self.look(desk, now) {
             // SECURITY: a worker may hand one connection back any number of times.
-            Seen::Partial { .. }
-                if self.share.as_ref().is_some_and(|share| share.exceeds(&self.desk.limits)) =>
-            {
-                self.desk.went();
+            Seen::Partial { .. } if self.share.as_ref().is_some_and(|share| share.exceeds(&desk.limits)) => {
+                desk.went();
             }
-            Seen::Partial { .. } => {
-                tokio::task::spawn_local(self.wait(stream, idle));
+            Seen::Partial { begun } => {
+                let stage = if begun { Stage::Begun } else { stage };
+                if !desk.incomplete.take(self, stage, now) {
+                    desk.went();
+                }
             }
-            seen => self.settle(stream, seen),
+            seen => self.settle(desk, seen, now),
         }
     }
 
     /// Looks at what is there, without taking it.
-    fn look(&mut self, stream: &OwnedFd) -> Seen {
-        let desk = self.desk.clone();
+    pub fn look(&mut self, desk: &Desk, now: Instant) -> Seen {
         let mut buffer = desk.peeked.borrow_mut();
         let before = self.taken.len().min(buffer.len());
         buffer[..before].copy_from_slice(&self.taken[..before]);
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let there = match recv(stream, &mut buffer[before..], flags) {
-            Ok((0, _)) if before < buffer.len() => return self.look_at_last(&buffer[..before]),
-            Ok((count, _)) => before + count,
-            Err(Errno::AGAIN | Errno::INTR) => before,
-            Err(_) => return Seen::Gone,
-        };
-        self.examine(&buffer[..there])
-    }
-
-    /// The client sends no more; a whole head may be among what it sent before.
-    fn look_at_last(&mut self, bytes: &[u8]) -> Seen {
-        match self.examine(bytes) {
-            Seen::Partial { .. } => Seen::Gone,
-            seen => seen,
+        match recv(&self.stream, &mut buffer[before..], flags) {
+            // The client sends no more; a whole head may be among what it sent before.
+            Ok((0, _)) if before < buffer.len() => match self.examine(desk, &buffer[..before], now) {
+                Seen::Partial { .. } => Seen::Gone,
+                seen => seen,
+            },
+            Ok((count, _)) => self.examine(desk, &buffer[..before + count], now),
+            Err(Errno::AGAIN | Errno::INTR) => self.examine(desk, &buffer[..before], now),
+            Err(_) => Seen::Gone,
         }
     }
 
-    fn examine(&mut self, bytes: &[u8]) -> Seen {
-        let limit = self.desk.limits.head_bytes;
+    fn examine(&mut self, desk: &Desk, bytes: &[u8], now: Instant) -> Seen {
+        let limit = desk.limits.head_bytes;
         // The first look also tells what is no HTTP at all; later ones wait for the end of the head, so that a
         // client which sends byte by byte costs a search of each byte and not a parse of all before it.
         let first = self.searched == 0;
         let from = self.searched.saturating_sub(3);
         self.searched = bytes.len();
+        if bytes.first() == Some(&TLS_HANDSHAKE)
+            && let Some(listener) = desk.listener(self.local)
+            && let Some(place) = listener.default_place().filter(|place| place.partition.guarded.get())
+        {
+            return match is_whole_hello(bytes, limit) {
+                true => Seen::Whole { partition: place.partition, counted: !listener.shared.get() },
+                false => Seen::Partial { begun: true },
+            };
+        }
         let ended = memchr::memmem::find(&bytes[from.min(bytes.len())..], b"\r\n\r\n").is_some();
         if bytes.is_empty() || !(first || ended || bytes.len() > limit) {
             return Seen::Partial { begun: !bytes.is_empty() };
         }
         match head::check(bytes, limit) {
             Checked::Partial => Seen::Partial { begun: true },
-            Checked::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), wire::NO_PARTITION),
-            Checked::Whole(head) => match self.desk.place(self.local, &head) {
-                None => Seen::Refused(Refusal::NoSuchPlace, wire::NO_PARTITION),
-                Some(place) if self.desk.partition(place.partition).broken.get() => {
-                    Seen::Refused(Refusal::Broken, place.site)
-                }
-                Some(place) => Seen::Whole { partition: place.partition },
-            },
+            Checked::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), NO_PARTITION),
+            Checked::Whole(head) => self.judge(desk, &bytes[..head.length], &head, now),
         }
     }
 
-    /// Waits for the rest of the head.
-    async fn wait(mut self, stream: OwnedFd, mut idle: bool) {
-        let Ok(watched) = worker::watch(stream) else {
-            return self.desk.went();
+    /// What becomes of a whole head.
+    fn judge(&self, desk: &Desk, raw: &[u8], head: &Head<'_>, now: Instant) -> Seen {
+        let listener = desk.listener(self.local);
+        let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
+        if desk.policies().is_strange(raw) {
+            return Seen::Refused(Refusal::Strange, NO_PARTITION);
+        }
+        // What comes from the filters has been counted already.
+        if counted && !self.filtered && !desk.policies().within_rate(self.peer.ip(), now) {
+            return Seen::Refused(Refusal::TooMany, NO_PARTITION);
+        }
+        if !self.filtered && desk.filters().is_some() {
+            return Seen::Unfiltered { length: raw.len() };
+        }
+        let Some(listener) = listener else {
+            // A guarded server has closed the socket by which it came.
+            return Seen::Refused(Refusal::Unavailable, NO_PARTITION);
         };
-        loop {
-            let allowed = if idle { IDLE_TIMEOUT } else { self.desk.limits.head_timeout };
-            let deadline = self.since + allowed;
-            match tokio::time::timeout_at(deadline.into(), self.more(&watched)).await {
-                Ok(Seen::Partial { begun }) => {
-                    if idle && begun {
-                        (idle, self.since) = (false, Instant::now());
-                    }
-                }
-                Ok(seen) => return self.settle(watched.into_inner(), seen),
-                // Nothing was asked, so there is nothing to answer.
-                Err(_) if self.searched == 0 => return self.desk.went(),
-                Err(_) => {
-                    let late = Refusal::Head(request::head::Refusal::Late);
-                    return self.settle(watched.into_inner(), Seen::Refused(late, wire::NO_PARTITION));
-                }
-            }
+        match listener.place(head) {
+            None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
+            Some(place) if place.partition.broken.get() => Seen::Refused(Refusal::Broken, place.site),
+            Some(place) => Seen::Whole { partition: place.partition, counted },
         }
     }
 
-    /// Waits until something new has arrived, and looks.
-    ///
-    /// The event loop tells of arrivals, not of what is there: after a look that was not enough, readiness is
-    /// cleared although bytes are left, so that the next one waits for more of them.
-    async fn more(&mut self, watched: &AsyncFd<OwnedFd>) -> Seen {
-        let Ok(mut ready) = watched.readable().await else {
-            return Seen::Gone;
-        };
-        let seen = self.look(watched.get_ref());
-        // SECURITY: bytes that stay in the socket hide the end of the stream from a look, and the event loop
-        // reports that end for ever after. A client that closes its side within a head would freeze the gate.
-        if matches!(seen, Seen::Partial { .. }) && ready.ready().is_read_closed() {
-            return Seen::Gone;
-        }
-        ready.clear_ready();
-        seen
-    }
-
-    fn settle(self, stream: OwnedFd, seen: Seen) {
+    /// Passes the connection on, answers it, or lets it go; it is watched no more.
+    pub fn settle(self, desk: &Rc<Desk>, seen: Seen, now: Instant) {
         match seen {
-            Seen::Whole { partition } => {
-                let partition = self.desk.partition(partition);
-                let Self { peer, local, taken, .. } = self;
-                partition.outlets.send(Outgoing { stream, peer, local, relayed: false, taken });
-            }
+            Seen::Whole { partition, counted: true } => partition.outlets.send(self.outgoing()),
+            Seen::Whole { partition, counted: false } => partition.outlets.send_uncounted(self.outgoing()),
+            Seen::Unfiltered { length } => match self.take_out(length) {
+                Some(connection) => desk.chain().send(connection.outgoing()),
+                None => desk.went(),
+            },
             Seen::Refused(refusal, site) => {
-                let Self { desk, peer, taken, since, .. } = self;
-                answer::refuse(&desk, stream, peer, &taken, site, refusal, since);
+                desk.refused(self.peer, self.local, refusal, now);
+                answer::refuse(desk, self, site, refusal, now);
             }
-            Seen::Gone | Seen::Partial { .. } => self.desk.went(),
+            Seen::Gone | Seen::Partial { .. } => desk.went(),
+        }
+    }
+
+    /// Takes the head out of the socket, for processes that are to see it as it was checked, and once.
+    fn take_out(mut self, length: usize) -> Option<Self> {
+        let before = self.taken.len();
+        self.taken.resize(length.max(before), 0);
+        // A look has shown that all of it is there.
+        let missing = length.saturating_sub(before);
+        let taken = match missing {
+            0 => 0,
+            _ => recv(&self.stream, &mut self.taken[before..], RecvFlags::DONTWAIT).ok()?.0,
+        };
+        (taken == missing).then_some(self)
+    }
+
+    fn outgoing(self) -> Outgoing {
+        let Self { stream, peer, local, taken, .. } = self;
+        Outgoing { stream, peer, local, relayed: false, taken }
+    }
+
+    /// The other way round, for one that nobody took.
+    pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
+        let Outgoing { stream, peer, local, taken, .. } = outgoing;
+        Self { stream, peer, local, taken, since: now, searched: 0, share: None, filtered: true }
+    }
+
+    /// Looks once more at what is answered here, for the log.
+    pub fn peek<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let before = self.taken.len().min(buffer.len());
+        buffer[..before].copy_from_slice(&self.taken[..before]);
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let more = recv(self.stream.as_fd(), &mut buffer[before..], flags).map_or(0, |(count, _)| count);
+        &buffer[..before + more]
+    }
+}
+
+/// Throws away what is there of a connection. What is left of `left` bytes; nothing at the end of the connection.
+pub fn discard(desk: &Desk, stream: &OwnedFd, left: usize) -> Option<usize> {
+    let mut waste = desk.peeked.borrow_mut();
+    let mut left = left;
+    loop {
+        match recv(stream, &mut waste[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return None,
+            Ok((count, _)) => left = left.checked_sub(count)?,
+            Err(Errno::AGAIN) => return Some(left),
+            Err(_) => return None,
         }
     }
 }
 
-/// Answers a connection that no worker took.
-pub fn refuse_undelivered(desk: &Rc<Desk>, outgoing: Outgoing, site: u16, refusal: Refusal) {
-    let Outgoing { stream, peer, taken, .. } = outgoing;
-    answer::refuse(desk, stream, peer, &taken, site, refusal, Instant::now());
-}
-
-/// Looks once more at the head of a connection that is answered here, for the log.
-pub fn peek<'a>(stream: &OwnedFd, taken: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
-    let before = taken.len().min(buffer.len());
-    buffer[..before].copy_from_slice(&taken[..before]);
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let more = recv(stream.as_fd(), &mut buffer[before..], flags).map_or(0, |(count, _)| count);
-    &buffer[..before + more]
+/// Whether the first record of a TLS handshake, which is for a guarded server to understand, is there as a whole.
+fn is_whole_hello(bytes: &[u8], limit: usize) -> bool {
+    let [_, _, _, high, low, rest @ ..] = bytes else {
+        return false;
+    };
+    rest.len() >= usize::from(u16::from_be_bytes([*high, *low])) || bytes.len() > limit
 }

@@ -1,23 +1,25 @@
-//! What all connections of a gate share: whose each request is, the partitions, the counts.
+//! What all connections of a gate share: whose each request is, the partitions, the policies, the counts.
 //!
 //! Runs in: the gate. Sees: hosts and paths of requests. Never: keeps anything of a connection that was passed on.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use request::head::Head;
+use request::head::{self, Head};
 use tokio::sync::Notify;
-use worker::counters::Counters;
+use worker::counters::{Counters, Sheds};
 use worker::log::Log;
-use worker::outlets::{Outgoing, Outlets, Owner};
+use worker::outlets::{Guarded, Outlets};
 use worker::routes::Routes;
 
 use crate::answer::Refusal;
-use crate::connection::{self, Connection};
+use crate::chain::Chain;
+use crate::incomplete::Incomplete;
+use crate::partition::Partition;
+use crate::policies::Policies;
 
 /// The longest host name.
 const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
@@ -36,141 +38,185 @@ pub struct Limits {
 }
 
 /// Whose a request is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Place {
     /// The partition that answers.
-    pub partition: u16,
+    pub partition: Rc<Partition>,
     /// The site in whose log it appears.
     pub site: u16,
 }
 
-/// One partition, as this gate sees it.
-pub struct Partition {
-    /// Its workers.
-    pub outlets: Rc<Outlets>,
-    /// Whether it is answered for with 500.
-    pub broken: Cell<bool>,
+/// One address that is listened on.
+pub struct Listener {
+    /// Its place in the configuration.
+    number: u16,
+    address: SocketAddr,
+    /// Whose each request is that comes by it.
+    routes: RefCell<Routes<Place>>,
+    /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
+    pub shared: Cell<bool>,
 }
 
-/// What is told by the workers of a partition.
-struct Callbacks {
-    desk: RefCell<Weak<Desk>>,
-    site: u16,
-    /// Connections that its workers handed back and that are still here.
-    shared: Rc<Cell<u32>>,
-}
-
-/// The place of one connection among those that the workers of its partition handed back.
-pub struct Share(Rc<Cell<u32>>);
-
-impl Share {
-    fn new(count: &Rc<Cell<u32>>) -> Self {
-        count.set(count.get() + 1);
-        Self(count.clone())
+impl Listener {
+    fn covers(&self, local: SocketAddr) -> bool {
+        let any = self.address.ip().is_unspecified() && self.address.is_ipv4() == local.is_ipv4();
+        self.address.port() == local.port() && (any || self.address.ip() == local.ip())
     }
 
-    /// Whether this partition's connections leave too little room for those of others.
-    ///
-    /// LIMIT: an eighth of what the gate may hold. Those that wait come from a worker that retires, and have
-    /// nothing to lose but the time of a new connection.
-    pub fn exceeds(&self, limits: &Limits) -> bool {
-        self.0.get() > (limits.connections / 8).max(1)
+    /// Whose a request is.
+    pub fn place(&self, head: &Head<'_>) -> Option<Place> {
+        let mut lower = [0; HOST_BYTES_MAX];
+        let lower = lower.get_mut(..head.host.len())?;
+        lower.copy_from_slice(head.host);
+        lower.make_ascii_lowercase();
+        self.routes.borrow().find(lower, head.path).cloned()
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+    /// Whose it is what names no host.
+    pub fn default_place(&self) -> Option<Place> {
+        self.routes.borrow().find(b"", "/").cloned()
     }
 }
 
 /// The shared state of a gate.
 pub struct Desk {
+    /// Itself, for those who call it when something happens.
+    pub me: Weak<Desk>,
     /// What clients may take.
     pub limits: Limits,
     /// The log.
     pub log: Log,
     /// Where heads are looked at: bytes stay in the socket, so one place does for all connections.
     pub peeked: RefCell<Vec<u8>>,
+    /// Connections without a whole request.
+    pub incomplete: Incomplete,
+    /// What was shed, and why.
+    pub sheds: Sheds,
+    /// Who holds what of the connections that were sent to a guarded server.
+    pub guarded: Rc<Guarded>,
+    policies: OnceCell<Policies>,
     counters: Counters,
-    /// By listener: its number, its address, and whose each request is that comes by it.
-    tables: Vec<(u16, SocketAddr, Routes<Place>)>,
+    listeners: RefCell<Vec<Rc<Listener>>>,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
-    callbacks: RefCell<Vec<Rc<Callbacks>>>,
+    chain: OnceCell<Chain>,
     left: Notify,
 }
 
 impl Desk {
-    /// A gate with these limits and, for now, no routes.
-    pub fn new(limits: Limits, log: Log) -> Self {
-        Self {
+    /// A gate with these limits and, for now, no policies and no routes; must be called inside the runtime.
+    pub fn new(limits: Limits, log: Log) -> std::io::Result<Rc<Self>> {
+        let incomplete = Incomplete::new(limits.head_timeout)?;
+        Ok(Rc::new_cyclic(|me| Self {
+            me: me.clone(),
             limits,
             log,
             // One byte more than a head may have shows that it has too many.
             peeked: RefCell::new(vec![0; limits.head_bytes + 1]),
+            incomplete,
+            sheds: Sheds::default(),
+            guarded: Rc::default(),
+            policies: OnceCell::new(),
             counters: Counters::default(),
-            tables: Vec::new(),
+            listeners: RefCell::default(),
             partitions: RefCell::default(),
-            callbacks: RefCell::default(),
+            chain: OnceCell::new(),
             left: Notify::new(),
+        }))
+    }
+
+    /// Sets the policies, once, before the first connection.
+    pub fn adopt(&self, policies: Policies) {
+        for partition in self.partitions.borrow().values() {
+            policies.govern(&partition.outlets, self.limits.connections);
         }
+        self.incomplete.allow_silence(policies.first_byte_timeout.unwrap_or(self.limits.head_timeout));
+        let _ = self.policies.set(policies);
+    }
+
+    /// The policies; none but the order by recency as long as none were set.
+    pub fn policies(&self) -> &Policies {
+        self.policies.get_or_init(|| Policies::new(None, conditioning::Exempt::default()))
     }
 
     /// Adds a listener, which has no routes yet.
-    pub fn listener(&mut self, number: u16, address: SocketAddr) {
-        self.tables.push((number, address, Routes::default()));
+    pub fn listen(&self, number: u16, address: SocketAddr) -> Rc<Listener> {
+        let (routes, shared) = (RefCell::default(), Cell::new(false));
+        let listener = Rc::new(Listener { number, address, routes, shared });
+        self.listeners.borrow_mut().push(listener.clone());
+        listener
+    }
+
+    /// Takes a listener out that nobody can connect to any more.
+    pub fn unlisten(&self, listener: &Rc<Listener>) {
+        self.listeners.borrow_mut().retain(|known| !Rc::ptr_eq(known, listener));
+    }
+
+    /// The listener that an address of ours belongs to.
+    pub fn listener(&self, local: SocketAddr) -> Option<Rc<Listener>> {
+        self.listeners.borrow().iter().find(|listener| listener.covers(local)).cloned()
     }
 
     /// Adds a line to the table of a listener.
-    pub fn route(&mut self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
-        for (_, _, routes) in self.tables.iter_mut().filter(|(number, ..)| *number == listener) {
-            routes.add(host, path, Place { partition, site });
-        }
-        let known = self.partitions.borrow().contains_key(&partition);
-        if !known {
-            let new = self.new_partition(format!("partition {partition} ({host}{path})"), site);
-            self.partitions.borrow_mut().insert(partition, new);
+    pub fn route(&self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
+        let partition = self.new_partition(partition, &format!(" ({host}{path})"), site);
+        for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
+            let place = Place { partition: partition.clone(), site };
+            listener.routes.borrow_mut().add(host, path, place);
         }
     }
 
-    fn new_partition(&self, name: String, site: u16) -> Rc<Partition> {
-        let callbacks = Rc::new(Callbacks { desk: RefCell::default(), site, shared: Rc::default() });
-        self.callbacks.borrow_mut().push(callbacks.clone());
-        let Limits { start_timeout, connections, .. } = self.limits;
-        let outlets = Outlets::new(name, start_timeout, connections, callbacks);
-        Rc::new(Partition { outlets, broken: Cell::new(false) })
-    }
-
-    /// Lets the partitions find the gate that they belong to.
-    pub fn introduce(self: &Rc<Self>) {
-        for callbacks in self.callbacks.borrow().iter() {
-            *callbacks.desk.borrow_mut() = Rc::downgrade(self);
-        }
+    /// The addresses of the clients of a listener say nothing.
+    pub fn share_connections(&self, listener: u16) {
+        let listeners = self.listeners.borrow();
+        listeners.iter().filter(|known| known.number == listener).for_each(|known| known.shared.set(true));
     }
 
     /// The partition of this number. One that no route leads to is made up and never used.
     pub fn partition(&self, number: u16) -> Rc<Partition> {
-        let made_up = || self.new_partition(format!("partition {number}"), wire::NO_PARTITION);
-        self.partitions.borrow_mut().entry(number).or_insert_with(made_up).clone()
+        self.new_partition(number, "", wire::NO_PARTITION)
     }
 
-    /// Whose a request is that came to the address `local`.
-    pub fn place(&self, local: SocketAddr, head: &Head<'_>) -> Option<Place> {
-        let covers = |address: &SocketAddr| {
-            let any = address.ip().is_unspecified() && address.is_ipv4() == local.is_ipv4();
-            address.port() == local.port() && (any || address.ip() == local.ip())
+    fn new_partition(&self, number: u16, route: &str, site: u16) -> Rc<Partition> {
+        let new = || {
+            let partition = Partition::new(self, format!("partition {number}{route}"), site);
+            if let Some(policies) = self.policies.get() {
+                policies.govern(&partition.outlets, self.limits.connections);
+            }
+            partition
         };
-        let (_, _, routes) = self.tables.iter().find(|(_, address, _)| covers(address))?;
-        let mut lower = [0; HOST_BYTES_MAX];
-        let lower = lower.get_mut(..head.host.len())?;
-        lower.copy_from_slice(head.host);
-        lower.make_ascii_lowercase();
-        routes.find(lower, head.path).copied()
+        self.partitions.borrow_mut().entry(number).or_insert_with(new).clone()
     }
 
-    /// A connection has come.
-    pub fn came(&self) {
-        self.counters.connected();
+    /// The chain of filters, which every request goes through from now on.
+    pub fn chain(&self) -> &Chain {
+        self.chain.get_or_init(|| Chain::new(self))
+    }
+
+    /// The chain of filters, if there is one.
+    pub fn filters(&self) -> Option<&Chain> {
+        self.chain.get()
+    }
+
+    /// Does something with each way to processes of ours.
+    pub fn each_outlets(&self, mut act: impl FnMut(&Outlets)) {
+        self.partitions.borrow().values().for_each(|partition| act(&partition.outlets));
+        self.filters().into_iter().for_each(|chain| act(chain.outlets()));
+    }
+
+    /// Counts a request that is answered here, against its client where that is due.
+    pub fn refused(&self, peer: SocketAddr, local: SocketAddr, refusal: Refusal, now: Instant) {
+        self.sheds.note(|shed| match refusal {
+            Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
+            Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
+            Refusal::TooMany => shed.over_rate += 1,
+            Refusal::NoSuchPlace | Refusal::Broken => shed.admitted += 1,
+            // Whoever has let it wait has counted it.
+            Refusal::Unavailable => {}
+        });
+        let known = self.listener(local).is_some_and(|listener| !listener.shared.get());
+        if known && refusal.is_offence() {
+            self.policies().offended(peer.ip(), now);
+        }
     }
 
     /// A connection is passed on, answered or gone.
@@ -189,43 +235,35 @@ impl Desk {
         self.counters.connections_now.get()
     }
 
-    /// Waits until fewer than `count` connections are held.
-    pub async fn fewer_than(&self, count: u32) {
-        while self.held() >= count {
+    /// Whether there is room for one more connection, or some can be made by ending one without a whole request.
+    pub fn has_room(&self) -> bool {
+        self.held() < self.limits.connections || self.incomplete.len() > 0
+    }
+
+    /// A connection has come, for which there is room.
+    pub fn came(&self) {
+        if self.held() >= self.limits.connections {
+            self.incomplete.evict(self);
+        }
+        self.counters.connected();
+    }
+
+    /// Waits until there is room.
+    pub async fn room(&self) {
+        while !self.has_room() {
             self.left.notified().await;
         }
     }
 
     /// Waits until every connection is passed on, answered or gone.
     pub async fn empty(&self) {
-        self.fewer_than(1).await;
+        while self.held() > 0 {
+            self.left.notified().await;
+        }
     }
 
     /// What `bulkhead status` shows: connections here, those in workers' hands not counted twice.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()
     }
-}
-
-impl Owner for Callbacks {
-    fn undelivered(&self, outgoing: Outgoing) {
-        if let Some(desk) = self.desk.borrow().upgrade() {
-            connection::refuse_undelivered(&desk, outgoing, self.site, Refusal::Unavailable);
-        }
-    }
-
-    fn delivered(&self) {
-        if let Some(desk) = self.desk.borrow().upgrade() {
-            desk.went();
-        }
-    }
-
-    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>) {
-        if let Some(desk) = self.desk.borrow().upgrade() {
-            desk.came();
-            Connection::handed_back(desk.clone(), stream, taken, Share::new(&self.shared));
-        }
-    }
-
-    fn retiring(&self) {}
 }

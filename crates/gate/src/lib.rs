@@ -1,15 +1,20 @@
 //! The gate: accepts connections, looks at the head of the first request, and passes each on to its partition.
 //!
 //! Runs in: the `gate` process, under a uid of its own, with an empty root and no files. Sees: the first bytes of
-//! every connection, which anybody may send. Never: takes bytes out of a connection that it passes on; has keys,
-//! files or request bodies; lets one client's slowness cost another anything.
+//! every connection, which anybody may send. Never: takes bytes out of a connection that it passes on (but a head,
+//! for filters); has keys, files or request bodies; lets one client's slowness cost another anything.
 //!
 //! Source: seed 000, 4.2 (okd); seed 001 (request packaging); architecture.md, "The life of a connection".
 
 mod accept;
 mod answer;
+mod chain;
 mod connection;
 mod desk;
+mod incomplete;
+mod partition;
+mod policies;
+mod report;
 mod start;
 
 pub use start::run;

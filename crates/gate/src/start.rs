@@ -7,13 +7,18 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use wire::{ChildToLauncher, LauncherToGate};
+use conditioning::Exempt;
+use tokio::task::JoinHandle;
+use wire::{ChildToLauncher, Conditioning, LauncherToGate};
 use worker::channel::Channel;
 use worker::log::Log;
 use worker::{Fault, Start};
 
 use crate::accept;
-use crate::desk::{Desk, Limits};
+use crate::desk::{Desk, Limits, Listener};
+use crate::incomplete::Incomplete;
+use crate::policies::Policies;
+use crate::report;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
@@ -23,31 +28,13 @@ type Control = Channel<LauncherToGate, ChildToLauncher>;
 /// The whole life of the process.
 pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    let Some((desk, listeners)) = set_up(&control, start.log).await? else {
+    let Some(limits) = control.receive().await? else {
         return Ok(());
     };
-    control.send(&ChildToLauncher::Ready {}, None).await?;
-    let accepting: Vec<_> = listeners
-        .into_iter()
-        .map(|socket| accept::accept(desk.clone(), socket).map(tokio::task::spawn_local))
-        .collect::<Result<_, _>>()?;
-    while let Some((message, descriptor)) = control.receive().await? {
-        obey(&desk, &control, message, descriptor)?;
-    }
-    // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
-    accepting.iter().for_each(tokio::task::JoinHandle::abort);
-    let _ = tokio::time::timeout(LAST_HEADS, desk.empty()).await;
-    desk.log.flush().await;
-    Ok(())
-}
-
-type Listeners = Vec<OwnedFd>;
-
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<Desk>, Listeners)>, Fault> {
-    let Some((
+    let (
         LauncherToGate::Limits { head_bytes, head_timeout_ms, start_timeout_ms, connections, flush_ms },
-        _,
-    )) = control.receive().await?
+        None,
+    ) = limits
     else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
@@ -57,45 +44,127 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<(Rc<De
         start_timeout: Duration::from_millis(start_timeout_ms.into()),
         connections,
     };
-    let mut desk = Desk::new(limits, Log::new(log, wire::NO_PARTITION, flush_ms)?);
-    let mut listeners = Vec::new();
-    while let Some((message, descriptor)) = control.receive().await? {
-        match (message, descriptor) {
-            (LauncherToGate::Listen { index }, Some(socket)) => {
-                desk.listener(index, accept::address_of(&socket)?);
-                listeners.push(socket);
+    let desk = Desk::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
+    let mut gate = Gate { desk: desk.clone(), control, stage: Stage::default(), tasks: Vec::new() };
+    while let Some((message, descriptor)) = gate.control.receive().await? {
+        gate.obey(message, descriptor).await?;
+    }
+    // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
+    gate.tasks.iter().for_each(JoinHandle::abort);
+    let _ = tokio::time::timeout(LAST_HEADS, desk.empty()).await;
+    desk.log.flush().await;
+    Ok(())
+}
+
+struct Gate {
+    desk: Rc<Desk>,
+    control: Control,
+    stage: Stage,
+    /// Those that accept.
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// How far the launcher has come.
+enum Stage {
+    /// It says what is to be; nothing is accepted yet.
+    SetUp { ordered: Option<Conditioning>, exempt: Exempt, listeners: Vec<(Rc<Listener>, OwnedFd)> },
+    /// It has said all that must be known before.
+    Serving,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::SetUp { ordered: None, exempt: Exempt::default(), listeners: Vec::new() }
+    }
+}
+
+impl Gate {
+    async fn obey(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+        match (&mut self.stage, message, descriptor) {
+            (stage, LauncherToGate::Listen { index }, Some(socket)) => {
+                let listener = self.desk.listen(index, accept::address_of(&socket)?);
+                match stage {
+                    Stage::SetUp { listeners, .. } => listeners.push((listener, socket)),
+                    // The socket of a guarded server, which has only now come so far.
+                    Stage::Serving => self.accept(listener, socket)?,
+                }
             }
+            (Stage::SetUp { ordered, .. }, LauncherToGate::Conditioning { conditioning }, None) => {
+                *ordered = Some(conditioning);
+            }
+            (Stage::SetUp { exempt, .. }, LauncherToGate::Exempt { network }, None) => {
+                let wrong = |error| Fault::Launcher(format!("exempt: {error}"));
+                exempt.0.push(network.as_str().parse().map_err(wrong)?);
+            }
+            (Stage::SetUp { .. }, LauncherToGate::Begin {}, None) => return self.begin().await,
+            (Stage::Serving, message @ LauncherToGate::Begin {}, None) => {
+                return Err(Fault::Launcher(format!("after Begin: {message:?}")));
+            }
+            (_, message, descriptor) => self.obey_always(message, descriptor)?,
+        }
+        Ok(())
+    }
+
+    /// What may be said before `Begin` and after it.
+    fn obey_always(&self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+        let desk = &self.desk;
+        match (message, descriptor) {
             (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
                 desk.route(listener, host.as_str(), path.as_str(), partition, site);
             }
-            (LauncherToGate::Begin {}, None) => {
-                let desk = Rc::new(desk);
-                desk.introduce();
-                return Ok(Some((desk, listeners)));
+            (LauncherToGate::SharedConnections { listener }, None) => desk.share_connections(listener),
+            (LauncherToGate::ChainFirst {}, Some(channel)) => desk.chain().begin(channel)?,
+            (LauncherToGate::ChainLast {}, Some(channel)) => desk.chain().end(channel)?,
+            (LauncherToGate::Attach { partition }, Some(channel)) => {
+                desk.partition(partition).outlets.attach(channel)?
             }
-            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            (LauncherToGate::AttachShared { partition }, Some(channel)) => {
+                let partition = desk.partition(partition);
+                partition.guarded.set(true);
+                partition.outlets.attach_shared(channel, &desk.guarded)?;
+            }
+            (LauncherToGate::AttachProcess { partition }, Some(channel)) => {
+                desk.guarded.attach(channel, &desk.partition(partition).outlets)?
+            }
+            (LauncherToGate::Capacity { partition, connections }, None) => {
+                desk.partition(partition).outlets.limit(connections);
+            }
+            (LauncherToGate::Broken { partition, broken }, None) => {
+                desk.partition(partition).broken.set(broken);
+            }
+            (LauncherToGate::Report {}, None) => {
+                // A launcher whose channel is full asks again.
+                let counters = desk.counters();
+                let _ = self.control.try_send(&ChildToLauncher::Counters { counters }, None);
+            }
+            (LauncherToGate::ReportShed {}, None) => {
+                for message in report::report(desk) {
+                    let _ = self.control.try_send(&message, None);
+                }
+            }
+            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
         }
+        Ok(())
     }
-    Ok(None)
-}
 
-fn obey(
-    desk: &Rc<Desk>,
-    control: &Control,
-    message: LauncherToGate,
-    descriptor: Option<OwnedFd>,
-) -> Result<(), Fault> {
-    match (message, descriptor) {
-        (LauncherToGate::Attach { partition }, Some(channel)) => {
-            desk.partition(partition).outlets.attach(channel)?
+    async fn begin(&mut self) -> Result<(), Fault> {
+        if let Stage::SetUp { ordered, exempt, listeners } =
+            std::mem::replace(&mut self.stage, Stage::Serving)
+        {
+            self.desk.adopt(Policies::new(ordered.as_ref(), exempt));
+            self.control.send(&ChildToLauncher::Ready {}, None).await?;
+            tokio::task::spawn_local(Incomplete::attend(self.desk.clone()));
+            tokio::task::spawn_local(Incomplete::watch(self.desk.clone()));
+            listeners.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
         }
-        (LauncherToGate::Broken { partition, broken }, None) => desk.partition(partition).broken.set(broken),
-        (LauncherToGate::Report {}, None) => {
-            // A launcher whose channel is full asks again.
-            let counters = desk.counters();
-            let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
-        }
-        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        Ok(())
     }
-    Ok(())
+
+    fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
+        // A guarded server may close and open sockets again and again.
+        self.tasks.retain(|task| !task.is_finished());
+        let accepting = accept::accept(self.desk.clone(), listener, socket)?;
+        self.tasks.push(tokio::task::spawn_local(accepting));
+        Ok(())
+    }
 }

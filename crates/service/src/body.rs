@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::timer::Stall;
+use crate::timer::Patience;
 
 /// What a connection knows of its current request.
 ///
@@ -75,7 +75,7 @@ struct Arriving {
     incoming: Incoming,
     limit: u64,
     left: u64,
-    stall: Stall,
+    patience: Patience,
     flow: Arc<Flow>,
 }
 
@@ -84,7 +84,7 @@ struct Arriving {
 pub enum BodyError {
     /// It is longer than the limit, in bytes; to be answered with 413.
     TooLong(u64),
-    /// The client stopped sending for too long; to be answered with 408.
+    /// The client stopped sending for too long, or sends too slowly; to be answered with 408.
     Stalled,
     /// The client sent something that is no body, or closed the connection; to be answered with 400.
     Broken(hyper::Error),
@@ -120,7 +120,7 @@ impl Body {
             incoming,
             limit,
             left: limit,
-            stall: Stall::new(stall),
+            patience: Patience::new(stall),
             flow,
         })))
     }
@@ -136,9 +136,10 @@ impl<T: Into<Bytes>> From<T> for Body {
 impl Arriving {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            return self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled)));
+            return self.patience.poll(cx).map(|()| Some(Err(BodyError::Stalled)));
         };
-        self.stall.reset();
+        let data = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        self.patience.moved(data.map_or(0, Bytes::len));
         let next = next.map(|frame| self.count(frame.map_err(BodyError::Broken)?));
         if next.is_none() || self.incoming.is_end_stream() {
             self.flow.unread.store(false, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use zeroize::Zeroize as _;
 
 use crate::body::Flow;
-use crate::timer::Stall;
+use crate::timer::{Patience, Stall};
 
 /// How much one read takes.
 const READ_MAX: usize = 16 * 1024;
@@ -42,7 +42,7 @@ pub(crate) struct Io {
     /// How many of `taken` have been read.
     replayed: usize,
     stream: Stream,
-    write_stall: Stall,
+    write_patience: Patience,
     head: Head,
     linger: Linger,
     flow: Arc<Flow>,
@@ -126,7 +126,7 @@ impl Stream {
 }
 
 impl Io {
-    /// Takes over a connection; a write that makes no progress for `write_stall` fails.
+    /// Takes over a connection; a write that makes no progress for `write_stall`, or too little, fails.
     pub(crate) fn new(
         descriptor: OwnedFd,
         taken: Vec<u8>,
@@ -137,7 +137,7 @@ impl Io {
             taken,
             replayed: 0,
             stream: Stream::new(descriptor)?,
-            write_stall: Stall::new(write_stall),
+            write_patience: Patience::new(write_stall),
             head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
             flow,
@@ -174,12 +174,12 @@ impl Io {
     }
 
     /// Passes the outcome of a write on, unless it has been pending for too long.
-    fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
-            self.write_stall.reset();
-            return result;
+    fn written(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(outcome) = result {
+            self.write_patience.moved(outcome.as_ref().map_or(0, |&count| count));
+            return Poll::Ready(outcome);
         }
-        ready!(self.write_stall.poll(cx));
+        ready!(self.write_patience.poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 

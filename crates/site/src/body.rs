@@ -157,6 +157,8 @@ pub enum BodyError {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// It came too slowly.
+    Slow,
     /// The client sent something wrong, or went away.
     Client(hyper::Error),
 }
@@ -165,6 +167,7 @@ impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BodyError::TooLarge { limit } => write!(f, "the request body is larger than {limit} bytes"),
+            BodyError::Slow => f.write_str("the request body came too slowly"),
             BodyError::Client(_) => f.write_str("the request body did not arrive"),
         }
     }
@@ -173,21 +176,24 @@ impl std::fmt::Display for BodyError {
 impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            BodyError::TooLarge { .. } => None,
+            BodyError::TooLarge { .. } | BodyError::Slow => None,
             BodyError::Client(error) => Some(error),
         }
     }
 }
 
 /// How far a request body came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Intake {
     /// Still being read, or not yet.
+    #[default]
     Open,
     /// Wholly read.
     Done,
     /// Over the limit.
     TooLarge,
+    /// Given up, as it came too slowly.
+    Slow,
     /// Dropped before its end.
     Abandoned,
 }
@@ -202,10 +208,10 @@ pub struct BoundedBody {
 }
 
 impl BoundedBody {
-    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> (BoundedBody, Rc<Cell<Intake>>) {
-        let state = if inner.is_end_stream() { Intake::Done } else { Intake::Open };
-        let intake = Rc::new(Cell::new(state));
-        (BoundedBody { inner: Some(inner), limit, left: limit, intake: intake.clone() }, intake)
+    /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
+    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
+        intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
+        BoundedBody { inner: Some(inner), limit, left: limit, intake }
     }
 
     /// No body at all.
@@ -230,7 +236,10 @@ impl Body for BoundedBody {
             this.intake.set(Intake::Done);
             return Poll::Ready(None);
         };
-        let frame = frame.map_err(BodyError::Client)?;
+        let frame = frame.map_err(|error| match this.intake.get() {
+            Intake::Slow => BodyError::Slow,
+            _ => BodyError::Client(error),
+        })?;
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         let Some(left) = this.left.checked_sub(length) else {
             this.intake.set(Intake::TooLarge);

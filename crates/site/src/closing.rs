@@ -25,6 +25,11 @@ const LINGER_BYTES: usize = 1 << 20;
 impl<P: Partition> Link<'_, P> {
     /// Answers with an error, and ends the connection.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
+        self.site.shed.note(|shed| match refusal {
+            Refusal::Late => shed.late_head += 1,
+            Refusal::BodyTooLarge => {}
+            _ => shed.malformed += 1,
+        });
         let status = refusal.status();
         let taken = std::mem::take(&mut self.taken);
         let head = match head::check(&taken, usize::MAX) {

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
@@ -23,6 +23,7 @@ use tokio::time::Sleep;
 use crate::answer;
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
+use crate::pace::Pace;
 use crate::partition::{Ends, Partition, Site};
 use crate::socket::expired;
 use crate::wire_io::{Gauge, Left, Wire};
@@ -51,11 +52,12 @@ pub(crate) async fn exchange<P: Partition>(
     site: &Rc<Site<P>>,
     stream: TcpStream,
     ends: Ends,
+    takes: Rc<Pace>,
     raw: &[u8],
     head: &Head<'_>,
     taken: Bytes,
 ) -> Over {
-    let gauge = Rc::new(Gauge::default());
+    let gauge = Rc::new(Gauge::new(site.partition.limits(), takes));
     let stream = Rc::new(RefCell::new(stream));
     let left = match head.framing {
         Framing::None => Left::Exactly(0),
@@ -86,8 +88,12 @@ pub(crate) async fn exchange<P: Partition>(
         .serve_connection(wire, service);
     // A client that stops sending may still be reading, so only work for a service is given up for it.
     let watch = site.partition.service(head.path).is_some();
-    let stall = site.partition.limits().stall_timeout;
-    let outcome = drive(&mut connection, &stream, &gauge, stall, watch).await;
+    let outcome = drive(&mut connection, &stream, &gauge, watch).await;
+    match outcome {
+        Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
+        _ if gauge.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
+        _ => {}
+    }
     let wire = connection.into_parts().io;
     let complete = wire.complete();
     let taken = wire.taken;
@@ -101,7 +107,7 @@ pub(crate) async fn exchange<P: Partition>(
             drop(wire.stream);
             Rc::into_inner(stream).map(RefCell::into_inner)
         }
-        .filter(|_| outcome != Outcome::Broken),
+        .filter(|_| outcome == Outcome::Answered),
         taken,
         keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
         linger: !complete,
@@ -114,33 +120,62 @@ pub(crate) async fn exchange<P: Partition>(
 enum Outcome {
     Answered,
     Broken,
+    /// The client took the answer too slowly.
+    Slow,
 }
 
-/// Polls hyper until it is done, the client is gone, or nothing has moved for `stall`.
-async fn drive<C>(
-    connection: &mut C,
-    stream: &RefCell<TcpStream>,
-    gauge: &Gauge,
-    stall: Duration,
-    mut watch: bool,
-) -> Outcome
+/// Polls hyper until it is done, or the client is gone or too slow.
+async fn drive<C>(connection: &mut C, stream: &RefCell<TcpStream>, gauge: &Gauge, mut watch: bool) -> Outcome
 where
     C: Future<Output = hyper::Result<()>> + Unpin,
 {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
-        if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
-            return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
-        }
-        if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
-            return Poll::Ready(Outcome::Broken);
-        }
-        match gauge.waiting.get() {
-            Some(since) if expired(cx, &mut timer, since + stall) => Poll::Ready(Outcome::Broken),
-            _ => Poll::Pending,
+        let mut asked = false;
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
+                return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+            }
+            if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
+                return Poll::Ready(Outcome::Broken);
+            }
+            let Some(next) = next_look(gauge) else {
+                return Poll::Pending;
+            };
+            if !expired(cx, &mut timer, next) {
+                return Poll::Pending;
+            }
+            if let Some(outcome) = too_slow(gauge, asked) {
+                return Poll::Ready(outcome);
+            }
+            if std::mem::replace(&mut asked, true) {
+                // hyper has nothing to write after all.
+                gauge.probe.set(None);
+            }
         }
     })
     .await
+}
+
+/// When to look next whether the client is too slow. A body that nobody wants any more may stay away.
+fn next_look(gauge: &Gauge) -> Option<Instant> {
+    let body = gauge.sends.deadline().filter(|_| gauge.intake.get() == Intake::Open);
+    let response = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
+    [body, response].into_iter().flatten().min()
+}
+
+/// Gives up a client that is too slow, one that takes an answer not before the kernel was `asked` once more. If its
+/// answer has not begun, it gets one: the body ends with an error then.
+fn too_slow(gauge: &Gauge, asked: bool) -> Option<Outcome> {
+    let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= Instant::now());
+    if asked && passed(gauge.takes.deadline()) {
+        return Some(Outcome::Slow);
+    }
+    if gauge.intake.get() == Intake::Open && passed(gauge.sends.deadline()) {
+        gauge.intake.set(Intake::Slow);
+        return (gauge.status.get() != 0).then_some(Outcome::Broken);
+    }
+    None
 }
 
 /// Looks whether the client has closed its side; once it has sent more instead, that cannot be seen any more.
@@ -165,7 +200,8 @@ async fn respond<P: Partition>(
 ) -> Response<Counted> {
     let limit = site.partition.limits().body_bytes;
     let (parts, body) = request.into_parts();
-    let (body, intake) = BoundedBody::new(body, limit);
+    let intake = &gauge.intake;
+    let body = BoundedBody::new(body, limit, intake.clone());
     let mut response = match site.partition.service(parts.uri.path()) {
         Some(service) => {
             let request = Request::from_parts(parts, body);
@@ -176,12 +212,14 @@ async fn respond<P: Partition>(
             answer::answer(site.files.as_ref(), &parts)
         }
     };
-    if intake.get() == Intake::TooLarge {
-        response = answer::error(StatusCode::PAYLOAD_TOO_LARGE);
+    match intake.get() {
+        Intake::TooLarge => response = answer::error(StatusCode::PAYLOAD_TOO_LARGE),
+        Intake::Slow => response = answer::error(StatusCode::REQUEST_TIMEOUT),
+        Intake::Open | Intake::Done | Intake::Abandoned => {}
     }
     let headers = response.headers_mut();
     // hyper closes when it cannot read what is left of a request; the client should know.
-    if matches!(intake.get(), Intake::TooLarge | Intake::Abandoned) {
+    if matches!(intake.get(), Intake::TooLarge | Intake::Slow | Intake::Abandoned) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     } else if old {
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));

@@ -13,7 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::cache::{self, Entry, Ready};
 use crate::files::File;
-use crate::head::{Framing, Head, Verb};
+use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
 
 /// What came of it.
@@ -22,6 +22,8 @@ pub(crate) enum Fast {
     General,
     /// Sent, all but `rest`.
     Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
+    /// It is refused; nothing was sent.
+    Refused(Refusal),
     /// To be sent with this head; nothing was sent.
     File { head: Vec<u8>, file: File },
     /// The connection is broken.
@@ -35,16 +37,32 @@ enum Compared {
     Unsure,
 }
 
-/// Answers `head` on the socket `fd`, if it can be done at once.
-pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: BorrowedFd<'_>, tick: u64) -> Fast {
+/// Answers `head`, checked from `raw`, on the socket `fd`, if it can be done at once.
+pub(crate) fn answer<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    raw: &[u8],
+    fd: BorrowedFd<'_>,
+    tick: u64,
+) -> Fast {
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
-    let entry = match plain.then(|| entry(site, head.path, tick)) {
-        Some(Ok(entry)) => entry,
-        Some(Err(Some(file))) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
-            let head = cache::head(&file, connection_line(head), site.clock.date());
-            return Fast::File { head, file };
-        }
-        _ => return Fast::General,
+    let ready = plain.then(|| site.cache.get(site.files.as_ref()?, head.path, tick)).flatten();
+    let entry = match ready {
+        Some(entry) => entry,
+        // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
+        // others are checked: the gate has seen the first head of a connection only.
+        None => match site.examine(raw) {
+            Err(refusal) => return Fast::Refused(refusal),
+            Ok(()) if !plain => return Fast::General,
+            Ok(()) => match fill(site, head.path, tick) {
+                Ok(entry) => entry,
+                Err(Some(file)) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
+                    let head = cache::head(&file, connection_line(head), site.clock.date());
+                    return Fast::File { head, file };
+                }
+                Err(_) => return Fast::General,
+            },
+        },
     };
     let (ready, status) = match compare(head, &entry) {
         Compared::Whole => (&entry.whole, 200),
@@ -62,12 +80,9 @@ pub(crate) fn answer<P: Partition>(site: &Site<P>, head: &Head<'_>, fd: Borrowed
     }
 }
 
-#[inline]
-fn entry<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
+/// Makes the answer for `path`, or finds the file to be sent for it.
+fn fill<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
     let files = site.files.as_ref().ok_or(None)?;
-    if let Some(entry) = site.cache.get(files, path, tick) {
-        return Ok(entry);
-    }
     match site.partition.service(path) {
         Some(_) => Err(None),
         None => site.cache.fill(files, path, tick),

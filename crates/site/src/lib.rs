@@ -16,16 +16,20 @@ pub mod files;
 
 pub mod mime;
 pub mod own;
+mod pace;
 pub mod partition;
 pub mod path;
 pub mod range;
 pub mod relay;
+mod seats;
 mod sending;
 pub mod serve;
 mod socket;
 
 mod wire_io;
 pub mod worker_main;
+
+pub use conditioning::MinRate;
 
 pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};
 pub use partition::{Access, Ends, Limits, Partition, Site};

@@ -4,22 +4,33 @@
 //! answer for another site.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
+use conditioning::{MinRate, Priority};
 use http::{Request, Response};
-use wire::{RouteTarget, WorkerLimits};
+use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
 use worker::inlet::Inlets;
 use worker::log::{Log, now_us};
 use worker::routes::{Routes, covers, normal};
 
 use crate::body::{BoundedBody, ResponseBody};
-use crate::partition::{Access, Ends, Limits, Partition};
+use crate::partition::{Access, Ends, Limits, Partition, Site};
 use crate::relay::Relay;
 
-/// LIMIT: a connection on which nothing moves for so long while an answer is under way is closed.
+/// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// LIMIT: what a client may take longer than its rate allows, for each piece: a line that was cut for some seconds has
+/// sent again what was lost, and a phone is through the tunnel.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
+const MIN_RATE: u32 = 500;
+
+/// LIMIT: address ranges named in a report, as many as people read.
+const RANGES_MAX: usize = 16;
 
 /// What the launcher has told this worker.
 pub struct Own {
@@ -30,9 +41,13 @@ pub struct Own {
     limits: Limits,
     start_timeout: Duration,
     connections: u32,
+    /// In which order requests that wait for a service get their turn.
+    priority: Priority,
     /// The connections that come in.
     pub inlets: Rc<Inlets>,
     log: Log,
+    /// Whether requests go through filters.
+    pub filtered: bool,
 }
 
 impl Own {
@@ -49,12 +64,26 @@ impl Own {
                 body_bytes: limits.body_bytes,
                 idle_timeout: ms(limits.idle_timeout_ms),
                 stall_timeout: STALL_TIMEOUT,
+                body_rate: MinRate::new(MIN_RATE, GRACE),
+                response_rate: MinRate::new(MIN_RATE, GRACE),
+                connections: limits.connections,
+                strict: true,
             },
             start_timeout: ms(limits.start_timeout_ms),
             connections: limits.connections,
+            priority: Priority::Recency,
             inlets,
             log,
+            filtered: false,
         }
+    }
+
+    /// Takes over the policies.
+    pub fn condition(&mut self, policies: &Conditioning) {
+        self.limits.body_rate = MinRate::new(policies.body_min_rate, GRACE);
+        self.limits.response_rate = MinRate::new(policies.response_min_rate, GRACE);
+        self.limits.strict = policies.strict;
+        self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
     }
 
     /// Adds a line of the table.
@@ -76,7 +105,7 @@ impl Own {
         let mut relays = self.relays.borrow_mut();
         relays
             .entry(partition)
-            .or_insert_with(|| Relay::new(&name(), self.start_timeout, self.connections))
+            .or_insert_with(|| Relay::new(&name(), self.start_timeout, self.connections, self.priority))
             .clone()
     }
 
@@ -89,6 +118,10 @@ impl Own {
 impl Partition for Own {
     fn owns(&self, host: &[u8], path: &str) -> bool {
         self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    fn filtered(&self) -> bool {
+        self.filtered
     }
 
     fn service(&self, path: &str) -> Option<usize> {
@@ -135,5 +168,29 @@ impl Partition for Own {
 
     fn limits(&self) -> &Limits {
         &self.limits
+    }
+}
+
+impl Site<Own> {
+    /// What was shed, by whom most is held, and what waits.
+    pub fn report(&self) -> Vec<ChildToLauncher> {
+        let mut shed = self.shed.snapshot();
+        shed.admitted = self.partition.inlets.counters.requests.get();
+        shed.evicted = self.seats.evicted();
+        shed.incomplete_now = self.seats.idle();
+        let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
+        for (range, held) in self.seats.ranges(RANGES_MAX) {
+            heavy.entry(range.parts()).or_default().0 += held;
+        }
+        for relay in self.partition.relays.borrow().values() {
+            relay.report(&mut shed);
+            for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
+                heavy.entry(range.parts()).or_default().1 += waiting;
+            }
+        }
+        let ranges = heavy.into_iter().map(|((address_high, address_low, bits), (held, waiting))| {
+            ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting }
+        });
+        ranges.chain([ChildToLauncher::Shed { shed }]).collect()
     }
 }

@@ -9,10 +9,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use conditioning::MinRate;
+use conditioning::checks::{self, Setting};
+use worker::counters::Sheds;
+
 use crate::body::{BoundedBody, ResponseBody};
 use crate::cache::{CACHE_BYTES, Cache};
 use crate::clock::Clock;
 use crate::files::Files;
+use crate::head::Refusal;
+use crate::seats::Seats;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
 const SCRATCH_BYTES: usize = 32 << 10;
@@ -37,8 +43,16 @@ pub struct Limits {
     pub body_bytes: u64,
     /// Between requests; the connection is then closed without a word.
     pub idle_timeout: Duration,
-    /// Without any byte moving while a body or an answer is under way; the connection is then closed.
+    /// Without any byte moving while the client is waited for; as if it were too slow.
     pub stall_timeout: Duration,
+    /// How slowly a request body may come; 408 below.
+    pub body_rate: MinRate,
+    /// How slowly an answer may be taken; the connection is closed below.
+    pub response_rate: MinRate,
+    /// Connections; when there are nearly so many, idle ones are closed.
+    pub connections: u32,
+    /// Whether heads that are unusual but not dangerous are refused as well.
+    pub strict: bool,
 }
 
 /// One request and its answer, for the access log.
@@ -88,6 +102,11 @@ pub trait Partition: 'static {
     /// Takes note of an answered request; must be quick.
     fn record(&self, access: &Access<'_>);
 
+    /// Whether only the first request of a connection is answered here: filters are to see the others as well.
+    fn filtered(&self) -> bool {
+        false
+    }
+
     /// Whether idle connections are to be handed back, from now on.
     fn draining(&self) -> bool;
 
@@ -108,19 +127,31 @@ pub struct Site<P> {
     pub cache: Cache,
     /// The time.
     pub clock: Clock,
+    /// What was shed.
+    pub shed: Sheds,
+    pub(crate) seats: Seats,
     pub(crate) scratch: RefCell<Box<[u8]>>,
 }
 
 impl<P: Partition> Site<P> {
     /// Serves `partition`, with static files below `root` and the names `index` for directories.
     pub fn new(partition: P, root: Option<OwnedFd>, index: &[String]) -> Site<P> {
+        let seats = Seats::new(partition.limits().connections);
         Site {
             partition,
             files: root.map(|root| Files::new(root, index)),
             cache: Cache::new(CACHE_BYTES),
             clock: Clock::default(),
+            shed: Sheds::default(),
+            seats,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
         }
+    }
+
+    /// Checks a whole head for what only attackers send, or nobody has reason to.
+    pub(crate) fn examine(&self, raw: &[u8]) -> Result<(), Refusal> {
+        let setting = if self.partition.limits().strict { Setting::Strict } else { Setting::Lenient };
+        checks::check(raw, setting).map_err(|_| Refusal::Malformed("a strange head"))
     }
 
     /// [`Partition::owns`], with the host put into lower case.

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use conditioning::{Priority, Range};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
@@ -21,6 +22,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use wire::Shed;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::body::{BodyError, BoundedBody, ResponseBody};
@@ -72,15 +74,20 @@ struct Pairs {
     epoch: Cell<u64>,
     /// Counts pairs that no worker took; each request watches whether its own is among them.
     undelivered: Cell<u64>,
+    /// New pairs that wait for a worker.
+    waiting: Cell<u32>,
 }
 
 impl Owner for Pairs {
     /// Dropping the service's end makes the request that waits on ours fail at once.
     fn undelivered(&self, _outgoing: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
+        self.waiting.set(self.waiting.get() - 1);
     }
 
-    fn delivered(&self) {}
+    fn delivered(&self) {
+        self.waiting.set(self.waiting.get() - 1);
+    }
 
     /// A service has no connections of clients from us, so what it hands back is its own invention.
     fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>) {}
@@ -93,16 +100,29 @@ impl Owner for Pairs {
 }
 
 impl Relay {
-    /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker.
-    pub fn new(name: &str, wait_max: Duration, connections: u32) -> Rc<Self> {
+    /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker, and get their turn
+    /// by `priority`.
+    pub fn new(name: &str, wait_max: Duration, connections: u32, priority: Priority) -> Rc<Self> {
         let pairs = Rc::new(Pairs::default());
         let outlets = Outlets::new(name, wait_max, connections, pairs.clone());
+        // No shares: a pair is used for requests of many clients, and the gate has counted those.
+        outlets.govern(priority, None);
         Rc::new(Self { outlets, pairs, broken: Cell::new(false) })
     }
 
     /// Adds a worker of the service.
     pub fn attach(&self, channel: OwnedFd) -> std::io::Result<()> {
         self.outlets.attach(channel)
+    }
+
+    /// Adds what was shed here, and how many requests wait.
+    pub fn report(&self, shed: &mut Shed) {
+        self.outlets.report(shed);
+    }
+
+    /// The ranges of addresses that most of the waiting requests come from.
+    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+        self.outlets.ranges_waiting(at_most)
     }
 
     /// Whether requests are answered with 500 because the service is broken.
@@ -162,7 +182,9 @@ impl Relay {
     /// Makes a pair and sends one end to the service.
     async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        // The client itself, so that its requests get their turn by who it is.
         let Ends { peer, local } = ends;
+        self.pairs.waiting.set(self.pairs.waiting.get() + 1);
         self.outlets.send(Outgoing { stream: theirs, peer, local, relayed: true, taken: Vec::new() });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
@@ -173,12 +195,15 @@ impl Relay {
     }
 
     /// Keeps a pair once its answer has been passed on, if no worker has retired meanwhile.
+    ///
+    /// While others wait for a worker it is closed instead, which gives them its place there: were it kept, the next
+    /// to come would have it, and those who wait would do so for ever.
     fn keep(&self, mut sender: Sender, epoch: u64) {
         let pairs = self.pairs.clone();
         tokio::task::spawn_local(async move {
             let ready = sender.ready().await.is_ok();
             let mut idle = pairs.idle.borrow_mut();
-            if ready && pairs.epoch.get() == epoch && idle.len() < IDLE_MAX {
+            if ready && pairs.waiting.get() == 0 && pairs.epoch.get() == epoch && idle.len() < IDLE_MAX {
                 idle.push(sender);
             }
         });
@@ -258,6 +283,7 @@ fn fault(error: &hyper::Error) -> StatusCode {
     while let Some(error) = cause {
         match error.downcast_ref::<BodyError>() {
             Some(BodyError::TooLarge { .. }) => return StatusCode::PAYLOAD_TOO_LARGE,
+            Some(BodyError::Slow) => return StatusCode::REQUEST_TIMEOUT,
             Some(BodyError::Client(_)) => return StatusCode::BAD_REQUEST,
             None => cause = error.source(),
         }

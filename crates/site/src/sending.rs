@@ -1,19 +1,17 @@
 //! Sending what does not go out in one call: the rest of an answer, and whole files.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: wait
-//! for a client that takes nothing, or let one fast client keep the others waiting.
+//! for a client that takes nothing or too little, or let one fast client keep the others waiting.
 
 use std::io;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::files::File;
 use crate::head::{self, Checked};
+use crate::pace::{self, Pace};
 use crate::partition::Partition;
 use crate::serve::{Link, Next};
 use crate::socket::Socket;
@@ -43,16 +41,24 @@ pub(crate) struct Sending {
 }
 
 impl<P: Partition> Link<'_, P> {
-    /// Writes all of `bytes` to a client that takes some of them in every `stall_timeout`.
+    /// Writes all of `bytes` to a client that is fast enough.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let mut stream = self.lend()?;
-        let stall = self.site.partition.limits().stall_timeout;
+        let stream = self.lend()?;
+        let pace = self.takes();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while !bytes.is_empty() {
-            let written = tokio::time::timeout(stall, stream.write(bytes)).await.ok()?.ok()?;
-            bytes = &bytes[written..];
+            let written = pace::push(&stream, &pace, || rustix::net::send(&stream, bytes, flags)).await;
+            bytes = &bytes[written.map_err(|error| self.note(&error)).ok()?..];
         }
         self.socket = Some(Socket::Registered(stream));
         Some(())
+    }
+
+    /// Counts a client that was too slow.
+    fn note(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.site.shed.note(|shed| shed.slow_response += 1);
+        }
     }
 
     /// Sends what the fast path could not.
@@ -97,13 +103,14 @@ impl<P: Partition> Link<'_, P> {
         if sending.size == 0 {
             return (0, true);
         }
-        let stall = self.site.partition.limits().stall_timeout;
+        let pace = self.takes();
         let mut offset = 0;
         let Some(stream) = self.lend() else {
             return (0, false);
         };
         while offset < sending.size {
-            if step(&stream, sending, &mut offset, stall).await.is_err() {
+            if let Err(error) = step(&stream, sending, &mut offset, &pace).await {
+                self.note(&error);
                 return (offset, false);
             }
         }
@@ -112,21 +119,16 @@ impl<P: Partition> Link<'_, P> {
     }
 }
 
-/// Sends what the socket takes, or waits until it takes some.
-async fn step(stream: &TcpStream, sending: &Sending, offset: &mut u64, stall: Duration) -> io::Result<()> {
+/// Sends what the socket takes, once it takes some.
+async fn step(stream: &TcpStream, sending: &Sending, offset: &mut u64, pace: &Pace) -> io::Result<()> {
     let count = (sending.size - *offset).min(TURN_BYTES) as usize;
-    let sent = stream.try_io(Interest::WRITABLE, || {
-        Ok(rustix::fs::sendfile(stream, &sending.file.fd, Some(offset), count)?)
-    });
-    match sent {
+    let file = &sending.file.fd;
+    match pace::push(stream, pace, || rustix::fs::sendfile(stream, file, Some(offset), count)).await? {
         // The file became shorter than was announced.
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(_) => {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => {
             tokio::task::yield_now().await;
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => timeout(stall, stream.writable()).await?,
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        Err(error) => Err(error),
     }
 }

@@ -4,6 +4,7 @@
 //! answer a request that is not the partition's, wait for a client without a deadline, or lose a byte that
 //! was read when it hands a connection back.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,9 @@ use tokio::time::Sleep;
 use crate::exchange::exchange;
 use crate::fast::{self, Fast};
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
+use crate::seats::Guest;
 use crate::sending::{Partial, Sending};
 use crate::socket::{Socket, expired, is_set};
 
@@ -57,7 +60,20 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
     let ends = Ends { peer: client.peer, local: client.local };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
-    let mut link = Link { site, ends, socket, taken: client.taken, arrived, since: arrived, timer: None };
+    let guest = site.seats.enter(ends.peer.ip());
+    let taken = client.taken;
+    let mut link = Link {
+        site,
+        ends,
+        socket,
+        taken,
+        arrived,
+        since: arrived,
+        timer: None,
+        takes: None,
+        guest,
+        begun: Cell::new(false),
+    };
     let mut drained = pin!(unconstrained(site.partition.drained()));
     let mut next = link.first();
     loop {
@@ -98,6 +114,12 @@ pub(crate) struct Link<'a, P> {
     /// Since when the next head, or the rest of it, has been awaited.
     since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How fast the client takes what is sent to it, once it had to be waited for: one that lets answer after answer
+    /// wait has only one grace period for all.
+    takes: Option<Rc<Pace>>,
+    guest: Guest<'a>,
+    /// Whether a head of it has been worked on: filters are to see the next one.
+    begun: Cell<bool>,
 }
 
 /// What [`Link::work`] did with its bytes.
@@ -114,6 +136,7 @@ enum Waited {
     Gone,
     Late,
     Drained,
+    MustGo,
 }
 
 impl<P: Partition> Link<'_, P> {
@@ -185,11 +208,14 @@ impl<P: Partition> Link<'_, P> {
                 Checked::Partial => break Next::Read,
                 Checked::Refused(refusal) => break Next::Refuse(refusal),
             };
-            if !self.site.owns(head.host, head.path) {
+            let again = self.begun.replace(true);
+            if !self.site.owns(head.host, head.path) || (again && self.site.partition.filtered()) {
                 break Next::HandBack;
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
                 Next::General => break Next::General,
+                // What is refused is left, to be told in the log.
+                Next::Refuse(refusal) => break Next::Refuse(refusal),
                 next => {
                     used += head.length;
                     answered = true;
@@ -207,8 +233,9 @@ impl<P: Partition> Link<'_, P> {
         let Some(socket) = &self.socket else {
             return Next::Close;
         };
-        match fast::answer(self.site, head, socket.fd(), tick) {
+        match fast::answer(self.site, head, raw, socket.fd(), tick) {
             Fast::General => Next::General,
+            Fast::Refused(refusal) => Next::Refuse(refusal),
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {
                 lead,
@@ -243,8 +270,16 @@ impl<P: Partition> Link<'_, P> {
         });
     }
 
+    /// How fast the client takes what is sent to it.
+    pub(crate) fn takes(&mut self) -> Rc<Pace> {
+        let limits = self.site.partition.limits();
+        let new = || Rc::new(Pace::new(limits.response_rate, limits.stall_timeout));
+        self.takes.get_or_insert_with(new).clone()
+    }
+
     /// Takes the socket out, registered with the runtime.
     pub(crate) fn lend(&mut self) -> Option<tokio::net::TcpStream> {
+        self.guest.sit();
         self.socket.take()?.register().ok()
     }
 
@@ -256,7 +291,9 @@ impl<P: Partition> Link<'_, P> {
         let Some(mut stream) = self.lend() else {
             return Next::Close;
         };
+        self.guest.rest();
         let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
+        self.guest.rise();
         self.socket = Some(Socket::Registered(stream));
         match waited {
             Waited::Read(count) => {
@@ -266,7 +303,7 @@ impl<P: Partition> Link<'_, P> {
             }
             Waited::Drained => Next::HandBack,
             Waited::Late if !idle => Next::Refuse(Refusal::Late),
-            Waited::Late | Waited::Gone => Next::Close,
+            Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
         }
     }
 
@@ -288,10 +325,15 @@ impl<P: Partition> Link<'_, P> {
             Poll::Ready(_) => return Poll::Ready(Waited::Gone),
             Poll::Pending => {}
         }
-        // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`; both wake this task.
+        if self.guest.must_go() {
+            return Poll::Ready(Waited::MustGo);
+        }
+        // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
+        // seat; all of them wake this task.
         if is_set(&self.timer, deadline) && !self.site.partition.draining() {
             return Poll::Pending;
         }
+        self.guest.wake(cx);
         if drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
@@ -324,7 +366,8 @@ impl<P: Partition> Link<'_, P> {
         };
         let raw = &taken[..head.length];
         let rest = taken.slice(head.length..);
-        let over = exchange(self.site, stream, self.ends, raw, &head, rest).await;
+        let takes = self.takes();
+        let over = exchange(self.site, stream, self.ends, takes, raw, &head, rest).await;
         self.record(Some(&head), over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {

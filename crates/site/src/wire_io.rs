@@ -16,21 +16,31 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
+use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::body::Intake;
+use crate::pace::{PROBE, Pace};
+use crate::partition::Limits;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: usize = 16 << 10;
 
 /// What the exchange must know of hyper's use of the stream.
-#[derive(Default)]
 pub(crate) struct Gauge {
     /// hyper has answered and asked for another request.
     pub finished: Cell<bool>,
     /// All bytes of the request have been given to hyper.
     pub delivered: Cell<bool>,
-    /// Since when the client has been waited for.
-    pub waiting: Cell<Option<Instant>>,
+    /// How far the request's body has come.
+    pub intake: Rc<Cell<Intake>>,
+    /// How fast the client sends it.
+    pub sends: Pace,
+    /// How fast the client takes the answer.
+    pub takes: Rc<Pace>,
+    /// When the kernel is to be asked whether there is room for more, whatever epoll says.
+    pub probe: Cell<Option<Instant>>,
     /// Bytes written.
     pub written: Cell<u64>,
     /// The answer's status, once there is one.
@@ -40,9 +50,18 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    fn wait(&self) {
-        if self.waiting.get().is_none() {
-            self.waiting.set(Some(Instant::now()));
+    /// For a client that keeps these limits, and takes answers at this pace.
+    pub fn new(limits: &Limits, takes: Rc<Pace>) -> Self {
+        Self {
+            finished: Cell::default(),
+            delivered: Cell::default(),
+            intake: Rc::default(),
+            sends: Pace::new(limits.body_rate, limits.stall_timeout),
+            takes,
+            probe: Cell::default(),
+            written: Cell::default(),
+            status: Cell::default(),
+            body_bytes: Cell::default(),
         }
     }
 }
@@ -77,7 +96,6 @@ impl Wire {
         if let Left::Exactly(left) = &mut self.left {
             *left = left.saturating_sub(count as u64);
         }
-        self.gauge.waiting.set(None);
         self.gauge.delivered.set(self.complete());
     }
 
@@ -98,24 +116,44 @@ impl Wire {
         let mut buffer = ReadBuf::new(&mut bytes[..room.min(STEP_BYTES)]);
         let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_read(cx, &mut buffer);
         if polled.is_pending() {
-            self.gauge.wait();
+            self.gauge.sends.wait();
         }
         ready!(polled)?;
         out.put_slice(buffer.filled());
+        self.gauge.sends.moved(buffer.filled().len());
         self.use_up(buffer.filled().len());
         Poll::Ready(Ok(()))
     }
 
-    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match &polled {
-            Poll::Pending => self.gauge.wait(),
-            Poll::Ready(Ok(count)) => {
-                self.gauge.waiting.set(None);
-                self.gauge.written.set(self.gauge.written.get() + *count as u64);
+    /// Passes on how a write went; what epoll sees no room for is tried all the same once it is time to.
+    fn wrote(&self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let gauge = &self.gauge;
+        let count = match polled {
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {
+                gauge.takes.wait();
+                let now = Instant::now();
+                let next = gauge.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
+                match gauge.probe.get() {
+                    None => {
+                        gauge.probe.set(Some(next));
+                        return Poll::Pending;
+                    }
+                    Some(at) if now < at => return Poll::Pending,
+                    Some(_) => gauge.probe.set(Some(next)),
+                }
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                match rustix::net::send(&*self.stream.borrow(), bytes, flags) {
+                    Ok(count) => count,
+                    Err(_) => return Poll::Pending,
+                }
             }
-            Poll::Ready(Err(_)) => {}
-        }
-        polled
+        };
+        gauge.probe.set(None);
+        gauge.takes.moved(count);
+        gauge.written.set(gauge.written.get() + count as u64);
+        Poll::Ready(Ok(count))
     }
 }
 
@@ -136,6 +174,9 @@ impl hyper::rt::Read for Wire {
             this.gauge.finished.set(true);
             return Poll::Ready(Ok(()));
         }
+        if this.gauge.intake.get() == Intake::Slow {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let room = this.allowed(out.remaining());
         if this.taken.is_empty() {
             return this.read_socket(cx, room, &mut out);
@@ -150,7 +191,7 @@ impl hyper::rt::Read for Wire {
 impl hyper::rt::Write for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_write(cx, bytes);
-        self.wrote(polled)
+        self.wrote(polled, bytes)
     }
 
     fn poll_write_vectored(
@@ -159,7 +200,7 @@ impl hyper::rt::Write for Wire {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_write_vectored(cx, slices);
-        self.wrote(polled)
+        self.wrote(polled, slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice))
     }
 
     fn is_write_vectored(&self) -> bool {

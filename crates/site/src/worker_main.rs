@@ -54,6 +54,8 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sit
             LauncherToSite::Route { host, path, target, partition } => {
                 own.route(host.as_str(), path.as_str(), target, partition);
             }
+            LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
+            LauncherToSite::Filtered {} => own.filtered = true,
             LauncherToSite::Begin {} => return Ok(Some(Rc::new(Site::new(own, root, &index)))),
             other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
@@ -80,6 +82,11 @@ fn obey(
             let counters = site.partition.inlets.counters.snapshot();
             // A launcher whose channel is full asks again.
             let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
+        }
+        (LauncherToSite::ReportShed {}, _) => {
+            for message in site.report() {
+                let _ = control.try_send(&message, None);
+            }
         }
         (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
     }

@@ -39,6 +39,19 @@ impl Inherited {
     }
 }
 
+/// Another descriptor of the channel that this process finds at `number`, as somebody named it on the command line;
+/// the one there stays, but is not inherited any further.
+pub fn named(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: whoever calls this names a number that was inherited, which nothing in this process owns, so nobody
+    // closes it meanwhile; if it is not open, the uses of the borrow answer EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    if !matches!(socket_type(borrowed), Ok(SocketType::SEQPACKET)) {
+        return None;
+    }
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).ok()?;
+    rustix::io::fcntl_dupfd_cloexec(borrowed, LOG + 1).ok()
+}
+
 /// The descriptor `number`, if it is open and a channel.
 fn channel(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: `borrow_raw` needs a descriptor that stays open while borrowed. Nothing in this process owns

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
@@ -88,12 +89,34 @@ pub fn start(
     pids: Pids,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
+    begin(pids, prepare, || execute(program))
+}
+
+/// As [`start`], for a command of the caller's own: the program is named by its path, as a script must be, and sees
+/// the processes that its parent sees.
+///
+/// # Errors
+/// The step that failed; the child then never executed anything.
+pub fn start_command(
+    path: &CStr,
+    arguments: &[CString],
+    environment: &[CString],
+    prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+) -> Result<Child, StartError> {
+    begin(Pids::Shared, prepare, || execute_path(path, arguments, environment))
+}
+
+fn begin(
+    pids: Pids,
+    prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+    execute: impl FnOnce() -> io::Result<Infallible>,
+) -> Result<Child, StartError> {
     let failed = |step: &str, source: io::Error| StartError { step: step.into(), source };
     let (mut report, tell) = io::pipe().map_err(|e| failed("pipe", e))?;
     let tell: OwnedFd = tell.into();
     let step = if pids == Pids::Own { "pid namespace" } else { "clone" };
     let Some(child) = divide(pids).map_err(|e| failed(step, e))? else {
-        become_program(program, prepare, tell)
+        become_program(prepare, execute, tell)
     };
     drop(tell);
     let mut message = Vec::new();
@@ -136,8 +159,8 @@ fn divide(pids: Pids) -> io::Result<Option<Child>> {
 
 /// The child's side of [`start`]: never returns to the caller's code.
 fn become_program(
-    program: &Program,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+    execute: impl FnOnce() -> io::Result<Infallible>,
     tell: OwnedFd,
 ) -> ! {
     crate::signals::reset();
@@ -146,21 +169,33 @@ fn become_program(
     let prepared = prepared.unwrap_or_else(|_| Err(("panic", io::Error::from_raw_os_error(libc::EFAULT))));
     let (step, error) = match prepared {
         Err(failure) => failure,
-        Ok(()) => match execute(program) {
+        Ok(()) => match execute() {
             Ok(never) => match never {},
             Err(error) => ("exec", error),
         },
     };
     let mut message = error.raw_os_error().unwrap_or(libc::EIO).to_ne_bytes().to_vec();
     message.extend_from_slice(step.as_bytes());
-    let _ = std::fs::File::from(tell).write_all(&message);
+    // Left open: closing is a call that may have to wait for the parent (`notify`), which waits for this process.
+    let _ = ManuallyDrop::new(std::fs::File::from(tell)).write_all(&message);
     // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
     unsafe { libc::_exit(127) }
 }
 
+/// What the kernel takes as an argument vector or an environment.
+fn pointers(list: &[CString]) -> Vec<*const libc::c_char> {
+    list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+fn execute_path(path: &CStr, arguments: &[CString], environment: &[CString]) -> io::Result<Infallible> {
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: `path` is a C string; the others are null-terminated arrays of pointers to C strings that the caller
+    // keeps alive. On success nothing returns.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    Err(io::Error::last_os_error())
+}
+
 fn execute(program: &Program) -> io::Result<Infallible> {
-    let pointers =
-        |list: &[CString]| list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
     let (arguments, environment) = (pointers(&program.arguments), pointers(&program.environment));
     let empty: &CStr = c"";
     // SAFETY: `arguments` and `environment` are null-terminated arrays of pointers to C strings that
@@ -193,6 +228,13 @@ impl Child {
             (Some(status), _) => Exit::Status(status),
             (None, signal) => Exit::Signal(signal.unwrap_or(0)),
         }))
+    }
+
+    /// Passes a signal on to the child; one that there is none of is not sent.
+    pub fn pass_on(&self, signal: i32) {
+        if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
+            let _ = pidfd_send_signal(&self.pidfd, signal);
+        }
     }
 
     /// Ends the child at once.

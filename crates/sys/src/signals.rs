@@ -18,13 +18,39 @@ pub enum Signal {
 
 /// Blocks SIGTERM, SIGINT, SIGHUP and SIGPIPE in this process and gives a descriptor on which they arrive.
 pub fn signal_descriptor() -> io::Result<OwnedFd> {
+    descriptor_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE])
+}
+
+/// What a guard passes on to the command that it guards.
+const PASSED_ON: [i32; 7] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+
+/// Blocks the signals that a guard passes on, and SIGPIPE, and gives a descriptor on which they arrive.
+pub fn guard_descriptor() -> io::Result<OwnedFd> {
+    let mut signals = PASSED_ON.to_vec();
+    signals.push(libc::SIGPIPE);
+    descriptor_of(&signals)
+}
+
+/// A signal that somebody sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number.
+    pub number: i32,
+    /// Whether a process sent it. Otherwise the kernel did, as a terminal's keys do, to a whole group of processes.
+    pub by_process: bool,
+    /// Whether it asks to end.
+    pub ends: bool,
+}
+
+fn descriptor_of(signals: &[i32]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the whole set that `set` points to; the later calls only read or
     // change that initialised set, and a null old-set pointer is allowed by sigprocmask.
     let fd = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE] {
-            libc::sigaddset(set.as_mut_ptr(), signal);
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
         }
         if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
@@ -40,6 +66,23 @@ pub fn signal_descriptor() -> io::Result<OwnedFd> {
 
 /// Takes the next signal from `descriptor`; `None` when there is none.
 pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
+    let stops = |info: libc::signalfd_siginfo| matches!(info.ssi_signo as i32, libc::SIGTERM | libc::SIGINT);
+    Ok(next(descriptor)?.map(|info| if stops(info) { Signal::Stop } else { Signal::Other }))
+}
+
+/// The same for a guard: the next signal that is to be passed on.
+pub fn next_sent(descriptor: &OwnedFd) -> io::Result<Option<Sent>> {
+    while let Some(info) = next(descriptor)? {
+        let number = info.ssi_signo as i32;
+        if PASSED_ON.contains(&number) {
+            let ends = matches!(number, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT);
+            return Ok(Some(Sent { number, by_process: info.ssi_code <= 0, ends }));
+        }
+    }
+    Ok(None)
+}
+
+fn next(descriptor: &OwnedFd) -> io::Result<Option<libc::signalfd_siginfo>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: `info` is writable for `size` bytes, which is the length passed to read.
@@ -52,8 +95,7 @@ pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
         return Ok(None);
     }
     // SAFETY: the kernel filled all `size` bytes, and every bit pattern is a valid signalfd_siginfo.
-    let number = unsafe { info.assume_init() }.ssi_signo as i32;
-    Ok(Some(if number == libc::SIGTERM || number == libc::SIGINT { Signal::Stop } else { Signal::Other }))
+    Ok(Some(unsafe { info.assume_init() }))
 }
 
 /// Sets every signal to its default disposition and unblocks all: what a child starts with.

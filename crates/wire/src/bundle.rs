@@ -49,3 +49,28 @@ messages! {
         3 => Drain {},
     }
 }
+
+messages! {
+    /// From one process of a guarded server (its preloaded library, or a program that uses the C library) to the
+    /// gate, on a channel of its own: the end of the channel is the end of the process, and of all that it held.
+    pub enum FromGuarded {
+        /// It has taken the connection `id` of the client `peer` from the channel that all of its kind share.
+        1 => Took { id: u64, peer: SocketAddr },
+        /// It has closed it.
+        2 => Done { id: u64 },
+        /// The response is complete and the connection is kept alive: it comes along, with bytes already read from it.
+        3 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
+    }
+}
+
+messages! {
+    /// From a guarded server to its guard, on a channel that all of its processes share.
+    pub enum ToGuard {
+        /// A socket that listens comes along; the gate is to accept on it. `number` tells the server's listeners apart.
+        1 => Listening { number: u64 },
+        /// The end of a shared channel comes along, on which the gate sends what it accepts on listener `number`.
+        2 => Accepting { number: u64 },
+        /// The gate's end of a new process's own channel comes along ([`FromGuarded`]).
+        3 => Process {},
+    }
+}

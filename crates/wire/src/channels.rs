@@ -21,12 +21,14 @@ pub enum Role {
     Logger = 4,
     /// Passes the administrator's orders on.
     Admin = 5,
+    /// A filter of the operator's, any program: gets requests from the gates, and passes them on or drops them.
+    Filter = 6,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 6] =
-        [Self::Launcher, Self::Gate, Self::Site, Self::Service, Self::Logger, Self::Admin];
+    pub const ALL: [Self; 7] =
+        [Self::Launcher, Self::Gate, Self::Site, Self::Service, Self::Logger, Self::Admin, Self::Filter];
 
     /// The name of the crate, the program and the process.
     pub const fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Role {
             Self::Service => "service",
             Self::Logger => "logger",
             Self::Admin => "admin",
+            Self::Filter => "filter",
         }
     }
 }
@@ -60,7 +63,7 @@ const fn edge(from: Role, to: Role, message: &'static str, descriptors: &'static
 
 /// Every directed edge there is.
 pub const CHANNELS: &[Edge] = &[
-    edge(Role::Launcher, Role::Gate, "LauncherToGate", "listening sockets, channels to workers"),
+    edge(Role::Launcher, Role::Gate, "LauncherToGate", "listening sockets, channels to workers and filters"),
     edge(
         Role::Launcher,
         Role::Site,
@@ -77,6 +80,9 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
+    edge(Role::Gate, Role::Filter, "ToWorker", "a client's connection, with the head that was read from it"),
+    edge(Role::Filter, Role::Filter, "ToWorker", "the same, to the next one of the chain"),
+    edge(Role::Filter, Role::Gate, "ToWorker", "the same, from the last one"),
     edge(Role::Site, Role::Service, "ToWorker", "one end of a pair on which requests are relayed"),
     edge(Role::Site, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Gate, "FromWorker", "a client's connection, handed back"),

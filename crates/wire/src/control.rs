@@ -43,6 +43,110 @@ record! {
     }
 }
 
+record! {
+    /// What was shed since the process started, by reason, and what waits now.
+    pub struct Shed {
+        /// Requests (in a gate: first requests of a hand-over) that were passed on or answered.
+        admitted: u64,
+        /// Connections on which nothing came in time.
+        late_first_byte: u64,
+        /// Heads that did not become whole in time.
+        late_head: u64,
+        /// Heads that were refused as malformed, ambiguous, too long or strange.
+        malformed: u64,
+        /// Incomplete or idle connections that were closed to make room, from the heaviest range.
+        evicted: u64,
+        /// Requests that had to wait because their range held its share of the connections.
+        delayed: u64,
+        /// Requests that were refused after that wait.
+        over_share: u64,
+        /// Requests above a client's rate.
+        over_rate: u64,
+        /// Connections of banned clients.
+        banned: u64,
+        /// Bans that were spoken.
+        bans: u64,
+        /// Requests that no worker took in time.
+        unavailable: u64,
+        /// Bodies that came too slowly.
+        slow_body: u64,
+        /// Responses that were taken too slowly.
+        slow_response: u64,
+        /// Connections that were ended for abuse of HTTP/2.
+        abusive: u64,
+        /// Connections that a filter dropped.
+        filtered: u64,
+        /// Connections without a whole request, now.
+        incomplete_now: u32,
+        /// Requests that wait for a worker, now.
+        waiting_now: u32,
+        /// Clients that are banned, now.
+        banned_now: u32,
+    }
+}
+
+record! {
+    /// The policies of conditioning, as configured. Shares are thousandths of `connections`.
+    pub struct Conditioning {
+        /// How long a connection may send nothing at all.
+        first_byte_timeout_ms: u32,
+        /// Bytes a second below which a body is given up.
+        body_min_rate: u32,
+        /// Bytes a second below which a response is given up.
+        response_min_rate: u32,
+        /// Whether waiting requests are served by recency; otherwise in order.
+        recency: bool,
+        /// Whether what is unusual but not dangerous is refused as well.
+        strict: bool,
+        /// The share of an IPv4 /8.
+        share_8: u16,
+        /// The share of an IPv4 /16.
+        share_16: u16,
+        /// The share of an IPv4 /24.
+        share_24: u16,
+        /// The share of an IPv6 /32.
+        share_v6_32: u16,
+        /// The share of an IPv6 /48.
+        share_v6_48: u16,
+        /// The share of an IPv6 /56.
+        share_v6_56: u16,
+        /// Requests a second that one client (an IPv6 /64) may make; 0 for any number.
+        rate_max: u32,
+        /// How many of them may come at once.
+        rate_burst: u32,
+        /// Offences within a minute after which a client is banned; 0 for never.
+        ban_after: u32,
+        /// How long a ban lasts.
+        ban_time_ms: u32,
+    }
+}
+
+impl Shed {
+    /// Its counts, each under its name.
+    pub fn counts(&self) -> [(&'static str, u64); 18] {
+        [
+            ("admitted", self.admitted),
+            ("late_first_byte", self.late_first_byte),
+            ("late_head", self.late_head),
+            ("malformed", self.malformed),
+            ("evicted", self.evicted),
+            ("delayed", self.delayed),
+            ("over_share", self.over_share),
+            ("over_rate", self.over_rate),
+            ("banned", self.banned),
+            ("bans", self.bans),
+            ("unavailable", self.unavailable),
+            ("slow_body", self.slow_body),
+            ("slow_response", self.slow_response),
+            ("abusive", self.abusive),
+            ("filtered", self.filtered),
+            ("incomplete_now", self.incomplete_now.into()),
+            ("waiting_now", self.waiting_now.into()),
+            ("banned_now", self.banned_now.into()),
+        ]
+    }
+}
+
 messages! {
     /// From any role to the launcher.
     pub enum ChildToLauncher {
@@ -50,6 +154,11 @@ messages! {
         1 => Ready {},
         /// The answer to `Report`.
         2 => Counters { counters: Counters },
+        /// Part of the answer to `ReportShed`: an address range that holds many connections or requests; the first
+        /// `bits` of `address` (16 bytes of IPv6, IPv4 mapped: `bits` then begins at 96) are the range.
+        3 => Heavy { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
+        /// The answer to `ReportShed` is complete.
+        4 => Shed { shed: Shed },
     }
 }
 
@@ -71,6 +180,26 @@ messages! {
         6 => Broken { partition: u16, broken: bool },
         /// Asks for `Counters`.
         7 => Report {},
+        /// After the limits, before `Begin`: the policies.
+        8 => Conditioning { conditioning: Conditioning },
+        /// After the policies: a network (`127.0.0.0/8`) whose clients have no shares, rates and bans.
+        9 => Exempt { network: Text<64> },
+        /// The users of several clients may share one connection on listener `listener`: a request is answered
+        /// through the gate, and the address of the peer says nothing.
+        10 => SharedConnections { listener: u16 },
+        /// The channel to the first filter of the chain comes along. A new pair replaces the old one.
+        11 => ChainFirst {},
+        /// The channel from the last filter comes along.
+        12 => ChainLast {},
+        /// A channel comes along that all processes of a guarded server share, for `partition`: no credits.
+        13 => AttachShared { partition: u16 },
+        /// The own channel of one process of a guarded server comes along, which says what it holds.
+        14 => AttachProcess { partition: u16 },
+        /// Asks for `Heavy` and `Shed`.
+        15 => ReportShed {},
+        /// The guarded server behind `partition` can serve so many connections at once: it is sent no more, and
+        /// shares are of them.
+        16 => Capacity { partition: u16, connections: u32 },
     }
 }
 
@@ -107,6 +236,12 @@ messages! {
         8 => Broken { partition: u16, broken: bool },
         /// Asks for `Counters`.
         9 => Report {},
+        /// After the limits, before `Begin`: the policies.
+        10 => Conditioning { conditioning: Conditioning },
+        /// Asks for `Heavy` and `Shed`.
+        11 => ReportShed {},
+        /// Before `Begin`: requests go through filters, so that a connection is handed back with its second one.
+        12 => Filtered {},
     }
 }
 
@@ -248,6 +383,14 @@ messages! {
         8 => Report {},
         /// In answer to `Probe`: what the probe says comes along, to be read to its end.
         9 => ProbeOutput { ticket: u32 },
+        /// In answer to `Conditioning`: an address range that a process holds much of, as in `ChildToLauncher::Heavy`.
+        10 => Heavy {
+            ticket: u32, name: Text<128>, address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32,
+        },
+        /// In answer to `Conditioning`: what a process has shed.
+        11 => Shed { ticket: u32, role: Role, name: Text<128>, shed: Shed },
+        /// The answer to `Conditioning` is complete.
+        12 => ConditioningEnd { ticket: u32 },
     }
 }
 
@@ -266,5 +409,7 @@ messages! {
         5 => Stop { ticket: u32 },
         /// Start a probe in the jail of `target`.
         6 => Probe { ticket: u32, target: u16, kind: ProbeKind },
+        /// Ask every gate and site worker for what it has shed.
+        7 => Conditioning { ticket: u32 },
     }
 }

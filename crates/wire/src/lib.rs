@@ -12,11 +12,11 @@ mod codec;
 mod control;
 pub mod log;
 
-pub use bundle::{Bundle, FromWorker, TAKEN_MAX, ToWorker};
+pub use bundle::{Bundle, FromGuarded, FromWorker, TAKEN_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{
-    AccessRight, AdminToLauncher, ChildToLauncher, Counters, LauncherToAdmin, LauncherToGate,
-    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget,
+    AccessRight, AdminToLauncher, ChildToLauncher, Conditioning, Counters, LauncherToAdmin, LauncherToGate,
+    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget, Shed,
     Source, WorkerLimits,
 };

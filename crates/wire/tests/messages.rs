@@ -8,10 +8,10 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 
 use wire::{
-    AccessRight, AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, DecodeError, FromWorker,
-    LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX,
-    Message, NO_PARTITION, Outcome, ProbeKind, Role, RouteTarget, Source, TAKEN_MAX, Text, ToWorker,
-    WorkerLimits,
+    AccessRight, AdminToLauncher, Bundle, Bytes, ChildToLauncher, Conditioning, Counters, DecodeError,
+    FromGuarded, FromWorker, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
+    LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, ProbeKind, Role, RouteTarget, Shed, Source,
+    TAKEN_MAX, Text, ToGuard, ToWorker, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -32,6 +32,51 @@ fn counters() -> Vec<Counters> {
     let counters =
         |connections_now, connections, requests| Counters { connections_now, connections, requests };
     vec![counters(0, 0, 0), counters(1, 2, 3), counters(u32::MAX, u64::MAX, u64::MAX)]
+}
+
+/// Counts that differ, so that none can take the place of another.
+fn shed() -> Shed {
+    Shed {
+        admitted: 1,
+        late_first_byte: 2,
+        late_head: 3,
+        malformed: 4,
+        evicted: 5,
+        delayed: 6,
+        over_share: 7,
+        over_rate: 8,
+        banned: 9,
+        bans: 10,
+        unavailable: 11,
+        slow_body: 12,
+        slow_response: 13,
+        abusive: 14,
+        filtered: 15,
+        incomplete_now: 16,
+        waiting_now: 17,
+        banned_now: 18,
+    }
+}
+
+fn conditioning() -> Vec<Conditioning> {
+    let some = Conditioning {
+        first_byte_timeout_ms: 1,
+        body_min_rate: 2,
+        response_min_rate: 3,
+        recency: true,
+        strict: false,
+        share_8: 4,
+        share_16: 5,
+        share_24: 6,
+        share_v6_32: 7,
+        share_v6_48: 8,
+        share_v6_56: 9,
+        rate_max: 10,
+        rate_burst: 11,
+        ban_after: 12,
+        ban_time_ms: u32::MAX,
+    };
+    vec![Conditioning { recency: false, strict: true, share_8: u16::MAX, ..some.clone() }, some]
 }
 
 fn worker_limits() -> WorkerLimits {
@@ -83,9 +128,25 @@ impl Samples for FromWorker {
     }
 }
 
+impl Samples for FromGuarded {
+    fn samples() -> Vec<Self> {
+        let mut all = vec![Self::Done { id: 0 }, Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) }];
+        all.extend(addresses().into_iter().map(|peer| Self::Took { id: 1, peer }));
+        all
+    }
+}
+
+impl Samples for ToGuard {
+    fn samples() -> Vec<Self> {
+        vec![Self::Listening { number: 0 }, Self::Accepting { number: u64::MAX }, Self::Process {}]
+    }
+}
+
 impl Samples for ChildToLauncher {
     fn samples() -> Vec<Self> {
-        let mut all = vec![Self::Ready {}];
+        let heavy =
+            |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
+        let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -101,6 +162,7 @@ impl Samples for AdminToLauncher {
             Self::Probe { ticket: 1, target: u16::MAX, kind: ProbeKind::Attempts },
             Self::Probe { ticket: u32::MAX, target: 0, kind: ProbeKind::Score },
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
+            Self::Conditioning { ticket: 3 },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
@@ -109,7 +171,8 @@ impl Samples for AdminToLauncher {
 
 impl Samples for LauncherToGate {
     fn samples() -> Vec<Self> {
-        vec![
+        let policies = conditioning().into_iter().map(|conditioning| Self::Conditioning { conditioning });
+        let mut all = vec![
             Self::Limits {
                 head_bytes: 1,
                 head_timeout_ms: 2,
@@ -138,14 +201,25 @@ impl Samples for LauncherToGate {
             Self::Broken { partition: 1, broken: false },
             Self::Broken { partition: 1, broken: true },
             Self::Report {},
-        ]
+            Self::Exempt { network: text(64) },
+            Self::SharedConnections { listener: 1 },
+            Self::ChainFirst {},
+            Self::ChainLast {},
+            Self::AttachShared { partition: 1 },
+            Self::AttachProcess { partition: u16::MAX },
+            Self::ReportShed {},
+            Self::Capacity { partition: 1, connections: u32::MAX },
+        ];
+        all.extend(policies);
+        all
     }
 }
 
 impl Samples for LauncherToSite {
     fn samples() -> Vec<Self> {
         let route = |target| Self::Route { host: text(255), path: text(1024), target, partition: 9 };
-        vec![
+        let policies = conditioning().into_iter().map(|conditioning| Self::Conditioning { conditioning });
+        let mut all = vec![
             Self::Limits { limits: worker_limits(), site: 1 },
             Self::Root {},
             Self::Index { name: text(0) },
@@ -158,7 +232,11 @@ impl Samples for LauncherToSite {
             Self::AttachService { partition: u16::MAX },
             Self::Broken { partition: 0, broken: true },
             Self::Report {},
-        ]
+            Self::Filtered {},
+            Self::ReportShed {},
+        ];
+        all.extend(policies);
+        all
     }
 }
 
@@ -218,8 +296,19 @@ impl Samples for LauncherToAdmin {
             answer(Outcome::Busy),
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
+            Self::Heavy {
+                ticket: 1,
+                name: text(128),
+                address_high: u64::MAX,
+                address_low: 0,
+                bits: 56,
+                held: 2,
+                waiting: 3,
+            },
+            Self::ConditioningEnd { ticket: u32::MAX },
         ];
         for role in Role::ALL {
+            all.push(Self::Shed { ticket: 1, role, name: text(128), shed: shed() });
             all.extend(counters().into_iter().map(|counters| process(role, counters)));
         }
         all
@@ -231,6 +320,8 @@ macro_rules! every_edge {
     ($check:ident) => {
         $check::<ToWorker>();
         $check::<FromWorker>();
+        $check::<FromGuarded>();
+        $check::<ToGuard>();
         $check::<ChildToLauncher>();
         $check::<AdminToLauncher>();
         $check::<LauncherToGate>();
@@ -423,7 +514,7 @@ fn values_that_a_field_does_not_have_are_refused() {
         let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
         assert_eq!(LauncherToAdmin::decode(&bytes), Err(DecodeError::Value("Outcome")));
     }
-    for role in 6..=u8::MAX {
+    for role in 7..=u8::MAX {
         assert_eq!(LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]), Err(DecodeError::Value("role")));
     }
     for not_utf8 in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {
@@ -468,8 +559,16 @@ fn messages_to_the_launcher_have_a_fixed_size() {
             }
         }
     }
-    check::<ChildToLauncher>(22);
+    check::<ChildToLauncher>(134);
     check::<AdminToLauncher>(22);
+}
+
+#[test]
+fn counts_of_what_was_shed_have_their_names() {
+    let counts = shed().counts();
+    assert_eq!(counts.map(|(_, count)| count), std::array::from_fn(|at| at as u64 + 1));
+    let debug = format!("{:?}", shed());
+    assert!(counts.iter().all(|(name, count)| debug.contains(&format!("{name}: {count}"))), "{debug}");
 }
 
 #[test]

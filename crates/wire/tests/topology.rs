@@ -65,7 +65,7 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
         let expected = match edge.from {
             Role::Gate | Role::Site | Role::Service | Role::Logger => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
-            Role::Launcher => panic!("the launcher talks to itself"),
+            Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
         assert_eq!(edge.message, expected, "{edge:?}");
         assert_eq!(edge.descriptors, "none", "{edge:?}");
@@ -74,10 +74,19 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
     assert_eq!(elsewhere, []);
 }
 
-/// Two processes of one role never meet: what takes one gate, site or service over stays there.
+/// Two processes of one role never meet: what takes one gate, site or service over stays there. Filters are a chain.
 #[test]
-fn no_role_talks_to_its_own_kind() {
-    assert_eq!(edges(|edge| edge.from == edge.to), []);
+fn no_role_but_filters_talks_to_its_own_kind() {
+    assert_eq!(edges(|edge| edge.from == edge.to), [(Role::Filter, Role::Filter, "ToWorker")]);
+}
+
+/// A filter may be any program: it has requests and nothing else, no orders, no log, no way to a worker.
+#[test]
+fn filters_meet_gates_and_each_other_only() {
+    let touches = |edge: &Edge| edge.from == Role::Filter || edge.to == Role::Filter;
+    let others = edges(|edge| touches(edge) && edge.from != Role::Gate && edge.to != Role::Gate);
+    assert_eq!(others, [(Role::Filter, Role::Filter, "ToWorker")]);
+    assert!(CHANNELS.iter().filter(|edge| touches(edge)).all(|edge| edge.message == "ToWorker"));
 }
 
 #[test]

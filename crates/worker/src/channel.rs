@@ -8,8 +8,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use wire::{DecodeError, MESSAGE_MAX, Message};
+
+/// A question, not a wait.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A message with the descriptor that came along; `None` at the end of the channel.
 pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
@@ -131,6 +136,37 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 result => return result,
             }
+        }
+    }
+
+    /// Sets how many bytes of messages may wait on their way to the peer; the least if 0.
+    pub fn set_backlog(&self, bytes: usize) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_socket_send_buffer_size(&self.socket, bytes)?)
+    }
+
+    /// As [`Self::try_send`], where the backlog is the least: a message that is longer than it does not stay away.
+    pub fn try_send_any(&self, message: &Out, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let too_long = |error: &io::Error| error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error());
+        match self.try_send(message, descriptor) {
+            Err(error) if too_long(&error) => {
+                self.set_backlog(MESSAGE_MAX)?;
+                let result = self.try_send(message, descriptor);
+                self.set_backlog(0)?;
+                result
+            }
+            result => result,
+        }
+    }
+
+    /// After a message for which there was no room: waits until the peer has made some.
+    pub async fn room(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.socket.writable().await?;
+            let mut question = [PollFd::new(&self.socket, PollFlags::OUT)];
+            if poll(&mut question, Some(&AT_ONCE))? > 0 {
+                return Ok(());
+            }
+            ready.clear_ready();
         }
     }
 

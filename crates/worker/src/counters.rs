@@ -2,7 +2,9 @@
 //!
 //! Runs in: every process but the launcher. Sees no untrusted bytes. Never: blocks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+
+use wire::Shed;
 
 /// Counts of one process; a clone counts into the same place.
 #[derive(Debug, Default)]
@@ -39,5 +41,46 @@ impl Counters {
             connections: self.connections.get(),
             requests: self.requests.get(),
         }
+    }
+}
+
+/// What a process has shed, by reason, for `bulkhead status --conditioning`.
+#[derive(Debug)]
+pub struct Sheds(RefCell<Shed>);
+
+impl Default for Sheds {
+    fn default() -> Self {
+        Self(RefCell::new(Shed {
+            admitted: 0,
+            late_first_byte: 0,
+            late_head: 0,
+            malformed: 0,
+            evicted: 0,
+            delayed: 0,
+            over_share: 0,
+            over_rate: 0,
+            banned: 0,
+            bans: 0,
+            unavailable: 0,
+            slow_body: 0,
+            slow_response: 0,
+            abusive: 0,
+            filtered: 0,
+            incomplete_now: 0,
+            waiting_now: 0,
+            banned_now: 0,
+        }))
+    }
+}
+
+impl Sheds {
+    /// Counts something: `note(|shed| shed.malformed += 1)`.
+    pub fn note(&self, count: impl FnOnce(&mut Shed)) {
+        count(&mut self.0.borrow_mut());
+    }
+
+    /// The counts as a message's field.
+    pub fn snapshot(&self) -> Shed {
+        self.0.borrow().clone()
     }
 }

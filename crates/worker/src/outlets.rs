@@ -1,29 +1,28 @@
-//! Connections on their way to the workers of one partition: credits, the queue of those that wait, deadlines.
+//! Connections on their way to the workers of one partition: shares, the queue of those that wait, deadlines.
 //!
-//! Runs in: gates (for every partition) and site workers (for their services). Sees: messages of workers, which
-//! may be compromised. Never: sends without a credit; lets a worker's nonsense cost anyone else.
+//! Runs in: gates (for every partition, and for their filters) and site workers (for their services). Sees: messages
+//! of workers, which may be compromised. Never: sends more than a worker has asked for or a channel has room for;
+//! lets a worker's nonsense, or the requests of one range of addresses, cost anyone else.
 //!
-//! Source: seed 001 (bundles); mechanisms.md C3, C6; architecture.md, "The life of a connection", 4.
+//! A connection is counted into its ranges of addresses, or is parked until they have room; then it is sent, or waits
+//! until a worker has room; and is counted out when the worker says that it has ended.
+//!
+//! Source: seed 001 (bundles, 4.2); mechanisms.md C3, C6, D6, D7; architecture.md, "The life of a connection", 4.
+
+mod guarded;
+mod line;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashSet, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use wire::{Bundle, Bytes, FromWorker, ToWorker};
+use conditioning::{Parked, Priority, Queue, Range, Shares, Waiting};
+use wire::Shed;
 
-use crate::channel::{Channel, ChannelError};
-
-/// LIMIT: credits that one worker may have given; a worker grants 64.
-const CREDITS_MAX: u32 = 4096;
-/// LIMIT: how many messages of one worker are heard before others get their turn; receiving what is there already
-/// never waits, so a worker that sends without end would be heard without end.
-const TURN: u64 = 32;
-/// How much nonsense a worker may send before its channel is closed.
-const NONSENSE_MAX: u32 = 100;
-
-type Line = Channel<FromWorker, ToWorker>;
+pub use guarded::Guarded;
+use line::{CREDITS_MAX, Line, Way};
 
 /// A connection to be sent.
 #[derive(Debug)]
@@ -31,20 +30,17 @@ pub struct Outgoing {
     /// Its descriptor.
     pub stream: OwnedFd,
     /// The client.
-    pub peer: std::net::SocketAddr,
+    pub peer: SocketAddr,
     /// The address of ours that it connected to.
-    pub local: std::net::SocketAddr,
+    pub local: SocketAddr,
     /// Whether this process is at its other end.
     pub relayed: bool,
     /// Bytes that were read from it already.
     pub taken: Vec<u8>,
 }
 
-impl Outlet {
-    fn may_be_sent(&self, held_max: usize) -> bool {
-        self.credits.get() > 0 && !self.draining.get() && self.sent.borrow().len() < held_max
-    }
-}
+/// Whose share a connection takes, if it is counted.
+type Client = Option<IpAddr>;
 
 /// What an owner of [`Outlets`] is told.
 pub trait Owner {
@@ -62,23 +58,25 @@ pub trait Owner {
 pub struct Outlets {
     name: String,
     owner: Rc<dyn Owner>,
-    workers: RefCell<Vec<Rc<Outlet>>>,
-    queue: RefCell<VecDeque<(Instant, Outgoing)>>,
+    /// The newest first: during a relaunch the successor gets the work as soon as it can take it.
+    lines: RefCell<Vec<Rc<Line>>>,
+    /// Those that no worker has room for.
+    queue: RefCell<Queue<(Outgoing, Client)>>,
+    /// Those whose ranges hold their shares already.
+    parked: RefCell<Parked<Outgoing>>,
+    shares: RefCell<Option<Shares>>,
     wait_max: Duration,
     waiting_max: usize,
     /// LIMIT: connections that a worker may hold without saying that they have ended: as many as it may have at
     /// once, and the credits that it may have given. One that never says so gets no more, and takes no more memory.
-    held_max: usize,
+    held_max: Cell<usize>,
+    /// How many connections its workers can serve at once, if that is known.
+    capacity: Cell<Option<u32>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
-}
-
-struct Outlet {
-    line: Line,
-    credits: Cell<u32>,
-    draining: Cell<bool>,
-    sent: RefCell<HashSet<u64>>,
-    nonsense: Cell<u32>,
+    unavailable: Cell<u64>,
+    /// Those for which there was no room to park.
+    over_share: Cell<u64>,
 }
 
 impl Outlets {
@@ -95,49 +93,160 @@ impl Outlets {
         Rc::new(Self {
             name: name.into(),
             owner,
-            workers: RefCell::default(),
-            queue: RefCell::default(),
+            lines: RefCell::default(),
+            queue: RefCell::new(Queue::new(Priority::Recency)),
+            parked: RefCell::default(),
+            shares: RefCell::default(),
             wait_max,
             waiting_max: connections as usize / 2,
-            held_max: connections as usize + CREDITS_MAX as usize,
+            held_max: Cell::new(connections as usize + CREDITS_MAX as usize),
+            capacity: Cell::default(),
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
+            unavailable: Cell::new(0),
+            over_share: Cell::new(0),
         })
     }
 
-    /// Adds a worker's channel.
+    /// Sets in which order those who wait are served, and how much one range of addresses may have, once, before the
+    /// first connection. Without a word: by recency, and anything.
+    pub fn govern(&self, priority: Priority, shares: Option<Shares>) {
+        *self.queue.borrow_mut() = Queue::new(priority);
+        *self.shares.borrow_mut() = shares;
+        self.capacity.get().into_iter().for_each(|capacity| self.shares_of(capacity));
+    }
+
+    /// A guarded server can serve so many connections at once: it gets no more, and shares are of them. Whatever
+    /// waits then does so here, where it is in order, and not in the channel.
+    pub fn limit(&self, capacity: u32) {
+        self.capacity.set(Some(capacity));
+        self.held_max.set(capacity as usize);
+        self.shares_of(capacity);
+    }
+
+    fn shares_of(&self, capacity: u32) {
+        self.shares.borrow_mut().iter_mut().for_each(|shares| shares.serving(capacity));
+    }
+
+    /// Adds the channel of a worker, which gives credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        let worker = Rc::new(Outlet {
-            line: Channel::new(descriptor)?,
-            credits: Cell::new(0),
-            draining: Cell::new(false),
-            sent: RefCell::default(),
-            nonsense: Cell::new(0),
-        });
-        // The newest first: during a relaunch the successor gets the work as soon as it can take it.
-        self.workers.borrow_mut().insert(0, worker.clone());
-        tokio::task::spawn_local(self.clone().listen(worker));
+        let line = Line::new(descriptor, Way::Credits)?;
+        self.lines.borrow_mut().insert(0, line.clone());
+        tokio::task::spawn_local(self.clone().listen(line));
         Ok(())
     }
 
-    /// Sends a connection to a worker that has granted a credit, or lets it wait for one.
+    /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
+    pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
+        self.attach_way(descriptor, Way::Server(guarded.clone(), Rc::downgrade(self)))
+    }
+
+    /// Adds the channel to a filter.
+    pub fn attach_filter(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
+        self.attach_way(descriptor, Way::Filter)
+    }
+
+    fn attach_way(self: &Rc<Self>, descriptor: OwnedFd, way: Way) -> std::io::Result<()> {
+        let line = Line::new(descriptor, way)?;
+        self.lines.borrow_mut().insert(0, line.clone());
+        tokio::task::spawn_local(self.clone().watch_room(line));
+        Ok(())
+    }
+
+    /// Sends nothing more on the channels that there are now; what was sent still arrives.
+    pub fn finish(&self) {
+        self.lines.borrow().iter().for_each(|line| line.drain());
+    }
+
+    /// Sends a connection to a worker that has room, or lets it wait: for its share, then for a worker.
     pub fn send(self: &Rc<Self>, outgoing: Outgoing) {
-        if !self.queue.borrow().is_empty() {
-            self.enqueue(outgoing);
-            // Those who wait may do so although there are credits: the kernel refuses a descriptor when too many
-            // are under way. No worker would call for them then.
-            return self.serve_queue();
-        }
-        if let Err(outgoing) = self.try_send(outgoing) {
-            self.enqueue(outgoing);
+        let client = outgoing.peer.ip();
+        let admitted = self.shares.borrow_mut().as_mut().map(|shares| shares.admit(client).is_ok());
+        match admitted {
+            None => self.dispatch(outgoing, None, None),
+            Some(true) => self.dispatch(outgoing, Some(client), None),
+            Some(false) => self.park(outgoing),
         }
     }
 
-    fn enqueue(self: &Rc<Self>, outgoing: Outgoing) {
-        if self.queue.borrow().len() >= self.waiting_max {
+    /// As [`Self::send`], for one whose client's address says nothing.
+    pub fn send_uncounted(self: &Rc<Self>, outgoing: Outgoing) {
+        self.dispatch(outgoing, None, None);
+    }
+
+    /// Adds what was shed here, and how many wait.
+    pub fn report(&self, shed: &mut Shed) {
+        let parked = self.parked.borrow();
+        shed.delayed += parked.delayed;
+        shed.over_share += parked.over_share + self.over_share.get();
+        shed.unavailable += self.unavailable.get();
+        shed.waiting_now += (self.queue.borrow().len() + parked.len()) as u32;
+    }
+
+    /// The ranges of addresses that most of what workers hold belongs to.
+    pub fn ranges_held(&self, at_most: usize) -> Vec<(Range, u32)> {
+        self.shares.borrow().as_ref().map_or_else(Vec::new, |shares| shares.ranges(at_most))
+    }
+
+    /// The ranges of addresses that most of what waits belongs to.
+    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+        let mut ranges = self.queue.borrow().ranges(at_most);
+        ranges.extend(self.parked.borrow().ranges(at_most));
+        ranges
+    }
+
+    fn park(self: &Rc<Self>, outgoing: Outgoing) {
+        let mut parked = self.parked.borrow_mut();
+        if parked.len() >= self.waiting_max / 2 {
+            drop(parked);
+            self.over_share.set(self.over_share.get() + 1);
             return self.owner.undelivered(outgoing);
         }
-        self.queue.borrow_mut().push_back((Instant::now() + self.wait_max, outgoing));
+        parked.park(outgoing.peer.ip(), Instant::now() + self.wait_max, outgoing);
+        drop(parked);
+        self.keep_deadlines();
+    }
+
+    fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
+        if self.queue.borrow().is_empty() {
+            let address = outgoing.peer.ip();
+            match self.try_send(outgoing, client) {
+                Ok(()) => self.served_at_once(address),
+                Err(outgoing) => self.enqueue(outgoing, client, deadline),
+            }
+        } else {
+            self.enqueue(outgoing, client, deadline);
+            // Those who wait may do so although there are credits: the kernel refuses a descriptor when too many
+            // are under way. No worker would call for them then.
+            self.serve_queue();
+        }
+    }
+
+    /// A client was served without waiting. Where those who are served make others wait, it has had its turn; our own
+    /// workers mostly take all, so that it is not worth the memory to know whom.
+    fn served_at_once(&self, address: IpAddr) {
+        if self.capacity.get().is_some() {
+            self.queue.borrow_mut().served(address);
+            self.parked.borrow_mut().served(address);
+        }
+    }
+
+    fn enqueue(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
+        if self.queue.borrow().len() >= self.waiting_max {
+            return self.give_up(outgoing, client);
+        }
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.wait_max);
+        self.queue.borrow_mut().push(outgoing.peer.ip(), deadline, (outgoing, client));
+        self.keep_deadlines();
+    }
+
+    fn give_up(&self, outgoing: Outgoing, client: Client) {
+        self.unavailable.set(self.unavailable.get() + 1);
+        self.count_out(client);
+        self.owner.undelivered(outgoing);
+    }
+
+    fn keep_deadlines(self: &Rc<Self>) {
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(self.clone().sweep());
         }
@@ -145,118 +254,93 @@ impl Outlets {
 
     /// Gives up on those that have waited too long; runs only while somebody waits.
     async fn sweep(self: Rc<Self>) {
-        loop {
-            let Some(first) = self.queue.borrow().front().map(|(deadline, _)| *deadline) else {
-                break;
-            };
+        while let Some(first) = self.next_deadline() {
             tokio::time::sleep_until(first.into()).await;
-            loop {
-                let mut queue = self.queue.borrow_mut();
-                let Some((_, late)) = queue.pop_front_if(|(deadline, _)| *deadline <= Instant::now()) else {
-                    break;
-                };
-                drop(queue);
-                self.owner.undelivered(late);
+            let now = Instant::now();
+            while let Some((outgoing, client)) = self.expired(now) {
+                self.give_up(outgoing, client);
             }
+            while let Some(outgoing) = self.expired_parked(now) {
+                self.owner.undelivered(outgoing);
+            }
+            self.unpark();
         }
         self.sweeping.set(false);
     }
 
-    fn try_send(&self, mut outgoing: Outgoing) -> Result<(), Outgoing> {
-        let workers = self.workers.borrow();
-        for worker in workers.iter().filter(|worker| worker.may_be_sent(self.held_max)) {
-            let id = self.next_id.get();
-            let message = ToWorker::Connection {
-                bundle: Bundle {
-                    id,
-                    peer: outgoing.peer,
-                    local: outgoing.local,
-                    relayed: outgoing.relayed,
-                    taken: Bytes(std::mem::take(&mut outgoing.taken)),
-                },
-            };
-            match worker.line.try_send(&message, Some(outgoing.stream.as_fd())) {
+    fn next_deadline(&self) -> Option<Instant> {
+        let queued = self.queue.borrow_mut().next_deadline();
+        queued.into_iter().chain(self.parked.borrow_mut().next_deadline()).min()
+    }
+
+    fn expired(&self, now: Instant) -> Option<(Outgoing, Client)> {
+        self.queue.borrow_mut().expired(now).map(|late| late.item)
+    }
+
+    fn expired_parked(&self, now: Instant) -> Option<Outgoing> {
+        self.parked.borrow_mut().expired(now).map(|late| late.item)
+    }
+
+    /// Sends to the first worker that has room.
+    fn try_send(&self, outgoing: Outgoing, client: Client) -> Result<(), Outgoing> {
+        let mut unsent = outgoing;
+        for line in self.lines.borrow().iter().filter(|line| line.has_room(self.held_max.get())) {
+            match line.send(unsent, client, &self.next_id) {
                 Ok(()) => {
-                    worker.credits.set(worker.credits.get() - 1);
-                    worker.sent.borrow_mut().insert(id);
-                    self.next_id.set(id + 1);
                     self.owner.delivered();
                     return Ok(());
                 }
-                // It is full, or gone, which `listen` will see; another may do.
-                Err(_) => {
-                    let ToWorker::Connection { bundle } = message;
-                    outgoing.taken = bundle.taken.0;
-                }
+                Err(outgoing) => unsent = outgoing,
             }
         }
-        Err(outgoing)
+        Err(unsent)
     }
 
     fn serve_queue(&self) {
-        loop {
-            let Some((deadline, outgoing)) = self.queue.borrow_mut().pop_front() else {
+        let has_room = |line: &Rc<Line>| line.has_room(self.held_max.get());
+        while !self.queue.borrow().is_empty() && self.lines.borrow().iter().any(has_room) {
+            let Some(Waiting { address, deadline, item: (outgoing, client) }) = self.pop() else {
                 return;
             };
-            if let Err(outgoing) = self.try_send(outgoing) {
-                self.queue.borrow_mut().push_front((deadline, outgoing));
+            if let Err(outgoing) = self.try_send(outgoing, client) {
+                self.queue.borrow_mut().unpop(Waiting { address, deadline, item: (outgoing, client) });
                 return;
             }
+            if self.capacity.get().is_some() {
+                self.parked.borrow_mut().served(address);
+            }
         }
     }
 
-    /// Hears a worker until it is gone.
-    async fn listen(self: Rc<Self>, worker: Rc<Outlet>) {
-        for heard in 1_u64.. {
-            if heard.is_multiple_of(TURN) {
-                tokio::task::yield_now().await;
-            }
-            match worker.line.receive().await {
-                Ok(Some((message, descriptor))) => self.heard(&worker, message, descriptor),
-                Ok(None) | Err(ChannelError::Io(_)) => break,
-                Err(ChannelError::Malformed(_)) => self.nonsense(&worker, "a malformed message"),
-            }
-            if worker.nonsense.get() >= NONSENSE_MAX {
-                eprintln!("error: {}: its worker sends nonsense; its channel is closed", self.name);
-                break;
-            }
-        }
-        self.workers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &worker));
-        self.owner.retiring();
+    fn pop(&self) -> Option<Waiting<(Outgoing, Client)>> {
+        self.queue.borrow_mut().pop()
     }
 
-    fn heard(&self, worker: &Outlet, message: FromWorker, descriptor: Option<OwnedFd>) {
-        match (message, descriptor) {
-            (FromWorker::Returns { credits, done }, None) => {
-                let mut sent = worker.sent.borrow_mut();
-                let unknown = done.iter().filter(|id| !sent.remove(id)).count();
-                drop(sent);
-                if unknown > 0 {
-                    self.nonsense(worker, "the end of a connection that it does not hold");
-                }
-                let credits = worker.credits.get().saturating_add(credits.into());
-                if credits > CREDITS_MAX {
-                    self.nonsense(worker, "more credits than a worker may grant");
-                }
-                worker.credits.set(credits.min(CREDITS_MAX));
-                self.serve_queue();
-            }
-            // Its number is not checked: it may be that of another source, which is gone. A worker can make up a
-            // connection, as any client can; it is treated as one.
-            (FromWorker::Back { taken, .. }, Some(stream)) => self.owner.handed_back(stream, taken.0),
-            (FromWorker::Drain {}, None) => {
-                worker.draining.set(true);
-                worker.line.finish();
-                self.owner.retiring();
-            }
-            _ => self.nonsense(worker, "a descriptor where none belongs, or none where one does"),
+    fn count_out(&self, client: Client) {
+        if let (Some(client), Some(shares)) = (client, &mut *self.shares.borrow_mut()) {
+            shares.release(client);
         }
     }
 
-    fn nonsense(&self, worker: &Outlet, what: &str) {
-        worker.nonsense.set(worker.nonsense.get() + 1);
-        if worker.nonsense.get() == 1 {
-            eprintln!("warning: {}: its worker sent {what}", self.name);
+    /// A worker no longer holds a connection: those that waited for the share of its client may have their turn.
+    fn release(self: &Rc<Self>, client: Client) {
+        self.count_out(client);
+        self.unpark();
+    }
+
+    fn unpark(self: &Rc<Self>) {
+        while self.queue.borrow().len() < self.waiting_max
+            && let Some(Waiting { address, deadline, item }) = self.next_admitted()
+        {
+            self.dispatch(item, Some(address), Some(deadline));
+        }
+    }
+
+    fn next_admitted(&self) -> Option<Waiting<Outgoing>> {
+        let mut parked = self.parked.borrow_mut();
+        match &mut *self.shares.borrow_mut() {
+            Some(shares) if !parked.is_empty() => parked.unpark(shares),
+            _ => None,
         }
     }
 }

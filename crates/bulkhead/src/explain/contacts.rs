@@ -8,7 +8,8 @@ use wire::{Edge, Role};
 
 use super::assets::service_name;
 
-/// A process that a configuration asks for; all gates are one, as they have one uid.
+/// A process that a configuration asks for. All gates are one, as they have one uid; all filters are one, as each of
+/// them has the same to lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Post {
     /// What it does.
@@ -48,6 +49,7 @@ pub struct Contact {
 pub fn posts(config: &Config) -> Vec<Post> {
     let role = |role: Role| Post { role, name: role.name().into(), site: None, service: None };
     let mut posts = vec![role(Role::Launcher), role(Role::Gate)];
+    posts.extend((!config.conditioning.filters.is_empty()).then(|| role(Role::Filter)));
     for (number, site) in config.sites.iter().enumerate() {
         posts.push(Post { role: Role::Site, name: site.name.clone(), site: Some(number), service: None });
         posts.extend(site.services.iter().enumerate().map(|(service, about)| Post {
@@ -152,6 +154,20 @@ mod tests {
         let packages = names("packages", sends);
         assert!(packages.contains(&"packages/crash ToWorker".to_owned()), "{packages:?}");
         assert_eq!(names("other", receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
+    }
+
+    #[test]
+    fn filters_know_gates_only() {
+        let mut config = demo();
+        config.conditioning.filters =
+            vec![config::Filter { command: vec!["f".into()], program: "/f".into(), read: vec![] }];
+        let posts = posts(&config);
+        let filter = number(&posts, "filter");
+        let peers = |found: Vec<Contact>| -> Vec<String> {
+            found.iter().map(|contact| posts[contact.peer].name.clone()).collect()
+        };
+        assert_eq!(peers(sends(&config, CHANNELS, &posts, filter)), ["gate"]);
+        assert_eq!(peers(receives(&config, CHANNELS, &posts, filter)), ["gate"]);
     }
 
     #[test]

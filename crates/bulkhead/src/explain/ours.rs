@@ -40,6 +40,7 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
             ("all", "it holds no client's, but copies of the listening sockets and every right")
         }
         Role::Gate => ("new", "it holds new ones until it has passed them on, and is sent those handed back"),
+        Role::Filter => ("new", "it holds new ones, with the heads that were read from them, on their way"),
         Role::Site => ("live", "it holds all of its site's, and is sent them by gates"),
         Role::Service if post.service(config).is_some_and(|service| service.takes_connections) => {
             ("handed", "it holds those that gates hand to it for its path")
@@ -80,6 +81,7 @@ impl<'a> Rules<'a> {
         match (post.role, post.site(self.config), post.service(self.config)) {
             (Role::Launcher, ..) => launcher(found, uids.get(&post.name)),
             (Role::Gate, ..) => self.gate(found),
+            (Role::Filter, ..) => self.filter(found),
             (Role::Site, Some(site), _) => self.site(found, site),
             (Role::Service, Some(site), Some(service)) => self.service(found, site, service),
             (Role::Logger, ..) => {
@@ -105,6 +107,14 @@ impl<'a> Rules<'a> {
             found = found.each(is_log, Loss::Part, "it adds lines, true or false");
         }
         found
+    }
+
+    fn filter(&self, found: Reaches<'a>) -> Reaches<'a> {
+        if !self.has(Role::Gate, Role::Filter, "ToWorker") {
+            return found;
+        }
+        let how = "it gets every new connection with its head, and may change it, keep it or answer it";
+        found.each(|asset| asset.kind == Kind::Users, Loss::Part, how)
     }
 
     fn site(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {

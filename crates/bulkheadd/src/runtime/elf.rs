@@ -12,6 +12,8 @@ use std::io;
 
 /// LIMIT: program headers; linkers make about a dozen.
 const HEADERS_MAX: u16 = 64;
+/// LIMIT: bytes of one header's notes that are looked at; linkers write some hundred.
+const NOTES_BYTES_MAX: u64 = 4096;
 /// LIMIT: bytes of the loader's path with the nought at its end; known ones have 20 to 30.
 const INTERPRETER_BYTES_MAX: u64 = 256;
 
@@ -24,8 +26,9 @@ const LITTLE_ENDIAN: u8 = 1;
 /// `e_type`: a program at a fixed place, and one that can be anywhere.
 const EXECUTABLE: u16 = 2;
 const SHARED: u16 = 3;
-/// `p_type` of the header that says where the loader's path is.
+/// `p_type` of the header that says where the loader's path is, and of one for notes.
 const INTERPRETER: u32 = 3;
+const NOTES: u32 = 4;
 
 /// Why a program cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,45 @@ pub fn interpreter(mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> Re
         }
     }
     Ok(None)
+}
+
+/// Whether a program carries a note of `owner`; those of a toolchain say which one has made it.
+///
+/// `read` is as for [`interpreter`].
+pub fn has_note(mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>, owner: &[u8]) -> Result<bool, Fault> {
+    let mut head = [0; HEAD_BYTES];
+    read(0, &mut head).map_err(|_| Fault::Short)?;
+    let (first, count) = headers(&head)?;
+    for index in 0..u64::from(count) {
+        let mut header = [0; HEADER_BYTES];
+        let at = first.checked_add(index * HEADER_BYTES as u64).ok_or(Fault::Short)?;
+        read(at, &mut header).map_err(|_| Fault::Short)?;
+        if u32::from_le_bytes(field(&header, 0)) == NOTES {
+            let mut notes = vec![0; long(&header, 32).min(NOTES_BYTES_MAX) as usize];
+            read(long(&header, 8), &mut notes).map_err(|_| Fault::Short)?;
+            if owners(&notes).any(|found| found == owner) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The owners of notes, without the nought at their end: each note has the lengths of its owner and of its content, a
+/// type, and then both, each up to a multiple of four bytes.
+fn owners(notes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = notes;
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_at_checked(12)?;
+        let length = |at| u32::from_le_bytes(field(head, at)) as usize;
+        let (owner, after) = after.split_at_checked(length(0).next_multiple_of(4))?;
+        let content = length(4).next_multiple_of(4);
+        rest = after.get(content..).unwrap_or_default();
+        let owner = &owner[..length(0)];
+        // Go counts the noughts that fill the owner up as well.
+        let end = owner.iter().position(|&byte| byte == 0).unwrap_or(owner.len());
+        Some(&owner[..end])
+    })
 }
 
 /// Where the program headers are, and how many.
@@ -188,6 +230,22 @@ mod tests {
         let expected = LOADER.strip_suffix(b"\0").map(<[u8]>::to_vec);
         assert_eq!(of(&program(Some(LOADER))), Ok(expected));
         assert_eq!(of(&program(None)), Ok(None));
+    }
+
+    #[test]
+    fn finds_notes_by_their_owner() {
+        let notes = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
+        assert_eq!(owners(notes).collect::<Vec<_>>(), [&b"GNU"[..], b"Go"]);
+        for length in 0..notes.len() {
+            assert!(owners(&notes[..length]).count() <= 2);
+        }
+        assert_eq!(owners(&[0xff; 64]).count(), 0);
+        let own = std::fs::File::open("/proc/self/exe").unwrap();
+        let has = |owner| {
+            use std::os::unix::fs::FileExt;
+            has_note(|at, buffer| own.read_exact_at(buffer, at), owner)
+        };
+        assert_eq!((has(b"GNU"), has(b"Go")), (Ok(true), Ok(false)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn open(path: &Path) -> Result<OwnedFd, String> {
 }
 
 /// Whether a path, taken by the word, is that of something in one of the folders.
-fn is_below_a_folder(path: &Path) -> bool {
+pub fn is_below_a_folder(path: &Path) -> bool {
     let plain = config::lexical(path).as_os_str() == path.as_os_str();
     plain && FOLDERS.iter().any(|folder| path.starts_with(folder) && path != Path::new(folder))
 }

@@ -98,7 +98,7 @@ fn known_instead(name: &str, keys: Keys) -> String {
 
 impl<'t> Entry<'t> {
     /// Reports that the value has the wrong type, with how to write the right one if that is known.
-    fn wrong_type(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) {
+    pub(crate) fn wrong_type(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) {
         let found = match self.value.type_str() {
             kind @ ("array" | "integer") => format!("an {kind}"),
             kind => format!("a {kind}"),
@@ -117,6 +117,21 @@ impl<'t> Entry<'t> {
             Some(help) => problems.report_help(self.offset, message, help),
             None => problems.report(self.offset, message),
         }
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> &'t str {
+        self.key
+    }
+
+    /// Whether it is an array, of whatever.
+    pub(crate) fn is_array(&self) -> bool {
+        self.value.is_array()
+    }
+
+    /// Whether it is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.is_table()
     }
 
     fn quoted_scalar(&self) -> Option<String> {

@@ -28,6 +28,12 @@ impl<'t> Table<'t> {
         narrow(value.or(bounds.default))
     }
 
+    /// A rate in bytes a second, or its default.
+    pub(crate) fn byte_rate(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+        let value = self.get(key).and_then(|entry| entry.byte_rate(bounds, problems));
+        narrow(value.or(bounds.default))
+    }
+
     /// A size in bytes, or its default.
     pub(crate) fn bytes(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u64 {
         let value = self.get(key).and_then(|entry| entry.bytes(bounds, problems));
@@ -86,6 +92,65 @@ impl Entry<'_> {
             }
         };
         self.bounded(bytes, bounds, units::show_size, problems)
+    }
+
+    /// A rate within bounds, in bytes a second.
+    fn byte_rate(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+        let Some(text) = self.value.as_str() else {
+            let help = match self.value {
+                DeValue::Integer(number) => format!("write its unit: `\"{number}B/s\"`"),
+                _ => "write for example `\"500B/s\"`".to_owned(),
+            };
+            self.wrong_type("a rate in a string", Some(help), problems);
+            return None;
+        };
+        match units::byte_rate(text) {
+            Ok(bytes) => self.bounded(bytes.into(), bounds, units::show_byte_rate, problems),
+            Err(fault) => {
+                self.fault(text, fault, problems);
+                None
+            }
+        }
+    }
+
+    /// A number of requests a second within bounds: an integer, or a string such as `100/s`.
+    pub(crate) fn request_rate(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+        let rate = match self.value.as_str().map(|text| (text, units::request_rate(text))) {
+            Some((_, Ok(rate))) => rate.into(),
+            Some((text, Err(fault))) => {
+                self.fault(text, fault, problems);
+                return None;
+            }
+            None => {
+                let help = Some("write for example `\"100/s\"`".to_owned());
+                self.integer("a rate (an integer or a string)", help, problems)?
+            }
+        };
+        self.bounded(rate, bounds, |rate| format!("{rate}/s"), problems)
+    }
+
+    /// A share from 0 to 1, in whole thousandths.
+    pub(crate) fn thousandths(&self, problems: &mut Problems<'_>) -> Option<u16> {
+        let text = match self.value {
+            DeValue::Float(number) => number.as_str().replace('_', ""),
+            DeValue::Integer(number) => number.as_str().to_owned(),
+            _ => {
+                self.wrong_type("a number from 0 to 1", None, problems);
+                return None;
+            }
+        };
+        let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+        let Some(share) = share.map(|share| share * 1000.0) else {
+            let message = format!("`{}` is {}; a share must be from 0 to 1", self.key, escape(&text));
+            problems.report_help(self.offset, message, "write for example `0.25` for a quarter");
+            return None;
+        };
+        // What three digits cannot say is further off than what binary fractions lose.
+        if (share - share.round()).abs() > 1e-6 {
+            let message = format!("`{}` is {}; a share has at most three digits", self.key, escape(&text));
+            problems.report_help(self.offset, message, format!("write `{}`", share.round() / 1000.0));
+        }
+        Some(share.round() as u16)
     }
 
     fn bounded(

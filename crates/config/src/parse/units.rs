@@ -42,6 +42,27 @@ pub(crate) fn size_bytes(text: &str) -> Result<u64, Fault> {
     quantity(text, SIZES, "a size", "64KiB")
 }
 
+/// Bytes a second of a rate such as `500B/s`.
+pub(crate) fn byte_rate(text: &str) -> Result<u64, Fault> {
+    let Some(size) = text.strip_suffix("/s") else {
+        let help = match size_bytes(text) {
+            Ok(_) => format!("write `\"{text}/s\"`"),
+            Err(_) => "write for example `\"500B/s\"`".to_owned(),
+        };
+        return Err(Fault::with_help("a rate is a size and `/s`, for a second", help));
+    };
+    quantity(size, SIZES, "a rate", "500B")
+        .map_err(|fault| Fault { help: fault.help.map(|help| help.replace("\"`", "/s\"`")), ..fault })
+}
+
+/// Requests a second of a rate such as `100/s`.
+pub(crate) fn request_rate(text: &str) -> Result<u64, Fault> {
+    let rule = "a rate is a whole number of requests and `/s`, for a second";
+    let number = text.strip_suffix("/s").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| Fault::with_help(rule, "write for example `\"100/s\"`"))
+}
+
 /// A duration in its largest whole unit.
 pub(crate) fn show_duration(ms: u64) -> String {
     show(ms, &["h", "m", "s", "ms"], DURATIONS)
@@ -50,6 +71,11 @@ pub(crate) fn show_duration(ms: u64) -> String {
 /// A size in its largest whole binary unit.
 pub(crate) fn show_size(bytes: u64) -> String {
     show(bytes, &["TiB", "GiB", "MiB", "KiB", "B"], SIZES)
+}
+
+/// A rate in its largest whole binary unit.
+pub(crate) fn show_byte_rate(bytes: u64) -> String {
+    show_size(bytes) + "/s"
 }
 
 fn show(value: u64, names: &[&str], units: &Units) -> String {
@@ -150,6 +176,24 @@ mod tests {
         for bad in ["", "KiB", "64", "64K", "64kib", "-1B", "0x10B", "99999999999999999999GiB"] {
             assert!(size_bytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(byte_rate("500B/s"), Ok(500));
+        assert_eq!(byte_rate("2KiB/s"), Ok(2048));
+        assert_eq!(request_rate("100/s"), Ok(100));
+        for bad in ["", "500", "500B", "/s", "500/s", "500B/m", "500 B/s", "500B/s/s", "-1B/s"] {
+            assert!(byte_rate(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "100", "/s", "1.5/s", "-1/s", "+1/s", "100/m", "100 /s", "99999999999999999999/s"] {
+            assert!(request_rate(bad).is_err(), "{bad}");
+        }
+        let help = |text| byte_rate(text).unwrap_err().help.unwrap();
+        assert_eq!(help("500B"), "write `\"500B/s\"`");
+        assert_eq!(help("5K/s"), "did you mean `\"5KiB/s\"`?");
+        assert_eq!(help("500/s"), "write `\"500B/s\"` or `\"500KiB/s\"`");
+        assert_eq!(show_byte_rate(2048), "2KiB/s");
     }
 
     #[test]

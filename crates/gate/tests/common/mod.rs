@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use conditioning::Range;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
-use wire::{ChildToLauncher, Counters, LauncherToGate, Text};
+use wire::{ChildToLauncher, Conditioning, Counters, LauncherToGate, Shed, Text};
 use worker::Fault;
 use worker::channel::Channel;
 use worker::inlet::{Arrival, Inlets};
@@ -53,6 +54,11 @@ pub fn run(test: impl Future<Output = ()>) {
 impl Gate {
     /// Starts a gate for a.test (partition 1), b.test (2) with b.test/app (3), each of a site of that number.
     pub async fn start(limits: Limits) -> Self {
+        Self::start_with(limits, Vec::new()).await
+    }
+
+    /// As [`Self::start`], with more to be said before `Begin`.
+    pub async fn start_with(limits: Limits, more: Vec<LauncherToGate>) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
         let run =
@@ -84,6 +90,9 @@ impl Gate {
                 site: partition,
             })
             .await;
+        }
+        for message in more {
+            gate.say(message).await;
         }
         gate.say(LauncherToGate::Begin {}).await;
         let (ready, _) = gate.control.receive().await.unwrap().unwrap();
@@ -117,6 +126,15 @@ impl Gate {
         client
     }
 
+    /// As [`Self::client`], from an address of 127.0.0.0/8.
+    pub async fn client_from(&self, from: [u8; 4], bytes: &[u8]) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let mut client = socket.connect(self.address).await.unwrap();
+        client.write_all(bytes).await.unwrap();
+        client
+    }
+
     /// Sends, and reads the answer to its end.
     pub async fn ask(&self, bytes: &[u8]) -> String {
         read_all(&mut self.client(bytes).await).await
@@ -129,6 +147,60 @@ impl Gate {
             other => panic!("{other:?}"),
         }
     }
+
+    /// What was shed, and the heaviest ranges: which, how many are held, how many wait.
+    pub async fn shed(&self) -> (Shed, Vec<(String, u32, u32)>) {
+        self.say(LauncherToGate::ReportShed {}).await;
+        let mut ranges = Vec::new();
+        loop {
+            match self.control.receive().await.unwrap().unwrap().0 {
+                ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting } => {
+                    let range = Range::from_parts(address_high, address_low, bits).unwrap();
+                    ranges.push((range.to_string(), held, waiting));
+                }
+                ChildToLauncher::Shed { shed } => return (shed, ranges),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Waits until what was shed is so.
+    pub async fn until(&self, so: impl Fn(&Shed) -> bool) {
+        while !so(&self.shed().await.0) {
+            pause(5).await;
+        }
+    }
+}
+
+/// Policies that limit nothing.
+pub fn policies() -> Conditioning {
+    Conditioning {
+        first_byte_timeout_ms: 10_000,
+        body_min_rate: 0,
+        response_min_rate: 0,
+        recency: true,
+        strict: false,
+        share_8: 1000,
+        share_16: 1000,
+        share_24: 1000,
+        share_v6_32: 1000,
+        share_v6_48: 1000,
+        share_v6_56: 1000,
+        rate_max: 0,
+        rate_burst: 0,
+        ban_after: 0,
+        ban_time_ms: 0,
+    }
+}
+
+/// The message that orders these policies.
+pub fn order(conditioning: Conditioning) -> LauncherToGate {
+    LauncherToGate::Conditioning { conditioning }
+}
+
+/// Whether a client's connection has been closed without a word.
+pub async fn is_closed(client: &mut TcpStream) -> bool {
+    !matches!(client.read(&mut [0; 1]).await, Ok(1..))
 }
 
 /// Reads to the end.

@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
-use site::{Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, Partition, ResponseBody, Site};
+use site::{
+    Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, MinRate, Partition, ResponseBody, Site,
+};
 
 /// What was recorded: method, target, status, body bytes.
 pub type Record = (String, String, u16, u64);
@@ -23,6 +25,8 @@ pub struct Shared {
     pub handed_back: Mutex<Vec<Vec<u8>>>,
     pub ended: Mutex<u32>,
     pub relay_dropped: Mutex<u32>,
+    /// Late heads, malformed ones, slow bodies, slow responses.
+    pub shed: Mutex<[u64; 4]>,
     pub drain: tokio::sync::Notify,
     pub draining: std::sync::atomic::AtomicBool,
 }
@@ -56,7 +60,9 @@ impl Partition for Site1 {
         match parts.uri.path() {
             "/svc/echo" => match body.collect().await {
                 Ok(body) => Response::new(ResponseBody::Full(body.to_bytes())),
-                Err(BodyError::TooLarge { .. }) => site::answer::error(http::StatusCode::BAD_GATEWAY),
+                Err(BodyError::TooLarge { .. } | BodyError::Slow) => {
+                    site::answer::error(http::StatusCode::BAD_GATEWAY)
+                }
                 Err(error) => panic!("{error}"),
             },
             // Echoes each frame as it arrives.
@@ -71,6 +77,7 @@ impl Partition for Site1 {
                 let frames = futures(3);
                 Response::new(ResponseBody::stream(frames))
             }
+            "/svc/big" => Response::new(ResponseBody::Full(big().into())),
             "/svc/close" => Response::builder()
                 .header("connection", "close, x-secret")
                 .header("x-secret", "1")
@@ -134,6 +141,9 @@ pub struct Server {
     pub shared: Arc<Shared>,
 }
 
+/// Slow enough for every test that is not about it, with little patience.
+pub const RATE: MinRate = MinRate::new(2000, Duration::from_millis(1500));
+
 pub fn limits() -> Limits {
     Limits {
         head_bytes: 8192,
@@ -141,6 +151,11 @@ pub fn limits() -> Limits {
         body_bytes: 100_000,
         idle_timeout: Duration::from_millis(800),
         stall_timeout: Duration::from_millis(1500),
+        body_rate: RATE,
+        response_rate: RATE,
+        connections: 1000,
+        // These tests are about what the server itself makes of strange requests.
+        strict: false,
     }
 }
 
@@ -192,6 +207,18 @@ impl Server {
         Peer { stream, read: Vec::new() }
     }
 
+    /// A client at this address of the loopback network, whose kernel takes at most a few KiB on its own.
+    pub fn connect_from(&self, source: [u8; 4]) -> Peer {
+        use rustix::net::{AddressFamily, SocketType, sockopt};
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_recv_buffer_size(&socket, 4096).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        rustix::net::connect(&socket, &self.address).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        Peer { stream, read: Vec::new() }
+    }
+
     /// One request on a connection of its own.
     pub fn ask(&self, text: &str) -> Answer {
         let mut peer = self.connect();
@@ -204,7 +231,7 @@ impl Server {
     }
 
     pub fn records(&self) -> Vec<Record> {
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(150));
         self.shared.records.lock().unwrap().clone()
     }
 }
@@ -228,6 +255,8 @@ fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::Own
             let local = stream.local_addr().unwrap();
             let (site, shared) = (site.clone(), shared.clone());
             tokio::task::spawn_local(async move {
+                // As from a gate: with its first request, if there is one.
+                let _ = tokio::time::timeout(Duration::from_secs(2), stream.peek(&mut [0])).await;
                 let stream = stream.into_std().unwrap().into();
                 match site::serve(&site, Client { stream, taken: Vec::new(), peer, local }).await {
                     Ended::Closed => {}
@@ -237,6 +266,9 @@ fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::Own
                         shared.handed_back.lock().unwrap().push(taken);
                     }
                 }
+                let shed = site.shed.snapshot();
+                *shared.shed.lock().unwrap() =
+                    [shed.late_head, shed.malformed, shed.slow_body, shed.slow_response];
                 *shared.ended.lock().unwrap() += 1;
             });
         }

@@ -1,0 +1,63 @@
+//! What gates and sites have shed, as it leaves: a line of JSON for each process.
+//!
+//! Runs in: the admin role. Sees: the launcher's messages (trusted), with numbers of gates and sites, which may be
+//! compromised. Never: takes a number for anything but a number.
+
+use std::net::Ipv6Addr;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use wire::{Role, Shed};
+
+/// An address range that a process holds much of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Heavy {
+    range: String,
+    held: u32,
+    waiting: u32,
+}
+
+impl Heavy {
+    /// The range of the first `bits` of an address of IPv6; of IPv4 if that is mapped.
+    pub(crate) fn new((high, low): (u64, u64), bits: u8, held: u32, waiting: u32) -> Self {
+        let address = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        let range = match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
+            (Some(mapped), Some(bits)) => format!("{mapped}/{bits}"),
+            _ => format!("{address}/{bits}"),
+        };
+        Self { range, held, waiting }
+    }
+}
+
+/// A gate or a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Conditioned {
+    role: &'static str,
+    name: String,
+    shed: Map<String, Value>,
+    heavy: Vec<Heavy>,
+}
+
+impl Conditioned {
+    pub(crate) fn new(role: Role, name: &str, shed: &Shed, heavy: Vec<Heavy>) -> Self {
+        let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
+        Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), heavy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_written_as_people_write_them() {
+        let range = |text: &str, bits| {
+            let address = u128::from(text.parse::<Ipv6Addr>().unwrap());
+            Heavy::new(((address >> 64) as u64, address as u64), bits, 1, 2).range
+        };
+        assert_eq!(range("::ffff:10.1.0.0", 112), "10.1.0.0/16");
+        assert_eq!(range("::ffff:0.0.0.0", 96), "0.0.0.0/0");
+        assert_eq!(range("2001:db8::", 32), "2001:db8::/32");
+        assert_eq!(range("::", 0), "::/0");
+    }
+}

@@ -1,0 +1,205 @@
+//! `bulkhead status --conditioning`: what gates and sites have shed, why, and which address ranges weigh most.
+//!
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, which may be
+//! compromised: its words are printed with control characters escaped. Never: asks the processes itself.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::fault::Fault;
+use crate::order::{give, printable};
+use crate::table::{align, print};
+
+const HEADER: [&str; 8] =
+    ["PROCESS", "ADMITTED", "DELAYED", "SHED", "INCOMPLETE", "WAITING", "BANNED", "WHY"];
+const NUMBERS: [usize; 6] = [1, 2, 3, 4, 5, 6];
+const RANGES: [&str; 4] = ["RANGE", "HELD", "WAITING", "PROCESS"];
+
+/// LIMIT: a screen of ranges; `--json` has all.
+const RANGES_SHOWN: usize = 20;
+
+/// Why something is shed: the server's name for it, and the words for people.
+const REASONS: [(&str, &str); 12] = [
+    ("late_first_byte", "silent"),
+    ("late_head", "slow head"),
+    ("malformed", "malformed"),
+    ("evicted", "evicted"),
+    ("over_share", "over share"),
+    ("over_rate", "over rate"),
+    ("banned", "banned"),
+    ("unavailable", "no worker"),
+    ("slow_body", "slow body"),
+    ("slow_response", "slow response"),
+    ("abusive", "HTTP/2 abuse"),
+    ("filtered", "dropped by a filter"),
+];
+
+/// A gate or a site.
+#[derive(Debug, Deserialize)]
+struct Process {
+    name: String,
+    shed: BTreeMap<String, u64>,
+    heavy: Vec<Heavy>,
+}
+
+/// An address range that a process holds much of.
+#[derive(Debug, Deserialize)]
+struct Heavy {
+    range: String,
+    held: u32,
+    waiting: u32,
+}
+
+/// Asks the server at `run_dir` and prints what it says.
+pub fn conditioning(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let mut answer = give(run_dir, &json!({ "order": "conditioning" }))?;
+    let processes = answer["processes"].take();
+    if json {
+        print(&format!("{:#}", json!({ "processes": processes })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let processes: Vec<Process> = serde_json::from_value(processes)
+        .map_err(|error| Fault::Failed(format!("the answer is not what was shed: {error}")))?;
+    print(&render(&processes))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(processes: &[Process]) -> String {
+    let mut rows = vec![HEADER.map(str::to_owned).to_vec()];
+    rows.extend(processes.iter().map(|process| row(&printable(&process.name), &process.shed)));
+    if processes.len() > 1 {
+        rows.push(row("all", &sum(processes)));
+    }
+    let mut text = align(&rows, &NUMBERS);
+    let mut heavy: Vec<(&Process, &Heavy)> = processes
+        .iter()
+        .flat_map(|process| process.heavy.iter().map(move |heavy| (process, heavy)))
+        .collect();
+    heavy.sort_by_key(|(_, heavy)| Reverse(u64::from(heavy.held) + u64::from(heavy.waiting)));
+    if !heavy.is_empty() {
+        let mut rows = vec![RANGES.map(str::to_owned).to_vec()];
+        rows.extend(heavy.iter().take(RANGES_SHOWN).map(|(process, heavy)| {
+            let (range, name) = (printable(&heavy.range), printable(&process.name));
+            vec![range, heavy.held.to_string(), heavy.waiting.to_string(), name]
+        }));
+        text += &format!("\n\n{}", align(&rows, &[1, 2]));
+    }
+    if heavy.len() > RANGES_SHOWN {
+        text += &format!("\n{} more ranges; `--json` has all", heavy.len() - RANGES_SHOWN);
+    }
+    text
+}
+
+fn row(name: &str, shed: &BTreeMap<String, u64>) -> Vec<String> {
+    let count = |reason: &str| shed.get(reason).copied().unwrap_or(0);
+    let mut reasons: Vec<(u64, &str)> = REASONS
+        .iter()
+        .map(|(reason, words)| (count(reason), *words))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    reasons.sort_by_key(|(count, _)| Reverse(*count));
+    let why: Vec<String> = reasons.iter().map(|(count, words)| format!("{words} {count}")).collect();
+    let total = reasons.iter().fold(0, |total: u64, (count, _)| total.saturating_add(*count));
+    let numbers = [
+        count("admitted"),
+        count("delayed"),
+        total,
+        count("incomplete_now"),
+        count("waiting_now"),
+        count("banned_now"),
+    ];
+    let why = if why.is_empty() { "-".to_owned() } else { why.join(", ") };
+    std::iter::once(name.to_owned()).chain(numbers.map(|number| number.to_string())).chain([why]).collect()
+}
+
+fn sum(processes: &[Process]) -> BTreeMap<String, u64> {
+    let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+    for (reason, count) in processes.iter().flat_map(|process| &process.shed) {
+        let entry = sum.entry(reason.clone()).or_default();
+        *entry = entry.saturating_add(*count);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(name: &str, counts: &[(&str, u64)], heavy: &[(&str, u32, u32)]) -> Process {
+        let heavy = heavy.iter().map(|(range, held, waiting)| Heavy {
+            range: (*range).to_owned(),
+            held: *held,
+            waiting: *waiting,
+        });
+        Process {
+            name: name.to_owned(),
+            shed: counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            heavy: heavy.collect(),
+        }
+    }
+
+    #[test]
+    fn the_table_says_how_many_and_why() {
+        let processes = [
+            process(
+                "gate 0",
+                &[("admitted", 1200), ("delayed", 7), ("late_head", 2), ("evicted", 40), ("banned_now", 1)],
+                &[("10.1.0.0/16", 5, 3), ("2001:db8::/32", 90, 0)],
+            ),
+            process("site main\u{1b}", &[("admitted", 3), ("slow_body", u64::MAX)], &[]),
+        ];
+        let expected = "\
+PROCESS          ADMITTED  DELAYED                  SHED  INCOMPLETE  WAITING  BANNED  WHY
+gate 0               1200        7                    42           0        0       1  evicted 40, slow head 2
+site main\\u{1b}         3        0  18446744073709551615           0        0       0  slow body 18446744073709551615
+all                  1203        7  18446744073709551615           0        0       1  \
+slow body 18446744073709551615, evicted 40, slow head 2
+
+RANGE          HELD  WAITING  PROCESS
+2001:db8::/32    90        0  gate 0
+10.1.0.0/16       5        3  gate 0";
+        assert_eq!(render(&processes), expected);
+    }
+
+    #[test]
+    fn nothing_shed_is_said_as_well_and_many_ranges_are_cut() {
+        let one = render(&[process("gate 0", &[], &[])]);
+        assert_eq!(one.lines().count(), 2, "{one}");
+        assert!(one.ends_with("0  -"), "{one}");
+        let many: Vec<(&str, u32, u32)> = vec![("10.0.0.0/24", 1, 0); RANGES_SHOWN + 2];
+        assert!(render(&[process("gate 0", &[], &many)]).ends_with("\n2 more ranges; `--json` has all"));
+    }
+
+    /// What the server counts and this command adds up are the same names.
+    #[test]
+    fn every_reason_is_one_of_the_wire() {
+        let none = wire::Shed {
+            admitted: 0,
+            late_first_byte: 0,
+            late_head: 0,
+            malformed: 0,
+            evicted: 0,
+            delayed: 0,
+            over_share: 0,
+            over_rate: 0,
+            banned: 0,
+            bans: 0,
+            unavailable: 0,
+            slow_body: 0,
+            slow_response: 0,
+            abusive: 0,
+            filtered: 0,
+            incomplete_now: 0,
+            waiting_now: 0,
+            banned_now: 0,
+        };
+        let mut known: Vec<&str> = none.counts().iter().map(|(name, _)| *name).collect();
+        known.retain(|name| !["admitted", "delayed", "bans"].contains(name) && !name.ends_with("_now"));
+        assert_eq!(REASONS.map(|(reason, _)| reason).to_vec(), known);
+    }
+}

@@ -1,0 +1,127 @@
+//! The chain of filters of a guard: started in their jails, connected, started again one by one.
+//!
+//! Runs in: the guard. Sees: exits. Never: reads what goes through the chain.
+//!
+//! The guard keeps both ends of every channel of the chain, so that what waits in one survives a filter, and a new
+//! filter or gate goes on where the old one ended.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sys::process::Child;
+use wire::Role;
+
+use crate::error::{Error, during};
+use crate::guard::gate::post;
+use crate::guard::process::Again;
+use crate::guard::voice::{Voice, say};
+use crate::launch::{Ground, duplicate};
+use crate::roster::Post;
+
+/// One filter.
+#[derive(Debug)]
+struct Filter {
+    post: Post,
+    running: Option<(Child, Voice, Instant)>,
+    again: Again,
+}
+
+/// The chain: a channel more than there are filters, each as (where it is written, where it is read).
+#[derive(Debug, Default)]
+pub struct Filters {
+    filters: Vec<Filter>,
+    channels: Vec<(OwnedFd, OwnedFd)>,
+}
+
+impl Filters {
+    /// A chain of what the configuration names; nothing is started yet.
+    pub fn new(
+        config: &config::Config,
+        mut identity: impl FnMut() -> Result<Option<jail::Identity>, Error>,
+    ) -> Result<Self, Error> {
+        let mut chain = Self::default();
+        for index in 0..config.conditioning.filters.len() {
+            let again = Again::new(&config.restart);
+            chain.filters.push(Filter { post: post(Role::Filter, index, identity()?), running: None, again });
+        }
+        if !chain.filters.is_empty() {
+            for _ in 0..=chain.filters.len() {
+                chain.channels.push(sys::seqpacket::pair().map_err(during("make a channel"))?);
+            }
+        }
+        Ok(chain)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.filters.len()
+    }
+
+    /// The gate's ends: to the first filter, and from the last.
+    pub fn ends(&self) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+        let (Some((first, _)), Some((_, last))) = (self.channels.first(), self.channels.last()) else {
+            return Ok(None);
+        };
+        Ok(Some((duplicate(first)?, duplicate(last)?)))
+    }
+
+    /// Starts filter `index`.
+    pub fn start(&mut self, index: usize, ground: &Ground) -> Result<(), Error> {
+        let (input, output) = (&self.channels[index].1, &self.channels[index + 1].0);
+        for end in [input, output] {
+            // A filter, in whichever language, reads and writes until it is done. The gate has the other ends.
+            rustix::io::ioctl_fionbio(end, false).map_err(|e| during("set up a channel")(e.into()))?;
+        }
+        let (input, output) = (duplicate(input)?, duplicate(output)?);
+        let filter = &mut self.filters[index];
+        let started = ground.start_filter(&filter.post, input, output)?;
+        let voice = Voice::new(filter.post.title(), started.stderr.into()).map_err(during("read a pipe"))?;
+        filter.running = Some((started.child, voice, Instant::now()));
+        Ok(())
+    }
+
+    /// The descriptors of a filter that are watched.
+    pub fn watched(&self, index: usize) -> Option<(BorrowedFd<'_>, &Voice)> {
+        let (child, voice, _) = self.filters[index].running.as_ref()?;
+        Some((child.pidfd(), voice))
+    }
+
+    /// Relays what a filter writes to standard error; returns whether more may come.
+    pub fn relay(&mut self, index: usize) -> bool {
+        self.filters[index].running.as_mut().is_some_and(|(_, voice, _)| voice.relay())
+    }
+
+    /// A filter may have ended, and is to be started again.
+    pub fn ended(&mut self, index: usize, now: Instant) {
+        let filter = &mut self.filters[index];
+        let Some(Ok(Some(exit))) = filter.running.as_ref().map(|(child, ..)| child.try_wait()) else {
+            return;
+        };
+        if let Some((_, mut voice, since)) = filter.running.take() {
+            voice.relay();
+            self.failed(index, now.duration_since(since), now, &exit.to_string());
+        }
+    }
+
+    /// A filter has ended, or could not be started.
+    pub fn failed(&mut self, index: usize, lived: Duration, now: Instant, why: &str) {
+        let again = self.filters[index].again.ended(lived, now);
+        let goes = if again { "it is started again" } else { "too often: nothing passes any more" };
+        say(format_args!("filter {index} ended ({why}); {goes}"));
+    }
+
+    /// Those that are to be started now.
+    pub fn due(&mut self, now: Instant) -> Vec<usize> {
+        let due = self
+            .filters
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, filter)| filter.again.is_due(now).then_some(index));
+        due.collect()
+    }
+
+    /// When the next one is to be started.
+    pub fn next(&self) -> Option<Instant> {
+        self.filters.iter().filter_map(|filter| filter.again.at()).min()
+    }
+}

@@ -1,0 +1,76 @@
+//! Uids for a guard's gate and filters, which no other guard of this machine has at the same time.
+//!
+//! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or that
+//! `bulkhead run` gives to its partitions by default.
+//!
+//! Unlike partitions, these processes own no file, so a uid can be another guard's later. A lock on a file for each
+//! says which are taken; the kernel releases it with the guard.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use jail::Identity;
+
+use crate::error::{Error, at};
+use crate::identities::machine_users;
+use crate::places::own_directory;
+
+/// Uids in use by this guard.
+#[derive(Debug)]
+pub struct Leases {
+    folder: PathBuf,
+    range: RangeInclusive<u32>,
+    foreign: HashSet<u32>,
+    held: Vec<File>,
+}
+
+impl Leases {
+    /// Uids of `range`, whose locks are in `folder`.
+    pub fn new(folder: &Path, range: RangeInclusive<u32>) -> Result<Self, Error> {
+        own_directory(folder, 0o700)?;
+        Ok(Self { folder: folder.into(), range, foreign: machine_users(), held: Vec::new() })
+    }
+
+    /// One that nobody has.
+    pub fn take(&mut self) -> Result<Identity, Error> {
+        for uid in self.range.clone().filter(|uid| !self.foreign.contains(uid)) {
+            let path = self.folder.join(uid.to_string());
+            let lock = File::options().create(true).truncate(false).write(true).open(&path);
+            let lock = lock.map_err(at("open", &path))?;
+            if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+                && let Some(identity) = Identity::new(uid)
+            {
+                self.held.push(lock);
+                return Ok(identity);
+            }
+        }
+        Err(Error::Identity {
+            path: self.folder.clone(),
+            problem: format!(
+                "no uid is left in {}-{} for a guard's processes; give it others with --user-range",
+                self.range.start(),
+                self.range.end()
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_guards_never_have_the_same() {
+        let folder = std::env::temp_dir().join(format!("bulkhead-leases-{}", std::process::id()));
+        let mut one = Leases::new(&folder, 52901..=52902).unwrap();
+        let mut other = Leases::new(&folder, 52901..=52902).unwrap();
+        let (first, second) = (one.take().unwrap().id(), other.take().unwrap().id());
+        assert_ne!(first, second);
+        assert!(other.take().unwrap_err().to_string().contains("52901-52902"));
+        drop(one);
+        assert_eq!(other.take().unwrap().id(), first);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

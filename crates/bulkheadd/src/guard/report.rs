@@ -1,0 +1,78 @@
+//! What the gate has shed, in words.
+//!
+//! Runs in: the guard. Sees: numbers of the gate. Never: more than a line for each range.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use wire::Shed;
+
+/// LIMIT: ranges that are named; more are not read by anybody.
+const RANGES_MAX: usize = 8;
+
+/// A report that comes in pieces.
+#[derive(Debug, Default)]
+pub struct Report {
+    ranges: Vec<String>,
+}
+
+impl Report {
+    /// Takes a range that holds much.
+    pub fn heavy(&mut self, address: (u64, u64), bits: u8, held: u32, waiting: u32) {
+        if self.ranges.len() < RANGES_MAX {
+            self.ranges.push(format!("  {}: holds {held}, {waiting} wait", range(address, bits)));
+        }
+    }
+
+    /// The whole of it, a line for what was shed and one for each range.
+    pub fn complete(&mut self, shed: &Shed) -> Vec<String> {
+        let mut lines = vec![sentence(shed)];
+        lines.append(&mut self.ranges);
+        lines
+    }
+}
+
+fn range((high, low): (u64, u64), bits: u8) -> String {
+    let address = Ipv6Addr::from((u128::from(high) << 64) | u128::from(low));
+    match address.to_ipv4_mapped() {
+        Some(v4) if bits >= 96 => format!("{}/{}", IpAddr::V4(v4), bits - 96),
+        _ => format!("{}/{bits}", IpAddr::V6(address)),
+    }
+}
+
+fn sentence(shed: &Shed) -> String {
+    let counted = [
+        (shed.late_first_byte, "silent"),
+        (shed.late_head, "late"),
+        (shed.malformed, "malformed"),
+        (shed.evicted, "evicted"),
+        (shed.over_share, "over their share"),
+        (shed.over_rate, "over their rate"),
+        (shed.banned, "banned"),
+        (shed.unavailable, "not taken in time"),
+        (shed.abusive, "abusive"),
+        (shed.filtered, "dropped by a filter"),
+    ];
+    let shed_words: Vec<String> =
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
+    let shed_words = if shed_words.is_empty() { "nothing".into() } else { shed_words.join(", ") };
+    format!(
+        "{} requests passed on; shed: {shed_words}; {} had to wait for their share; now {} incomplete, {} waiting, \
+         {} banned",
+        shed.admitted, shed.delayed, shed.incomplete_now, shed.waiting_now, shed.banned_now
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_both_families() {
+        assert_eq!(range((0, 0x0000_ffff_0a01_0000), 112), "10.1.0.0/16");
+        assert_eq!(range((0x2001_0db8_0000_0000, 0), 32), "2001:db8::/32");
+        let mut report = Report::default();
+        (0..20).for_each(|_| report.heavy((0, 0x0000_ffff_0a00_0000), 104, 3, 2));
+        assert_eq!(report.ranges.len(), RANGES_MAX);
+        assert_eq!(report.ranges[0], "  10.0.0.0/8: holds 3, 2 wait");
+    }
+}

@@ -1,0 +1,128 @@
+//! The chain of filter processes that each request goes through before its partition is looked for.
+//!
+//! Runs in: the gate. Sees: what the last filter passes on, which may be compromised by what it has read. Never: lets
+//! a request past a chain that is out of order; trusts what a filter says of a connection.
+//!
+//! Source: seed 001, 3.1 (rows D1, L1).
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::Instant;
+
+use wire::{FromWorker, ToWorker};
+use worker::channel::{Channel, ChannelError};
+use worker::outlets::{Outgoing, Outlets, Owner};
+
+use crate::answer::{self, Refusal};
+use crate::connection::Connection;
+use crate::desk::{Desk, Limits};
+use crate::partition::Share;
+
+/// LIMIT: how many connections of a chain are taken before others get their turn.
+const TURN: u32 = 32;
+/// How much nonsense a last filter may send before its channel is closed.
+const NONSENSE_MAX: u32 = 100;
+
+/// The chain, from its first filter to its last.
+pub struct Chain {
+    first: Rc<Outlets>,
+    flow: Rc<Flow>,
+}
+
+struct Flow {
+    desk: Weak<Desk>,
+    sent: Cell<u64>,
+    returned: Cell<u64>,
+    /// Connections that came from the last filter and are still here.
+    shared: Rc<Cell<u32>>,
+}
+
+impl Chain {
+    /// A chain, the ends of which follow.
+    pub fn new(desk: &Desk) -> Self {
+        let flow = Rc::new(Flow {
+            desk: desk.me.clone(),
+            sent: Cell::new(0),
+            returned: Cell::new(0),
+            shared: Rc::default(),
+        });
+        let Limits { start_timeout, connections, .. } = desk.limits;
+        Self { first: Outlets::new("the chain of filters", start_timeout, connections, flow.clone()), flow }
+    }
+
+    /// Takes the channel to the first filter, in the place of an earlier one.
+    pub fn begin(&self, channel: OwnedFd) -> std::io::Result<()> {
+        self.first.finish();
+        self.first.attach_filter(channel)
+    }
+
+    /// Takes the channel from the last filter. An earlier one is heard to its end.
+    pub fn end(&self, channel: OwnedFd) -> std::io::Result<()> {
+        tokio::task::spawn_local(self.flow.clone().listen(Channel::new(channel)?));
+        Ok(())
+    }
+
+    /// Sends a request to the first filter, or lets it wait for one.
+    pub fn send(&self, outgoing: Outgoing) {
+        self.first.send_uncounted(outgoing);
+    }
+
+    /// What went in and has not come out: dropped by a filter, or under way.
+    pub fn missing(&self) -> u64 {
+        self.flow.sent.get().saturating_sub(self.flow.returned.get())
+    }
+
+    /// The way in, for what waits there.
+    pub fn outlets(&self) -> &Outlets {
+        &self.first
+    }
+}
+
+impl Flow {
+    async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) {
+        let mut nonsense = 0;
+        for heard in 1_u32.. {
+            if heard.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            let Some(desk) = self.desk.upgrade() else {
+                return;
+            };
+            match line.receive().await {
+                Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
+                    self.returned.set(self.returned.get() + 1);
+                    let share = Some(Share::new(&self.shared));
+                    Connection::handed_back(&desk, stream, bundle.taken.0, share, true);
+                }
+                Ok(None) | Err(ChannelError::Io(_)) => return,
+                Ok(Some(_)) | Err(ChannelError::Malformed(_)) => nonsense += 1,
+            }
+            if nonsense >= NONSENSE_MAX {
+                return eprintln!("error: the last filter sends nonsense; its channel is closed");
+            }
+        }
+    }
+}
+
+impl Owner for Flow {
+    fn delivered(&self) {
+        if let Some(desk) = self.desk.upgrade() {
+            self.sent.set(self.sent.get() + 1);
+            desk.went();
+        }
+    }
+
+    fn undelivered(&self, outgoing: Outgoing) {
+        if let Some(desk) = self.desk.upgrade() {
+            let now = Instant::now();
+            let connection = Connection::undelivered(outgoing, now);
+            answer::refuse(&desk, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
+        }
+    }
+
+    /// A filter has only the one way on.
+    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>) {}
+
+    fn retiring(&self) {}
+}

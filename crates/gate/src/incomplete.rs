@@ -1,0 +1,306 @@
+//! Connections without a whole request: those that have just come, those that idle between two requests, and those
+//! that were answered here and are on their way out.
+//!
+//! Runs in: the gate. Sees: when something arrives, and from whom. Never: keeps one past its deadline; lets the
+//! connections of one range of addresses take the room of others; costs a task or a timer for each.
+//!
+//! They are watched by an event queue of their own beneath the runtime's. One that is ended to make room must be gone
+//! before the next is accepted, and 32,000 of them are to cost little more than their descriptors.
+//!
+//! Source: seed 001, 4.2.1 (rows D3, D4: the oldest incomplete connection of the heaviest branch goes first).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use conditioning::{Key, Origin, Range, Tree};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use crate::answer;
+use crate::connection::{self, Connection, Seen};
+use crate::desk::Desk;
+
+/// LIMIT: how many arrivals are looked at before what else there is to do gets its turn.
+const BATCH: usize = 64;
+/// LIMIT: how long a kept-alive connection that was handed back may be idle here, as in a worker by default.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// LIMIT: entries of connections that have left, beyond as many as there are, before the deadlines are tidied.
+const SLACK: usize = 1024;
+/// LIMIT: addresses without a connection here whose branch is kept, since clients come back: 512 KiB.
+const ADDRESSES_REMEMBERED: u32 = 4096;
+/// A question, not a wait.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// How far a connection has come. Each stage lasts equally long for all, so that its deadlines are in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing was ever sent on it.
+    Silent,
+    /// A head has begun.
+    Begun,
+    /// It was handed back, and its next request has not begun.
+    Idle,
+    /// It was answered; so many bytes more are thrown away, until the client closes too.
+    Answered { left: usize },
+}
+
+impl Stage {
+    const COUNT: usize = 4;
+
+    fn number(self) -> usize {
+        match self {
+            Self::Silent => 0,
+            Self::Begun => 1,
+            Self::Idle => 2,
+            Self::Answered { .. } => 3,
+        }
+    }
+}
+
+struct Held {
+    connection: Connection,
+    stage: Stage,
+    key: Key,
+}
+
+/// All of them.
+pub struct Incomplete {
+    events: AsyncFd<OwnedFd>,
+    /// By descriptor: small numbers that are used again.
+    held: RefCell<Vec<Option<Held>>>,
+    /// Their descriptors, by the addresses of their clients.
+    tree: RefCell<Tree<u32>>,
+    /// By stage: who is due when, the first one first. What has left is skipped when its time comes.
+    deadlines: RefCell<[VecDeque<(Instant, Key)>; Stage::COUNT]>,
+    allowed: Cell<[Duration; Stage::COUNT]>,
+    /// The deadline that is slept to.
+    alarm: Cell<Option<Instant>>,
+    earlier: Notify,
+}
+
+impl Incomplete {
+    /// An empty place; must be called inside the runtime.
+    pub fn new(head_timeout: Duration) -> std::io::Result<Self> {
+        Ok(Self {
+            events: worker::watch(epoll::create(CreateFlags::CLOEXEC)?)?,
+            held: RefCell::default(),
+            tree: RefCell::new(Tree::remembering(ADDRESSES_REMEMBERED)),
+            deadlines: RefCell::default(),
+            allowed: Cell::new([head_timeout, head_timeout, IDLE_TIMEOUT, answer::LINGER]),
+            alarm: Cell::new(None),
+            earlier: Notify::new(),
+        })
+    }
+
+    /// Sets how long a connection may send nothing at all.
+    pub fn allow_silence(&self, first_byte_timeout: Duration) {
+        let mut allowed = self.allowed.get();
+        allowed[Stage::Silent.number()] = first_byte_timeout;
+        self.allowed.set(allowed);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tree.borrow().len()
+    }
+
+    /// The ranges of addresses that most of them come from.
+    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+        self.tree.borrow().ranges(at_most)
+    }
+
+    /// Takes one in; false, and it is closed, if it cannot be watched.
+    pub fn take(&self, connection: Connection, stage: Stage, now: Instant) -> bool {
+        let descriptor = connection.stream.as_raw_fd() as u32;
+        // Edges: a look takes nothing out, so that what was not enough would otherwise be reported for ever.
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        if epoll::add(&self.events, &connection.stream, EventData::new_u64(descriptor.into()), flags).is_err()
+        {
+            return false;
+        }
+        let key = self.tree.borrow_mut().insert(Origin::from(connection.peer.ip()), descriptor);
+        let mut held = self.held.borrow_mut();
+        let place = descriptor as usize;
+        if held.len() <= place {
+            held.resize_with(place + 1, || None);
+        }
+        held[place] = Some(Held { connection, stage, key });
+        drop(held);
+        self.expect(stage, key, now);
+        true
+    }
+
+    /// Lets one go that is held at `place`.
+    fn leave(&self, place: u32) -> Option<Held> {
+        let held = self.held.borrow_mut().get_mut(place as usize)?.take()?;
+        self.tree.borrow_mut().remove(held.key);
+        Some(held)
+    }
+
+    /// As [`Self::leave`], for one whose socket may live on in another process.
+    fn pass_on(&self, place: u32) -> Option<Connection> {
+        let Held { connection, .. } = self.leave(place)?;
+        let _ = epoll::delete(&self.events, &connection.stream);
+        Some(connection)
+    }
+
+    /// Where the connection called `key` is held, if it is still in the stage of that number.
+    fn place_of(&self, key: Key, stage: usize) -> Option<u32> {
+        let place = *self.tree.borrow().get(key)?;
+        let held = self.held.borrow();
+        let found = held.get(place as usize)?.as_ref()?;
+        (found.stage.number() == stage).then_some(place)
+    }
+
+    /// Notes when a connection that enters a stage is due.
+    fn expect(&self, stage: Stage, key: Key, now: Instant) {
+        let number = stage.number();
+        let due = now + self.allowed.get()[number];
+        let mut deadlines = self.deadlines.borrow_mut();
+        let queue = &mut deadlines[number];
+        queue.push_back((due, key));
+        if queue.len() > 2 * self.len() + SLACK {
+            queue.retain(|(_, key)| self.place_of(*key, number).is_some());
+        }
+        if self.alarm.get().is_none_or(|alarm| due < alarm) {
+            self.alarm.set(Some(due));
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Ends the oldest one of the heaviest branch of addresses; false if there is none.
+    pub fn evict(&self, desk: &Desk) -> bool {
+        let heaviest = self.tree.borrow().heaviest().map(|(_, place)| *place);
+        let Some(held) = heaviest.and_then(|place| self.leave(place)) else {
+            return false;
+        };
+        if held.stage == Stage::Begun {
+            // Bytes that nobody has read would make a reset of the end.
+            connection::discard(desk, &held.connection.stream, desk.limits.head_bytes);
+        }
+        desk.sheds.note(|shed| shed.evicted += 1);
+        desk.went();
+        true
+    }
+
+    /// Looks at each connection on which something has arrived, until the task is ended.
+    pub async fn attend(desk: Rc<Desk>) {
+        let mut events = Vec::with_capacity(BATCH);
+        loop {
+            let Ok(mut ready) = desk.incomplete.events.readable().await else {
+                return;
+            };
+            events.clear();
+            let space = spare_capacity(&mut events);
+            let count = epoll::wait(&desk.incomplete.events, space, Some(&AT_ONCE)).unwrap_or(0);
+            if count < BATCH {
+                ready.clear_ready();
+            }
+            drop(ready);
+            let now = Instant::now();
+            events.iter().for_each(|event: &Event| desk.incomplete.arrived(&desk, event, now));
+            if count == BATCH {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Something has arrived on a connection, or its client has closed it.
+    fn arrived(&self, desk: &Rc<Desk>, event: &Event, now: Instant) {
+        let place = event.data.u64() as u32;
+        let flags = event.flags;
+        let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        let mut all = self.held.borrow_mut();
+        // It may have left since the event was noted.
+        let Some(held) = all.get_mut(place as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let seen = match held.stage {
+            Stage::Answered { left } => match connection::discard(desk, &held.connection.stream, left) {
+                Some(left) => {
+                    held.stage = Stage::Answered { left };
+                    return;
+                }
+                None => Seen::Gone,
+            },
+            _ => held.connection.look(desk, now),
+        };
+        match seen {
+            // SECURITY: bytes that stay in the socket hide the end of the stream from a look.
+            Seen::Partial { begun } if !closed => {
+                if begun && held.stage != Stage::Begun {
+                    (held.stage, held.connection.since) = (Stage::Begun, now);
+                    let key = held.key;
+                    drop(all);
+                    self.expect(Stage::Begun, key, now);
+                }
+            }
+            Seen::Partial { .. } | Seen::Gone => {
+                drop(all);
+                if self.leave(place).is_some() {
+                    desk.went();
+                }
+            }
+            seen => {
+                drop(all);
+                if let Some(connection) = self.pass_on(place) {
+                    connection.settle(desk, seen, now);
+                }
+            }
+        }
+    }
+
+    /// Ends what is past its deadline, until the task is ended.
+    pub async fn watch(desk: Rc<Desk>) {
+        let this = &desk.incomplete;
+        loop {
+            match this.alarm.get() {
+                None => this.earlier.notified().await,
+                Some(alarm) => tokio::select! {
+                    () = tokio::time::sleep_until(alarm.into()) => this.expire(&desk, Instant::now()),
+                    () = this.earlier.notified() => {}
+                },
+            }
+        }
+    }
+
+    fn expire(&self, desk: &Rc<Desk>, now: Instant) {
+        for number in 0..Stage::COUNT {
+            while let Some(key) = self.due(number, now) {
+                if let Some(place) = self.place_of(key, number) {
+                    self.late(desk, place, now);
+                }
+            }
+        }
+        let first = |queue: &VecDeque<(Instant, Key)>| queue.front().map(|(due, _)| *due);
+        self.alarm.set(self.deadlines.borrow().iter().filter_map(first).min());
+    }
+
+    fn due(&self, number: usize, now: Instant) -> Option<Key> {
+        let first = self.deadlines.borrow_mut()[number].pop_front_if(|(due, _)| *due <= now);
+        first.map(|(_, key)| key)
+    }
+
+    /// The deadline of a connection's stage has passed.
+    fn late(&self, desk: &Rc<Desk>, place: u32, now: Instant) {
+        match self.leave(place) {
+            Some(Held { connection, stage: Stage::Begun, .. }) => {
+                let _ = epoll::delete(&self.events, &connection.stream);
+                connection.settle(desk, Seen::LATE, now);
+            }
+            Some(Held { stage, .. }) => {
+                if stage == Stage::Silent {
+                    desk.sheds.note(|shed| shed.late_first_byte += 1);
+                }
+                desk.went();
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A partition as a gate sees it: the ways to its workers, and what these say.
+//!
+//! Runs in: the gate. Sees: connections that workers hand back, which may be compromised. Never: lets those of one
+//! partition take the room of others.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::Instant;
+
+use worker::outlets::{Outgoing, Outlets, Owner};
+
+use crate::answer::{self, Refusal};
+use crate::connection::Connection;
+use crate::desk::{Desk, Limits};
+
+/// One partition.
+pub struct Partition {
+    /// Its workers.
+    pub outlets: Rc<Outlets>,
+    /// Whether it is answered for with 500.
+    pub broken: Cell<bool>,
+    /// Whether a server that we only guard is behind it.
+    pub guarded: Rc<Cell<bool>>,
+}
+
+impl Partition {
+    /// The partition called `name`, whose requests are logged as those of `site`.
+    pub fn new(desk: &Desk, name: String, site: u16) -> Rc<Self> {
+        let guarded = Rc::new(Cell::new(false));
+        let host = Host { desk: desk.me.clone(), site, shared: Rc::default(), guarded: guarded.clone() };
+        let Limits { start_timeout, connections, .. } = desk.limits;
+        let outlets = Outlets::new(name, start_timeout, connections, Rc::new(host));
+        Rc::new(Self { outlets, broken: Cell::new(false), guarded })
+    }
+}
+
+/// What is told by the workers of a partition.
+struct Host {
+    desk: Weak<Desk>,
+    site: u16,
+    /// Connections that its workers handed back and that are still here.
+    shared: Rc<Cell<u32>>,
+    guarded: Rc<Cell<bool>>,
+}
+
+impl Owner for Host {
+    fn undelivered(&self, outgoing: Outgoing) {
+        if let Some(desk) = self.desk.upgrade() {
+            let now = Instant::now();
+            answer::refuse(
+                &desk,
+                Connection::undelivered(outgoing, now),
+                self.site,
+                Refusal::Unavailable,
+                now,
+            );
+        }
+    }
+
+    fn delivered(&self) {
+        if let Some(desk) = self.desk.upgrade() {
+            desk.sheds.note(|shed| shed.admitted += 1);
+            desk.went();
+        }
+    }
+
+    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>) {
+        if let Some(desk) = self.desk.upgrade() {
+            // All that a guarded server keeps alive idles here, and it is all that this gate is for.
+            let share = (!self.guarded.get()).then(|| Share::new(&self.shared));
+            Connection::handed_back(&desk, stream, taken, share, false);
+        }
+    }
+
+    fn retiring(&self) {}
+}
+
+/// The place of one connection among those that came from the same processes of ours.
+pub struct Share(Rc<Cell<u32>>);
+
+impl Share {
+    /// One more of them.
+    pub fn new(count: &Rc<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count.clone())
+    }
+
+    /// Whether these connections leave too little room for others.
+    ///
+    /// LIMIT: an eighth of what the gate may hold. Those that wait come from a worker that retires, and have
+    /// nothing to lose but the time of a new connection.
+    pub fn exceeds(&self, limits: &Limits) -> bool {
+        self.0.get() > (limits.connections / 8).max(1)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

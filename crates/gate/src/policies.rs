@@ -1,0 +1,96 @@
+//! What is decided by a client's address and by the words of its request: rates, bans, checks.
+//!
+//! Runs in: the gate. Sees: addresses and heads, which clients choose. Never: grows without a limit. Its caller leaves
+//! out listeners behind a load balancer, whose address is that of all of its users.
+//!
+//! Source: mechanisms.md D7, D9, D13.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use conditioning::checks::{self, Setting};
+use conditioning::{Bans, Exempt, Priority, Rate, ShareLimits, Shares};
+use wire::Conditioning;
+use worker::outlets::Outlets;
+
+/// The policies of a gate.
+pub struct Policies {
+    /// How long a connection may send nothing at all; without a value, as long as a head may take.
+    pub first_byte_timeout: Option<Duration>,
+    setting: Setting,
+    priority: Priority,
+    limits: Option<ShareLimits>,
+    exempt: Exempt,
+    rate: RefCell<Rate>,
+    bans: RefCell<Bans>,
+}
+
+impl Policies {
+    /// What the launcher ordered; without an order, no limits by address.
+    pub fn new(ordered: Option<&Conditioning>, exempt: Exempt) -> Self {
+        let (rate, burst) = ordered.map_or((0, 0), |ordered| (ordered.rate_max, ordered.rate_burst));
+        let (after, time) = ordered.map_or((0, 0), |ordered| (ordered.ban_after, ordered.ban_time_ms));
+        Self {
+            first_byte_timeout: ordered.map(|ordered| milliseconds(ordered.first_byte_timeout_ms)),
+            setting: if ordered.is_some_and(|ordered| ordered.strict) {
+                Setting::Strict
+            } else {
+                Setting::Lenient
+            },
+            priority: if ordered.is_none_or(|ordered| ordered.recency) {
+                Priority::Recency
+            } else {
+                Priority::Fifo
+            },
+            limits: ordered.map(share_limits),
+            rate: RefCell::new(Rate::new(rate, burst).exempting(exempt.clone())),
+            bans: RefCell::new(Bans::new(after, milliseconds(time), exempt.clone())),
+            exempt,
+        }
+    }
+
+    /// Sets what holds on the way to one partition, which may have `capacity` connections of ours.
+    pub fn govern(&self, outlets: &Outlets, capacity: u32) {
+        let shares = self.limits.map(|limits| Shares::new(limits, capacity, self.exempt.clone()));
+        outlets.govern(self.priority, shares);
+    }
+
+    /// Whether a whole head is what no honest client sends.
+    pub fn is_strange(&self, head: &[u8]) -> bool {
+        checks::check(head, self.setting).is_err()
+    }
+
+    /// Whether a client may make one more request now.
+    pub fn within_rate(&self, client: IpAddr, now: Instant) -> bool {
+        self.rate.borrow_mut().take(client, now)
+    }
+
+    /// Whether nothing of a client is heard.
+    pub fn is_banned(&self, client: IpAddr, now: Instant) -> bool {
+        self.bans.borrow_mut().is_banned(client, now)
+    }
+
+    /// Notes that a client has sent what no honest one does, or too much.
+    pub fn offended(&self, client: IpAddr, now: Instant) {
+        self.bans.borrow_mut().offences(client, now);
+    }
+
+    /// Writes its part of a report.
+    pub fn report(&self, shed: &mut wire::Shed, now: Instant) {
+        let bans = self.bans.borrow();
+        (shed.bans, shed.banned) = (bans.bans, bans.banned);
+        shed.banned_now = u32::try_from(bans.banned_now(now)).unwrap_or(u32::MAX);
+    }
+}
+
+fn share_limits(ordered: &Conditioning) -> ShareLimits {
+    ShareLimits {
+        v4: [(8, ordered.share_8), (16, ordered.share_16), (24, ordered.share_24)],
+        v6: [(32, ordered.share_v6_32), (48, ordered.share_v6_48), (56, ordered.share_v6_56)],
+    }
+}
+
+fn milliseconds(count: u32) -> Duration {
+    Duration::from_millis(count.into())
+}

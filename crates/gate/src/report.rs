@@ -1,0 +1,54 @@
+//! What a gate says of itself when it is asked what it sheds.
+//!
+//! Runs in: the gate. Sees: addresses of clients, as ranges. Never: says more than the launcher asked for: numbers.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use conditioning::Range;
+use wire::{ChildToLauncher, Shed};
+
+use crate::desk::Desk;
+
+/// LIMIT: ranges in one report: of those that hold a tenth there are ten at each of a few widths.
+const RANGES_MAX: usize = 16;
+
+/// The messages of a report, in order.
+pub fn report(desk: &Desk) -> Vec<ChildToLauncher> {
+    let mut messages = heavy(desk);
+    messages.push(ChildToLauncher::Shed { shed: shed(desk, Instant::now()) });
+    messages
+}
+
+fn shed(desk: &Desk, now: Instant) -> Shed {
+    let mut shed = desk.sheds.snapshot();
+    desk.policies().report(&mut shed, now);
+    desk.each_outlets(|outlets| outlets.report(&mut shed));
+    shed.incomplete_now = u32::try_from(desk.incomplete.len()).unwrap_or(u32::MAX);
+    shed.filtered = desk.filters().map_or(0, |chain| chain.missing());
+    shed
+}
+
+/// The ranges of addresses that most is held for, and those that most waits of.
+fn heavy(desk: &Desk) -> Vec<ChildToLauncher> {
+    let mut ranges = HashMap::<Range, (u32, u32)>::new();
+    for (range, count) in desk.incomplete.ranges(RANGES_MAX) {
+        ranges.entry(range).or_default().0 += count;
+    }
+    desk.each_outlets(|outlets| {
+        for (range, count) in outlets.ranges_held(RANGES_MAX) {
+            ranges.entry(range).or_default().0 += count;
+        }
+        for (range, count) in outlets.ranges_waiting(RANGES_MAX) {
+            ranges.entry(range).or_default().1 += count;
+        }
+    });
+    let mut ranges: Vec<_> = ranges.into_iter().collect();
+    ranges.sort_by_key(|(range, (held, waiting))| (std::cmp::Reverse(held + waiting), *range));
+    ranges.truncate(RANGES_MAX);
+    let message = |(range, (held, waiting)): (Range, (u32, u32))| {
+        let (address_high, address_low, bits) = range.parts();
+        ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting }
+    };
+    ranges.into_iter().map(message).collect()
+}

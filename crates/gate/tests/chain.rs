@@ -1,0 +1,187 @@
+//! Requests on their way through a chain of filters, whose ends are played by the test.
+//!
+//! Runs in: tests.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use common::{Gate, Limits, answer, get, is_closed, open, pause, read_all, run};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::{Bundle, LauncherToGate, Message, ToWorker};
+
+/// A chain of one filter: what it reads from, and what it writes to.
+struct Filter {
+    input: OwnedFd,
+    output: OwnedFd,
+}
+
+impl Filter {
+    async fn attach(gate: &Gate) -> Self {
+        let ((input, first), (output, last)) =
+            (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
+        gate.control.send(&LauncherToGate::ChainFirst {}, Some(first.as_fd())).await.unwrap();
+        gate.control.send(&LauncherToGate::ChainLast {}, Some(last.as_fd())).await.unwrap();
+        pause(20).await;
+        Self { input, output }
+    }
+
+    /// The next request.
+    async fn next(&self) -> (Bundle, OwnedFd) {
+        let mut buffer = vec![0; wire::MESSAGE_MAX];
+        loop {
+            match sys::seqpacket::receive(&self.input, &mut buffer) {
+                Ok(Some(got)) => {
+                    let ToWorker::Connection { bundle } = ToWorker::decode(&buffer[..got.len]).unwrap();
+                    return (bundle, got.descriptor.unwrap());
+                }
+                Ok(None) => panic!("the gate has closed the channel"),
+                Err(_) => pause(2).await,
+            }
+        }
+    }
+
+    fn pass(&self, bundle: Bundle, stream: OwnedFd) {
+        let mut bytes = Vec::new();
+        ToWorker::Connection { bundle }.encode(&mut bytes);
+        sys::seqpacket::send(&self.output, &bytes, Some(stream.as_fd())).unwrap();
+    }
+}
+
+#[test]
+fn a_filter_gets_the_head_and_what_it_passes_on_is_routed() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let filter = Filter::attach(&gate).await;
+        let (a, b) = (gate.worker(1).await, gate.worker(2).await);
+        let request = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody";
+        let mut client = gate.client(request).await;
+        let (bundle, stream) = filter.next().await;
+        assert_eq!(bundle.peer, client.local_addr().unwrap());
+        assert_eq!(bundle.taken.0, request[..request.len() - 4]);
+        filter.pass(bundle, stream);
+        let (mut server, taken, _lease) = open(a.next().await.unwrap());
+        assert_eq!(taken, request[..request.len() - 4]);
+        let mut body = [0; 4];
+        server.read_exact(&mut body).await.unwrap();
+        assert_eq!(&body, b"body");
+        server.write_all(b"done").await.unwrap();
+        drop(server);
+        assert_eq!(read_all(&mut client).await, "done");
+        // A filter may change the head; where it leads is decided by what it has made of it.
+        let mut client = gate.client(&get("a.test")).await;
+        let (mut bundle, stream) = filter.next().await;
+        bundle.taken.0 = get("b.test");
+        filter.pass(bundle, stream);
+        assert_eq!(answer(&b, "b").await, get("b.test"));
+        assert_eq!(read_all(&mut client).await, "b");
+        // And it is checked again.
+        let mut client = gate.client(&get("a.test")).await;
+        let (mut bundle, stream) = filter.next().await;
+        bundle.taken.0 = b"GET / HTTP/1.1\nHost: a.test\n\n".to_vec();
+        filter.pass(bundle, stream);
+        assert!(read_all(&mut client).await.starts_with("HTTP/1.1 400 "));
+        drop(client);
+        while gate.counters().await.connections_now > 0 {
+            pause(5).await;
+        }
+    });
+}
+
+#[test]
+fn long_heads_go_the_same_way() {
+    run(async {
+        let gate = Gate::start(Limits { head_bytes: 60_000, ..Limits::default() }).await;
+        let filter = Filter::attach(&gate).await;
+        let worker = gate.worker(1).await;
+        let mut clients = Vec::new();
+        for bytes in [100, 5_000, 20_000, 100] {
+            let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nLong: {}\r\n\r\n", "x".repeat(bytes));
+            clients.push((gate.client(head.as_bytes()).await, head));
+        }
+        for _ in 0..clients.len() {
+            let (bundle, stream) = filter.next().await;
+            let (_, head) = clients.iter().find(|(one, _)| one.local_addr().unwrap() == bundle.peer).unwrap();
+            assert_eq!(bundle.taken.0, head.as_bytes());
+            filter.pass(bundle, stream);
+            answer(&worker, "long").await;
+        }
+        for (mut client, _) in clients {
+            assert_eq!(read_all(&mut client).await, "long");
+        }
+    });
+}
+
+#[test]
+fn what_a_filter_drops_is_gone_and_counted() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let filter = Filter::attach(&gate).await;
+        let mut client = gate.client(&get("a.test")).await;
+        drop(filter.next().await);
+        assert!(is_closed(&mut client).await);
+        assert_eq!(gate.shed().await.0.filtered, 1);
+    });
+}
+
+#[test]
+fn a_request_that_was_handed_back_is_filtered_again() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let filter = Filter::attach(&gate).await;
+        let a = gate.worker(1).await;
+        let mut client = gate.client(&get("a.test")).await;
+        let (bundle, stream) = filter.next().await;
+        filter.pass(bundle, stream);
+        let (server, _, lease) = open(a.next().await.unwrap());
+        lease.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
+        client.write_all(&get("a.test")).await.unwrap();
+        let (bundle, stream) = filter.next().await;
+        filter.pass(bundle, stream);
+        answer(&a, "again").await;
+        assert_eq!(read_all(&mut client).await, "again");
+    });
+}
+
+#[test]
+fn without_its_filter_no_request_goes_on() {
+    run(async {
+        let gate = Gate::start(Limits { start_timeout_ms: 300, ..Limits::default() }).await;
+        let a = gate.worker(1).await;
+        drop(Filter::attach(&gate).await);
+        let got = gate.ask(&get("a.test")).await;
+        assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
+        // One that comes in time gets those that wait for it.
+        let mut client = gate.client(&get("a.test")).await;
+        pause(30).await;
+        let successor = Filter::attach(&gate).await;
+        let (bundle, stream) = successor.next().await;
+        successor.pass(bundle, stream);
+        answer(&a, "late").await;
+        assert_eq!(read_all(&mut client).await, "late");
+    });
+}
+
+#[test]
+fn a_successor_takes_over_and_nothing_is_lost() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let old = Filter::attach(&gate).await;
+        let a = gate.worker(1).await;
+        let mut first = gate.client(&get("a.test")).await;
+        let held = old.next().await;
+        let new = Filter::attach(&gate).await;
+        let mut second = gate.client(&get("a.test")).await;
+        let (bundle, stream) = new.next().await;
+        new.pass(bundle, stream);
+        answer(&a, "second").await;
+        assert_eq!(read_all(&mut second).await, "second");
+        // The old one is told that nothing more comes, and what it still holds is taken.
+        assert!(matches!(sys::seqpacket::receive(&old.input, &mut [0; 64]), Ok(None)));
+        old.pass(held.0, held.1);
+        answer(&a, "first").await;
+        assert_eq!(read_all(&mut first).await, "first");
+    });
+}

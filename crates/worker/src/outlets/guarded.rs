@@ -1,0 +1,219 @@
+//! Who holds what of the connections that were sent to guarded servers: processes that are not ours, which take
+//! connections from channels that they share, and each say on a channel of its own what they have taken.
+//!
+//! Runs in: gates. Sees: what such a process says, which may be anything. Never: lets it take more memory than what
+//! was sent, or keep the share of a client when it is gone.
+//!
+//! The numbers of connections are those of one gate, whichever partition (the server's listening socket) they are
+//! for: a process takes from all.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use wire::{FromGuarded, ToWorker};
+
+use super::{Client, Outlets};
+use crate::channel::{Channel, ChannelError};
+
+/// LIMIT: connections that are under way without anybody having said that it took them. A channel holds a handful;
+/// a process that dies between taking one and saying so leaves one.
+const UNDER_WAY_MAX: usize = 256;
+/// LIMIT: processes of guarded servers, more than any server has by default.
+const PROCESSES_MAX: usize = 4096;
+/// LIMIT: how many messages of one process are heard before others get their turn.
+const TURN: u64 = 32;
+/// How long a connection may be under way to a server that is full: no longer than it takes to say that one was taken.
+/// Without an end, processes that died in between would use its capacity up.
+const UNDER_WAY_TIME: Duration = Duration::from_secs(30);
+/// How much nonsense a process may send before its channel is closed.
+const NONSENSE_MAX: u32 = 100;
+
+/// See the file's head.
+pub struct Guarded {
+    held: RefCell<HashMap<u64, Held>>,
+    /// Sent, and not known to be taken; the oldest first.
+    under_way: RefCell<VecDeque<(u64, Instant)>>,
+    /// Partitions that wait for room, because the server holds as many as it can serve; in turn.
+    full: RefCell<VecDeque<Weak<Outlets>>>,
+    processes: Cell<usize>,
+    next_id: Cell<u64>,
+}
+
+impl Default for Guarded {
+    /// Nothing is held. Numbers begin anywhere: a process that holds connections of a gate that is gone says their
+    /// ends to its successor, for which these are to be the numbers of nothing.
+    fn default() -> Self {
+        let begin = RandomState::new().hash_one(()) >> 1;
+        Self {
+            held: RefCell::default(),
+            under_way: RefCell::default(),
+            full: RefCell::default(),
+            processes: Cell::default(),
+            next_id: Cell::new(begin),
+        }
+    }
+}
+
+struct Held {
+    client: Client,
+    partition: Weak<Outlets>,
+    /// How many processes hold it: those that are forked hold what the one before them held.
+    holders: usize,
+}
+
+impl Guarded {
+    /// Whether the server may have one more, if it can serve so many; `partition` has its turn when it can again.
+    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<Outlets>) -> bool {
+        let has_room = || self.held.borrow().len() < capacity;
+        if has_room() {
+            return true;
+        }
+        self.give_up_late();
+        if has_room() {
+            return true;
+        }
+        let mut full = self.full.borrow_mut();
+        if !full.iter().any(|other| other.ptr_eq(partition)) {
+            full.push_back(partition.clone());
+        }
+        false
+    }
+
+    /// Gives each partition that waits for room a turn, until one of them waits again.
+    fn serve_full(&self) {
+        while let Some(partition) = self.next_full() {
+            if let Some(outlets) = partition.upgrade() {
+                outlets.serve_queue();
+            }
+            if self.full.borrow().iter().any(|other| other.ptr_eq(&partition)) {
+                return;
+            }
+        }
+    }
+
+    fn next_full(&self) -> Option<Weak<Outlets>> {
+        self.full.borrow_mut().pop_front()
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id.replace(self.next_id.get() + 1)
+    }
+
+    /// A connection is on its way.
+    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<Outlets>) {
+        self.held.borrow_mut().insert(id, Held { client, partition: partition.clone(), holders: 0 });
+        self.under_way.borrow_mut().push_back((id, Instant::now()));
+        if self.under_way.borrow().len() > UNDER_WAY_MAX {
+            self.give_up_oldest();
+        }
+    }
+
+    fn give_up_oldest(&self) {
+        let oldest = self.under_way.borrow_mut().pop_front();
+        oldest.into_iter().for_each(|(id, _)| self.end(id));
+    }
+
+    fn give_up_late(&self) {
+        let late = || self.under_way.borrow().front().is_some_and(|(_, at)| at.elapsed() > UNDER_WAY_TIME);
+        while late() {
+            self.give_up_oldest();
+        }
+    }
+
+    /// The shared channel of a partition is gone, and what was under way on it.
+    pub(super) fn lost(&self, partition: &Weak<Outlets>) {
+        let of_it = |(id, _): &(u64, Instant)| {
+            self.held.borrow().get(id).is_some_and(|held| held.partition.ptr_eq(partition))
+        };
+        let (lost, others): (VecDeque<_>, _) = self.under_way.take().into_iter().partition(of_it);
+        *self.under_way.borrow_mut() = others;
+        lost.into_iter().for_each(|(id, _)| self.end(id));
+    }
+
+    /// Hears a new process, whose connections come back to `partition`'s owner.
+    ///
+    /// # Errors
+    /// The event loop cannot watch the channel, or there are too many.
+    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: &Rc<Outlets>) -> std::io::Result<()> {
+        if self.processes.get() >= PROCESSES_MAX {
+            eprintln!("warning: a guarded server has more than {PROCESSES_MAX} processes; one is not heard");
+            return Ok(());
+        }
+        let channel = Channel::new(descriptor)?;
+        self.processes.set(self.processes.get() + 1);
+        tokio::task::spawn_local(self.clone().listen(channel, partition.clone()));
+        Ok(())
+    }
+
+    /// Hears one process until it is gone, and then releases what it held.
+    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<Outlets>) {
+        let (mut holds, mut nonsense) = (HashSet::new(), 0);
+        for heard in 1_u64.. {
+            if heard.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            match channel.receive().await {
+                Ok(Some((FromGuarded::Took { id, .. }, None))) => self.took(&mut holds, id),
+                Ok(Some((FromGuarded::Done { id }, None))) => self.done(&mut holds, id),
+                Ok(Some((FromGuarded::Back { id, taken }, Some(stream)))) => {
+                    self.done(&mut holds, id);
+                    partition.owner.handed_back(stream, taken.0);
+                }
+                Ok(None) | Err(ChannelError::Io(_)) => break,
+                Ok(Some(_)) | Err(ChannelError::Malformed(_)) => nonsense += 1,
+            }
+            if nonsense >= NONSENSE_MAX {
+                eprintln!("error: a process of a guarded server sends nonsense; its channel is closed");
+                break;
+            }
+        }
+        self.processes.set(self.processes.get() - 1);
+        holds.into_iter().for_each(|id| self.end(id));
+    }
+
+    fn took(&self, holds: &mut HashSet<u64>, id: u64) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&id)
+            && holds.insert(id)
+        {
+            held.holders += 1;
+            let mut under_way = self.under_way.borrow_mut();
+            // It is among the first ones: they are taken in order.
+            if let Some(place) = under_way.iter().position(|(other, _)| *other == id) {
+                under_way.remove(place);
+            }
+        }
+    }
+
+    fn done(&self, holds: &mut HashSet<u64>, id: u64) {
+        if holds.remove(&id) {
+            self.end(id);
+        }
+    }
+
+    /// One holder less.
+    fn end(&self, id: u64) {
+        let mut all = self.held.borrow_mut();
+        let Some(held) = all.get_mut(&id) else {
+            return;
+        };
+        held.holders = held.holders.saturating_sub(1);
+        if held.holders > 0 {
+            return;
+        }
+        let ended = all.remove(&id);
+        drop(all);
+        if let Some(Held { client, partition, .. }) = ended
+            && let Some(partition) = partition.upgrade()
+        {
+            partition.count_out(client);
+            // Those that wait for this room before those that only wait for the share of its client.
+            self.serve_full();
+            partition.unpark();
+            partition.serve_queue();
+        }
+    }
+}
