@@ -3,13 +3,14 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
-.PHONY: all build demo breakout test lint unit process rootless fuzz bench clean
+.PHONY: all build demo breakout test lint unit process cc rootless fuzz bench conditioning clean
 
 all: build
 
 build:
 	@./tests/prepare build
 	cargo build --release --workspace
+	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT)
 
 # Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.
 demo: build
@@ -20,7 +21,7 @@ breakout: build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails.
-test: lint unit process rootless
+test: lint unit cc process rootless
 	@./tests/summary
 
 lint:
@@ -33,7 +34,12 @@ unit:
 	@./tests/prepare build
 	cargo test --workspace
 
-# Real processes, started as a user would; as root they have their own uids, and are tried from inside.
+# The C library, its server and its filters, and the library that is preloaded into guarded servers.
+cc: build
+	@./tests/prepare process
+	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT) check
+
+# Real processes, started as a user would; as root they have their own uids, and are tried from inside and attacked.
 process: build
 	@./tests/prepare process
 	python3 tests/run
@@ -49,6 +55,11 @@ fuzz:
 bench: build
 	@./tests/prepare bench
 	python3 bench/run
+
+# Attacks on loopback, on ours and on Apache and nginx with and without a guard; writes bench/CONDITIONING.md.
+conditioning: build
+	@./tests/prepare conditioning
+	python3 bench/conditioning/run
 
 clean:
 	cargo clean

@@ -28,6 +28,7 @@ SETTINGS = {
     "log": {"access_format": "combined", "flush": "200ms"},
     "restart": {},
     "limits": {},
+    "conditioning": {},
 }
 
 
@@ -63,7 +64,9 @@ def site(name="main", services=(), **more):
 
 def toml(value):
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value)
 
 
@@ -171,7 +174,10 @@ def children(pid):
 
 
 class Server:
-    """A running server; use it with `with`. `sites` from `site()`, or `text` for a configuration as it is."""
+    """A running server; use it with `with`. `sites` from `site()`, or `text` for a configuration as it is.
+
+    `answers` is false if a process never says that it is ready, or the status of all answers if none is ever good.
+    """
 
     def __init__(self, sites=None, programs=("probe",), answers=True, files=None, text=None, **settings):
         self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-test-", dir="/tmp"))
@@ -253,7 +259,8 @@ class Server:
                 command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd="/", **self._user()
             )
         # Not everything is ever up if a service is one that says nothing; then files have to do.
-        ready = lambda: "serving on" in self.stderr() if self.answers else self.status("/", timeout=1) == 200
+        answer = self.answers or 200
+        ready = lambda: "serving on" in self.stderr() if answer is True else self.status("/", timeout=1) == answer
         up = lambda: self.launcher.poll() is not None or ready()
         if not client.until(up, 15):
             raise AssertionError("the server does not come up")

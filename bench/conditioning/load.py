@@ -1,0 +1,111 @@
+"""What is done to a server in one measurement: regular clients (client.c), and an attack beside them.
+
+Both run on the core that the servers do not have, inside of the namespace that bench/conditioning/run has made.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests" / "attack")]
+from attack import Attack  # noqa: E402
+from benchlib import proc  # noqa: E402
+from netns import SERVER, addresses  # noqa: E402
+
+#: Attackers come from four /16s of one /8; regular clients each from a /8 of their own.
+FEW = [source for second in range(1, 5) for source in addresses(f"20.{second}.0.0/16", 64)]
+#: Attackers who have machines everywhere: 24 addresses in each of eleven /8s.
+MANY = [source for turn in range(24) for first in range(20, 31)
+        for source in addresses(f"{first}.{turn}.0.0/16", 24)[turn:turn + 1]]
+OTHERS = [f"{first}.77.7.7" for first in range(31, 40)]
+
+
+#: Share of the processors that other programs may take before a measurement is called disturbed.
+DISTURBED = 0.10
+
+
+class Clients:
+    """The regular clients' program, built once, run on the core of the clients."""
+
+    def __init__(self, work, core, retries):
+        self.core, self.retries, self.program = core, retries, work / "client"
+        subprocess.run(["cc", "-O2", "-o", str(self.program), str(HERE / "client.c")], check=True)
+
+    def run(self, server, seconds, connections=16, pause=0.0, timeout=30, target="/small.bin", mode="close",
+            sources=OTHERS):
+        """One measurement: what the clients saw; see client.c. `pause` is in seconds.
+
+        It is repeated while other programs disturb it; the quietest is kept."""
+        words = [SERVER, server.port, target, mode, connections, seconds, pause * 1e6, timeout * 1e3, *sources]
+        line = ["taskset", "-c", str(self.core), str(self.program), *map(str, words)]
+        best = None
+        for _ in range(self.retries + 1):
+            figures = self._once(server, line, seconds)
+            if best is None or figures["others"] < best["others"]:
+                best = figures
+            if best["others"] <= DISTURBED:
+                break
+        return best
+
+    @staticmethod
+    def _once(server, line, seconds):
+        before, clock = Spent(), time.monotonic()
+        done = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=seconds + 30, check=True)
+        others = Spent().others(before) / (time.monotonic() - clock)
+        if server.process.poll() is not None:
+            raise RuntimeError(f"{server.label} ended under the load")
+        return json.loads(done.stdout) | {"others": others}
+
+
+class Spent:
+    """CPU time so far: of all cores, and of this run's own processes."""
+
+    def __init__(self):
+        self.all = sum(proc.cores().values())
+        self.own = proc.usage(os.getpid())
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.ended = ended.ru_utime + ended.ru_stime
+
+    def others(self, before):
+        """Seconds that programs of others took since `before`."""
+        own = proc.used(before.own, self.own)[0] + self.ended - before.ended
+        return max(self.all - before.all - own, 0.0)
+
+
+class Pinned:
+    """An attack whose processes stay on the core of the clients; `with` as for Attack, at once settled."""
+
+    def __init__(self, core, *words, **more):
+        self.core, self.attack = core, Attack(*words, **more)
+
+    def __enter__(self):
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {self.core})
+        try:
+            self.attack.__enter__()
+        finally:
+            os.sched_setaffinity(0, before)
+        self.attack.settle(60)
+        return self.attack
+
+    def __exit__(self, *error):
+        self.attack.__exit__(*error)
+
+
+def recover(server, seconds=30):
+    """Waits until a server that was attacked answers quickly again, as before: three times within 50 ms."""
+    end, good = time.monotonic() + seconds, 0
+    while time.monotonic() < end and good < 3:
+        began = time.monotonic()
+        try:
+            status = server.get("small.bin", {})[0]
+        except OSError:
+            status = 0
+        good = good + 1 if status == 200 and time.monotonic() - began < 0.05 else 0
+        time.sleep(0.05)
+    return good == 3

@@ -1,0 +1,209 @@
+"""From the figures to what people read: CONDITIONING.md with the goals beside the figures, JSON, and the plots."""
+
+import json
+import re
+import statistics
+
+import plot
+from peers import LABELS, NAMES
+from starvation import Starvation
+
+OWN = ("ours", "guarded-apache", "guarded-nginx")
+WHERE = {"few": "bulk from 4 networks", "many": "bulk from everywhere"}
+INTRODUCTION = """\
+# Connection conditioning, measured
+
+`bench/conditioning/run` wrote this file, the plots and `conditioning/results.json`: the experiments of the paper from
+which conditioning comes (sections 4.3.4 and 4.4), on loopback, inside of a network namespace of its own.
+docs/conditioning.md explains the policies.
+
+"""
+NOTES = """\
+## How it was measured
+
+- **One run, interleaved.** At each point every server is measured in turn. Servers have core {server_core}, clients
+  and attackers core {client_core}. Medians of {rounds} rounds of {seconds:g} s; the bands in the plots are the range
+  of the rounds.
+- **Each figure against the same server's own**: just before each attack the server is measured without it. "Left" is
+  the throughput under the attack divided by that.
+- **Regular clients**: 16 connections in a closed loop, each from a /8 of its own as far as there are any, a new
+  connection for each request of 100 bytes (`client.c`). A request that is not answered counts with its age.
+- **Attackers** (`tests/attack/attack.py`) hold what they have; what the server closes they open again, 500 a second
+  (bulk clients at once). They come from 256 addresses in four /16s of one /8, "from everywhere" from eleven /8s.
+- **Apache** has the prefork model with its default limits, 150 processes, and the distribution's mod_reqtimeout;
+  **nginx** a process for each core with 768 connections each. **Guarded** is the same program with the same
+  configuration, started by `bulkhead guard`. **Bulkhead** has its defaults. Access logs are on everywhere.
+- Send buffers are at most 128 KiB (as towards slow lines; loopback's own would swallow whole responses).
+"""
+
+
+def median(rounds, key):
+    return statistics.median(one[key] for one in rounds)
+
+
+def points(series, key, factor=1.0):
+    """{x: (median, least, greatest)} for a plot."""
+    return {x: tuple(factor * value for value in (median(rounds, key), min(one[key] for one in rounds),
+                                                  max(one[key] for one in rounds))) for x, rounds in series.items()}
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+class Section:
+    """What the report says about one experiment: text, a plot, and the goals [(what, figure, goal, met)]."""
+
+    def __init__(self, title):
+        self.title, self.text, self.svg, self.goals = title, "", "", []
+
+    def goal(self, what, figure, goal, met):
+        self.goals.append((what, figure, goal, bool(met)))
+
+
+def starvation(one, found):
+    section = Section(one.title)
+    xs = list(next(iter(found.values())))
+    rows = []
+    for name in sorted(found, key=NAMES.index):
+        cells = [f"{median(rounds, 'ratio'):.0%} ({median(rounds, 'rps'):,.0f}/s)" for rounds in found[name].values()]
+        rows.append([LABELS[name], *cells])
+    section.text = table([f"left with {one.title.lower()}", *[f"{x:,}" for x in xs]], rows)
+    section.text += "\n" + held(found, xs[-1])
+    lines = [plot.Line(LABELS[name], points(found[name], "ratio", 100), plot.COLOURS[name],
+                       "" if name in OWN else "7 4") for name in sorted(found, key=NAMES.index)]
+    section.svg = plot.lines(one.title, "What regular clients still get, beside the same server without the attack",
+                             lines, f"{one.title.lower()} that attackers hold or try to hold", "throughput left, %",
+                             goal=(100 * one.limit, f"goal: {one.limit:.0%}"))
+    for name in OWN:
+        if name in found:
+            left = median(found[name][xs[-1]], "ratio")
+            section.goal(f"{LABELS[name]}, {xs[-1]:,} {one.title.lower()}", f"{left:.0%} left", f"≥ {one.limit:.0%}",
+                         left >= one.limit)
+    if one.key == "incomplete" and "apache" in found:
+        worst = min((x for x in xs if x >= 150), default=xs[-1])
+        left = median(found["apache"][worst], "ratio")
+        section.goal(f"Apache alone collapses at {worst}", f"{left:.1%} left", "shown: < 10%", left < 0.1)
+    return section
+
+
+def held(found, most):
+    """What the servers did with the most attackers: how many of them were connected."""
+    parts = [f"{LABELS[name]} {median(found[name][most], 'held'):,.0f}" for name in sorted(found, key=NAMES.index)]
+    return f"Of {most:,} attackers, so many were connected at the end of the measurement: {', '.join(parts)}.\n"
+
+
+def label_of(series):
+    name, _, where = series.partition("/")
+    return name, where
+
+
+def infrequent(one, found):
+    section = Section(one.title)
+    xs = list(next(iter(found.values())))
+    order = sorted(found, key=lambda series: (NAMES.index(label_of(series)[0]), label_of(series)[1]))
+    ms = lambda rounds, key: f"{median(rounds, key) / 1e3:,.2f}"
+    rows = [[f"{LABELS[label_of(series)[0]]}, {WHERE[label_of(series)[1]]}",
+             *[f"{ms(rounds, 'p50_us')} / {ms(rounds, 'p99_us')}" for rounds in found[series].values()]]
+            for series in order]
+    section.text = table(["p50 / p99 in ms with bulk clients", *[f"{x:,}" for x in xs]], rows)
+    lines = [plot.Line(f"{LABELS[label_of(series)[0]]}{', everywhere' if label_of(series)[1] == 'many' else ''}",
+                       points(found[series], "p99_us", 1e-3), plot.COLOURS[label_of(series)[0]],
+                       "7 4" if label_of(series)[1] == "many" else "") for series in order]
+    section.svg = plot.lines("An infrequent client beside bulk clients",
+                             "p99 latency of a small request; broken lines: bulk clients from everywhere", lines,
+                             "bulk clients", "ms (logarithmic)", log_y=True)
+    for series in order:
+        name, where = label_of(series)
+        if name in OWN:
+            ratio = median(found[series][xs[-1]], "ratio")
+            section.goal(f"{LABELS[name]}, p99 with {xs[-1]:,} bulk clients, {WHERE[where]}",
+                         f"{ratio:.1f}x of that with none", f"≤ {one.limit:g}x", ratio <= one.limit)
+    return section
+
+
+def filters(one, found):
+    section = Section(one.title)
+    xs = list(next(iter(found.values())))
+    rows, slopes = [], {}
+    for name, series in found.items():
+        medians = {x: median(rounds, "p50_us") for x, rounds in series.items()}
+        slopes[name] = (medians[xs[-1]] - medians[xs[0]]) / (xs[-1] - xs[0])
+        rows.append([LABELS[name], *[f"{value:.0f}" for value in medians.values()], f"**{slopes[name]:.1f}**"])
+        section.goal(f"{LABELS[name]}, each of {xs[-1]} chained filters", f"{slopes[name]:.1f} µs",
+                     f"≤ {one.limit:g} µs", slopes[name] <= one.limit)
+    section.text = table(["median latency in µs with filters", *[str(x) for x in xs], "for each"], rows)
+    lines = [plot.Line(LABELS[name], points(found[name], "p50_us"), plot.COLOURS[name]) for name in found]
+    section.svg = plot.lines(one.title, "Median latency of one request at a time, each on a new connection", lines,
+                             "filter processes in the chain", "µs", log_x=False)
+    return section
+
+
+def policies(one, found):
+    section = Section(one.title)
+    on, off = (median(found[name][0], "gate_us") for name in ("on", "off"))
+    rows = [["on", f"{on:.2f}"], ["off", f"{off:.2f}"]]
+    section.text = table(["policies", "CPU of the gates for a connection, µs"], rows)
+    section.goal("all policies of a gate together", f"{on - off:.2f} µs for a connection", f"≤ {one.limit:g} µs",
+                 on - off <= one.limit)
+    return section
+
+
+def tree(one, found):
+    section, said = Section(one.title), found["tree"][0][0]
+    section.text = "```text\n" + said["text"] + "\n```\n"
+    mebibytes = max(int(word) for word in re.findall(r"(\d+) MiB   ", said["text"]))
+    slowest = min(float(rate) for rate in re.findall(r"(?:insert|insert\+next|next) ([\d.]+)", said["text"]))
+    section.goal("a million addresses", f"at most {mebibytes} MiB", "≤ 256 MiB", mebibytes <= 256)
+    section.goal("operations on a core, the slowest kind", f"{slowest:g} million/s", "≥ 1 million/s", slowest >= 1)
+    return section
+
+
+WRITERS = {"infrequent": infrequent, "filters": filters, "policies": policies, "tree": tree}
+
+
+def goals_table(sections):
+    rows = [[what, figure, goal, "met" if met else "**not met**"]
+            for section in sections for what, figure, goal, met in section.goals]
+    return table(["figure", "measured", "goal", ""], rows)
+
+
+def heading(about):
+    machine = about["machine"]
+    versions = ", ".join(about["versions"].values())
+    return f"{machine['date']}, {machine['kernel']}, {machine['cpu']}, {machine['cores']} cores. {versions}.\n\n"
+
+
+def write(results, about, out):
+    """Prints the figures; with `out`, writes the files. Returns whether every goal that was measured is met."""
+    sections = {one.key: (starvation if isinstance(one, Starvation) else WRITERS[one.key])(one, found)
+                for one, found in results.items() if found}
+    lacking = "".join(f"Not measured: {LABELS[name]} ({why}).\n" for name, why in about["without"].items())
+    lacking += "".join(f"Failed, and so without figures: {title}.\n" for title in about["failed"])
+    goals = goals_table(sections.values())
+    print("\n" + goals + lacking)
+    for section in sections.values():
+        print(f"{section.title}\n\n{section.text}")
+    if out:
+        save(out, sections, about, results, goals + "\n" + lacking)
+    return all(met for section in sections.values() for *_, met in section.goals)
+
+
+def save(out, sections, about, results, goals):
+    folder = out / "conditioning"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = INTRODUCTION + heading(about) + "## Goals\n\n" + goals + "\n"
+    for key, section in sections.items():
+        text += f"## {section.title}\n\n"
+        if section.svg:
+            (folder / f"{key}.svg").write_text(section.svg, encoding="utf-8")
+            text += f"![{section.title}](conditioning/{key}.svg)\n\n"
+        text += section.text + "\n"
+    text += NOTES.format(**about) + "\nCommands:\n\n"
+    text += "".join(f"    {command}\n" for command in about["commands"].values())
+    (out / "CONDITIONING.md").write_text(text, encoding="utf-8")
+    data = {"about": about, "results": {one.key: found for one, found in results.items()},
+            "goals": {key: section.goals for key, section in sections.items()}}
+    (folder / "results.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    print(f"Written: CONDITIONING.md and {len(sections)} experiments")
