@@ -81,7 +81,7 @@ class Peer(servers.Server):
         guard = "" if plain == self.kind else f"bulkhead guard {' '.join(capacity(plain))} -- "
         return f"taskset -c {self.core} {guard}{line}"
 
-    def settle(self, seconds=20, still=1.5):
+    def settle(self, seconds=30, still=3):
         """Waits until no process of the server has come or gone for a while: Apache grows slowly."""
         end, last, since = time.monotonic() + seconds, None, time.monotonic()
         while time.monotonic() < end:

@@ -72,7 +72,7 @@ pub struct Guard {
     /// Apply this policy, and only those that are named [default: all]
     #[arg(long = "policy", value_name = "NAME")]
     pub policies: Vec<Policy>,
-    /// How many connections the gate holds at most [default: 10000]
+    /// How many connections the gate holds at most [default: 8192]
     #[arg(long, value_name = "N")]
     pub connections: Option<u32>,
     /// How many connections the server serves at once: Apache's MaxRequestWorkers, or its threads or workers. It is

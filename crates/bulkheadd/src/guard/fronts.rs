@@ -18,8 +18,8 @@ use crate::launch::duplicate;
 
 /// LIMIT: sockets that a server listens on at once; nginx with a hundred addresses and 8 processes has 800.
 const FRONTS_MAX: usize = 4096;
-/// LIMIT: processes of a server, each with a channel; the machine's own limit of processes is near.
-const PROCESSES_MAX: usize = 32_768;
+/// LIMIT: processes of a server, each with a channel: as many as a gate hears.
+const PROCESSES_MAX: usize = 4096;
 
 /// A message to the gate.
 pub type Told = (LauncherToGate, Option<OwnedFd>);

@@ -1,0 +1,113 @@
+/*
+ * A client's connection in the hands of the server: what moves over it is followed, and when all that was asked is
+ * answered it goes back to the gate.
+ *
+ * Runs in: a guarded server. Sees: what clients and the server send. Never: sends a descriptor that is not known to be
+ * the connection it was; sends one that another descriptor of this process refers to as well.
+ */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+
+/* SECURITY: a descriptor may have been closed, and its number used again, in a way that nobody saw (a system call
+ * without the C library). The kernel's cookie of a socket is never used twice. */
+static bool still_itself(const struct entry *entry, int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t size = sizeof cookie;
+    return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 && cookie == entry->cookie;
+}
+
+/* A socket whose peer has closed. */
+static int dead_socket(void)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0)
+        return -1;
+    close(ends[1]);
+    return ends[0];
+}
+
+/* Undoes what would trouble the next owner: bytes held back; a descriptor that blocks the gate. */
+static void make_neutral(struct entry *entry, int fd)
+{
+    const int off = 0;
+    if (entry->corked)
+        setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* With the entry's lock held. To the server, the client has closed; its closing of the descriptor is then local. */
+static void give_back(struct entry *entry, int fd)
+{
+    if (entry->references != 1 || entry->unwatched || !still_itself(entry, fd)) {
+        /* It stays for now. Of a next request that has come already, the server has not been told. */
+        watch_again(entry);
+        return;
+    }
+    const int dead = dead_socket(), status = fcntl(fd, F_GETFL), on_exec = fcntl(fd, F_GETFD);
+    if (dead < 0)
+        return;
+    watch_leave(entry);
+    make_neutral(entry, fd);
+    if (channel_back(entry, fd)) {
+        dup3(dead, fd, on_exec & FD_CLOEXEC ? O_CLOEXEC : 0);
+        client_take_leftover(entry);
+        entry->kind = GONE;
+    } else {
+        fcntl(fd, F_SETFL, status);
+        entry->exchange.lost = true;
+    }
+    watch_return(entry);
+    close(dead);
+}
+
+/* Forgets bytes that nobody has read here: they have gone along. */
+void client_take_leftover(struct entry *entry)
+{
+    unsigned char *taken = entry->taken;
+    if (!taken)
+        return;
+    table_set_pending(entry, false);
+    entry->taken = NULL;
+    table_buffer_back(taken);
+}
+
+static void follow(struct entry *entry, enum way way, const struct iovec *parts, size_t count)
+{
+    if (!parts) {
+        (way == READ ? exchange_read_blind : exchange_wrote_blind)(&entry->exchange, count);
+        return;
+    }
+    for (; count; parts++) {
+        const size_t part = parts->iov_len < count ? parts->iov_len : count;
+        (way == READ ? exchange_read : exchange_wrote)(&entry->exchange, parts->iov_base, part);
+        count -= part;
+    }
+}
+
+void client_moved(struct entry *entry, int fd, enum way way, const struct iovec *parts, size_t count)
+{
+    const int error = errno;
+    int cancel;
+    /* A thread that is cancelled here would leave the lock behind. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    /* In a child of vfork(2), the number may be another descriptor's. */
+    if (entry->kind == CLIENT && guard_mine()) {
+        if (!entry->announced)
+            entry->announced = channel_took(entry);
+        follow(entry, way, parts, count);
+        if (exchange_idle(&entry->exchange))
+            give_back(entry, fd);
+        if (entry->paused && !exchange_answering(&entry->exchange))
+            watch_resume(entry);
+    }
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+    pthread_setcancelstate(cancel, NULL);
+    errno = error;
+}

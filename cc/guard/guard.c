@@ -1,0 +1,94 @@
+/*
+ * The preload library's start, and what it does at fork(2).
+ *
+ * Runs in: every process of a guarded server. Sees: the environment. Never: stops a program from starting.
+ */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PERSIST_VARIABLE "BULKHEAD_GUARD_PERSIST"
+
+int guard_control = -1;
+bool guard_persists = true;
+pid_t guard_owner;
+__thread int guard_inside __attribute__((tls_model("initial-exec")));
+
+/* SECURITY: a child of vfork(2) runs in its parent's memory, with descriptors of its own: what it closes is not closed
+ * for the parent. Its number is how it is known. */
+bool guard_mine(void)
+{
+    return getpid() == guard_owner;
+}
+
+void guard_say(const char *what)
+{
+    /* Programs close what they do not need; a client may have got the number. */
+    if (table_entries[STDERR_FILENO])
+        return;
+    struct iovec parts[] = {{(void *)"bulkhead guard: ", 16}, {(void *)what, strlen(what)}, {(void *)"\n", 1}};
+    int error = errno;
+    if (real()->writev(STDERR_FILENO, parts, 3) < 0) {
+        /* There is nobody left to tell. */
+    }
+    errno = error;
+}
+
+static void before_fork(void)
+{
+    guard_inside++;
+    channel_lock();
+    table_lock();
+}
+
+static void in_parent(void)
+{
+    table_unlock();
+    channel_unlock();
+    guard_inside--;
+}
+
+/* The child has its parent's connections, but the gate does not know it until it uses one. */
+static void become_own(void)
+{
+    guard_owner = getpid();
+    table_after_fork();
+    channel_after_fork();
+}
+
+static void in_child(void)
+{
+    in_parent();
+    become_own();
+}
+
+/* A child that was made without fork(3): by _Fork(3), or by clone(2). One of vfork(2) accepts nothing. */
+void guard_forked(void)
+{
+    if (!guard_mine())
+        become_own();
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    real_find();
+    guard_inside++;
+    guard_control = cc_core_control();
+    guard_inside--;
+    guard_owner = getpid();
+    if (guard_control < 0)
+        return;
+    const char *persist = getenv(PERSIST_VARIABLE);
+    guard_persists = !persist || strcmp(persist, "0") != 0;
+    /* libuv would otherwise change its epoll sets through io_uring, where nobody can follow. */
+    setenv("UV_USE_IO_URING", "0", 1);
+    /* Node's cluster would otherwise accept in one process and send connections to others; its workers can accept. */
+    setenv("NODE_CLUSTER_SCHED_POLICY", "none", 1);
+    if (pthread_atfork(before_fork, in_parent, in_child) != 0) {
+        guard_say("cannot follow fork(2); this program runs unguarded");
+        guard_control = -1;
+    }
+}
