@@ -72,6 +72,33 @@ class CrashLoop(unittest.TestCase):
             wait_for_time(1.5)
             self.assertEqual(exits(server, "main/probe"), 8, "a broken one is left alone")
 
+    def test_one_that_hangs_as_it_starts(self):
+        hangs = service("probe", command=["bin/probe", "--hang-init"])
+        rule = {"broken_after": 2, "within": "30s"}
+        sites, limits = [site("main", [hangs]), site("other")], {"start_timeout": "300ms"}
+        with Server(sites, restart=rule, limits=limits, answers=False) as server:
+            self.assertTrue(until(lambda: server.processes("bin/probe") and server.processes("gate"), 5))
+            first = server.process("bin/probe")
+            # Nobody waits longer than the deadline, and others not at all.
+            answer = server.get("/probe")
+            self.assertEqual((answer.status, "retry-after" in answer.headers), (503, True))
+            self.assertEqual(server.status("/", "other.test"), 200)
+            self.assertTrue(until(lambda: not first.alive, 10))
+            self.assertIn(f"service main/probe (pid {first.pid}) was starting for too long", server.log())
+            self.assertTrue(until(lambda: "main/probe is broken" in server.log(), 10))
+            self.assertEqual(server.status("/probe"), 500)
+
+    def test_a_panic_of_a_tower_service_ends_the_process(self):
+        hello = service("hello", "/hello", command=["bin/axum-hello"])
+        with Server([site("main", [hello])], ("axum-hello",)) as server:
+            self.assertIn("You are number 1", server.get("/hello/Ann").body.decode())
+            old = server.process("bin/axum-hello")
+            self.assertNotEqual(server.status("/hello/trouble/now"), 200)
+            self.assertTrue(until(lambda: not old.alive, 5), "a panic is not the end")
+            self.assertTrue(until(lambda: server.status("/hello/Ben") == 200, 5))
+            self.assertIn("You are number 2", server.get("/hello/Ann").body.decode())
+            self.assertIn('asked for trouble: "now"', server.log())
+
     def test_a_relaunch_that_fails_leaves_the_old_one(self):
         with Server() as server:
             old = server.process("bin/probe")

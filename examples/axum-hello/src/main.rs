@@ -23,7 +23,15 @@ fn main() -> ExitCode {
 }
 
 fn router() -> Router {
-    Router::new().route("/hello", get(|| async { "Hello.\n" })).route("/hello/{name}", get(hello))
+    Router::new()
+        .route("/hello", get(|| async { "Hello.\n" }))
+        .route("/hello/{name}", get(hello))
+        .route("/hello/trouble/{what}", get(trouble))
+}
+
+/// A mistake ends the process, and the next one begins with nothing that it may have left half done.
+async fn trouble(Path(what): Path<String>) -> String {
+    panic!("asked for trouble: {what:?}")
 }
 
 async fn hello(Path(name): Path<String>, client: Option<Extension<Client>>) -> String {

@@ -30,6 +30,9 @@ impl Service for Probe {
         if given("--fail-init") {
             return Err("init fails, as told by --fail-init".into());
         }
+        if given("--hang-init") {
+            std::future::pending::<()>().await;
+        }
         Ok(Self { arguments: cx.arguments().to_vec(), dies: given("--die-after-ready") })
     }
 
