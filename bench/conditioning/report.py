@@ -130,11 +130,15 @@ def filters(one, found):
     for name, series in found.items():
         medians = {x: median(rounds, "p50_us") for x, rounds in series.items()}
         slopes[name] = (medians[xs[-1]] - medians[xs[0]]) / (xs[-1] - xs[0])
-        rows.append([LABELS[name], *[f"{value:.0f}" for value in medians.values()], f"**{slopes[name]:.1f}**"])
+        label = LABELS.get(name, "bare processes (hop.c)")
+        rows.append([label, *[f"{value:.0f}" for value in medians.values()], f"**{slopes[name]:.1f}**"])
+        if name == "bare":
+            continue
         section.goal(f"{LABELS[name]}, each of {xs[-1]} chained filters", f"{slopes[name]:.1f} µs",
                      f"≤ {one.limit:g} µs", slopes[name] <= one.limit)
     section.text = table(["median latency in µs with filters", *[str(x) for x in xs], "for each"], rows)
-    lines = [plot.Line(LABELS[name], points(found[name], "p50_us"), plot.COLOURS[name]) for name in found]
+    lines = [plot.Line(LABELS.get(name, "bare processes"), points(found[name], "p50_us"),
+                       plot.COLOURS.get(name, "#888888"), "" if name in LABELS else "2 4") for name in found]
     section.svg = plot.lines(one.title, "Median latency of one request at a time, each on a new connection", lines,
                              "filter processes in the chain", "µs", log_x=False)
     return section
