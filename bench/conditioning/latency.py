@@ -19,7 +19,7 @@ class Infrequent:
 
     def run(self, bench):
         """{server or server/many: {count: [figures of each round]}}"""
-        counts = self.quick if bench.quick else self.counts
+        counts = bench.counts(self)
         names = bench.chosen(self.servers)
         started = {name: bench.start(name) for name in names}
         found = {f"{name}/{where}": {count: [] for count in counts} for where in ("few", "many") for name in names}
@@ -64,7 +64,7 @@ class Filters:
 
     def run(self, bench):
         """{server: {filters: [figures of each round]}}; all lengths of a server's chain run side by side."""
-        counts, found = self.quick if bench.quick else self.counts, {}
+        counts, found = bench.counts(self), {}
         for name in bench.chosen(self.servers, filters=True):
             started = {count: bench.start(name, filters=count) for count in counts}
             found[name] = {count: [] for count in counts}

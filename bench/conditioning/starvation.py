@@ -20,7 +20,7 @@ class Starvation:
 
     def run(self, bench):
         """{server: {count: [figures of each round]}}"""
-        counts = self.quick if bench.quick else self.counts
+        counts = bench.counts(self)
         found = {name: {count: [] for count in counts} for name in bench.chosen(self.servers)}
         started = {name: bench.start(name) for name in found}
         for turn in range(bench.rounds):
@@ -34,7 +34,7 @@ class Starvation:
         return found
 
     def measure(self, bench, server, count):
-        alone = bench.clients.run(server, bench.seconds)["rps"]
+        alone = bench.clients.run(server, bench.seconds)
         attack = Pinned(bench.client_core, self.kind, bench.address(server), count, seconds=300, **self.how)
         with attack as running:
             server.settle()
@@ -43,7 +43,8 @@ class Starvation:
             after = running.counts()
         recovered = recover(server)
         time.sleep(0.2)
-        return figures | {"alone": alone, "ratio": figures["rps"] / alone if alone >= 1 else 0.0, "held": after["open"],
+        ratio = figures["rate"] / alone["rate"] if alone["rps"] >= 1 else 0.0
+        return figures | {"alone": alone["rps"], "ratio": ratio, "held": after["open"],
                           "lost": after["lost"] - before["lost"], "recovered": recovered}
 
 
