@@ -67,13 +67,14 @@ class Guarded:
     @property
     def gate(self):
         """The gate's process, if there is one."""
-        titled = (child for child in children(self.process.pid) if child.words[0] == "bulkhead guard: gate")
+        # One that has ended, or has only just been made, has no words.
+        titled = (child for child in children(self.process.pid) if child.words[:1] == ["bulkhead guard: gate"])
         return next(titled, None)
 
     @property
     def command(self):
         """The command's first process."""
-        return next(child for child in children(self.process.pid) if child.words[0] != "bulkhead guard: gate")
+        return next(child for child in children(self.process.pid) if child.words[:1] not in ([], ["bulkhead guard: gate"]))
 
     def sockets_held(self):
         """How many TCP connections at its port the command's processes hold."""
