@@ -3,8 +3,6 @@
 //! Runs in: the admin role. Sees: the launcher's messages (trusted), with numbers of gates and sites, which may be
 //! compromised. Never: takes a number for anything but a number.
 
-use std::net::Ipv6Addr;
-
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wire::{Role, Shed};
@@ -18,13 +16,9 @@ pub(crate) struct Heavy {
 }
 
 impl Heavy {
-    /// The range of the first `bits` of an address of IPv6; of IPv4 if that is mapped.
+    /// The range of the first `bits` of an address.
     pub(crate) fn new((high, low): (u64, u64), bits: u8, held: u32, waiting: u32) -> Self {
-        let address = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
-        let range = match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
-            (Some(mapped), Some(bits)) => format!("{mapped}/{bits}"),
-            _ => format!("{address}/{bits}"),
-        };
+        let range = wire::range_text(high, low, bits);
         Self { range, held, waiting }
     }
 }
@@ -48,6 +42,7 @@ impl Conditioned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     #[test]
     fn ranges_are_written_as_people_write_them() {

@@ -178,26 +178,7 @@ RANGE          HELD  WAITING  PROCESS
     /// What the server counts and this command adds up are the same names.
     #[test]
     fn every_reason_is_one_of_the_wire() {
-        let none = wire::Shed {
-            admitted: 0,
-            late_first_byte: 0,
-            late_head: 0,
-            malformed: 0,
-            evicted: 0,
-            delayed: 0,
-            over_share: 0,
-            over_rate: 0,
-            banned: 0,
-            bans: 0,
-            unavailable: 0,
-            slow_body: 0,
-            slow_response: 0,
-            abusive: 0,
-            filtered: 0,
-            incomplete_now: 0,
-            waiting_now: 0,
-            banned_now: 0,
-        };
+        let none = wire::Shed::default();
         let mut known: Vec<&str> = none.counts().iter().map(|(name, _)| *name).collect();
         known.retain(|name| !["admitted", "delayed", "bans"].contains(name) && !name.ends_with("_now"));
         assert_eq!(REASONS.map(|(reason, _)| reason).to_vec(), known);

@@ -16,6 +16,7 @@ use config::Config;
 use crate::address;
 use crate::fault::Fault;
 use crate::locate;
+use crate::serve::quoted;
 
 /// LIMIT: bytes of a configuration that are handed on as one argument, of which the kernel takes 128 KiB.
 const TEXT_MAX: usize = 120 * 1024;
@@ -241,16 +242,6 @@ impl Guard {
 
 fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", words.map(quoted).collect::<Vec<_>>().join(", "))
-}
-
-/// A TOML string.
-fn quoted(text: &str) -> String {
-    let escaped = text.chars().map(|c| match c {
-        '"' | '\\' => format!("\\{c}"),
-        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
-        c => c.to_string(),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
 }
 
 #[cfg(test)]

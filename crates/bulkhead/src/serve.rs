@@ -67,7 +67,7 @@ fn configuration(root: &Path, listen: SocketAddr) -> Result<String, Fault> {
 }
 
 /// A TOML string.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let escaped = text.chars().map(|c| match c {
         '"' | '\\' => format!("\\{c}"),
         c if c.is_control() => format!("\\u{:04X}", u32::from(c)),

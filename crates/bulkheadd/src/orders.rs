@@ -144,7 +144,7 @@ impl Launcher {
 
     /// One line for the launcher, one for each process, and one for each post that nobody fills.
     fn status_lines(&self, ticket: u32) -> Vec<LauncherToAdmin> {
-        let none = Counters { connections_now: 0, connections: 0, requests: 0 };
+        let none = Counters::default();
         let mut lines = vec![LauncherToAdmin::Process {
             ticket,
             role: Role::Launcher,

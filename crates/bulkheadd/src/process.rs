@@ -82,7 +82,7 @@ impl Process {
             stage: Stage::Starting,
             since: now,
             deadline: None,
-            counters: Counters { connections_now: 0, connections: 0, requests: 0 },
+            counters: Counters::default(),
             owes_report: false,
             owes_shed: false,
             log: None,

@@ -1,7 +1,10 @@
 //! Networks as an operator writes them, and those whose clients have no shares, rates or bans.
 //!
-//! Runs in: the launcher (to check the configuration), gates, site workers, filters; pure. Sees: what the operator
-//! wrote. Never: takes an address with bits beyond its prefix, which is a slip of the pen.
+//! Runs in: gates, site workers, filters; pure. Sees: what the operator wrote. Never: takes an address with bits beyond
+//! its prefix, which is a slip of the pen.
+//!
+//! The root process links no more than it must: the crate `config` has a check of its own, which also says what to write
+//! instead, and passes on one spelling.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -11,18 +11,13 @@ use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use wire::{FromWorker, ToWorker};
-use worker::channel::{Channel, ChannelError};
+use worker::channel::Channel;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::answer::{self, Refusal};
 use crate::connection::Connection;
 use crate::desk::{Desk, Limits};
 use crate::partition::Share;
-
-/// LIMIT: how many connections of a chain are taken before others get their turn.
-const TURN: u32 = 32;
-/// How much nonsense a last filter may send before its channel is closed.
-const NONSENSE_MAX: u32 = 100;
 
 /// The chain, from its first filter to its last.
 pub struct Chain {
@@ -81,27 +76,17 @@ impl Chain {
 
 impl Flow {
     async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) {
-        let mut nonsense = 0;
-        for heard in 1_u32.. {
-            if heard.is_multiple_of(TURN) {
-                tokio::task::yield_now().await;
+        let take = |arrived| match (self.desk.upgrade(), arrived) {
+            (Some(desk), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
+                self.returned.set(self.returned.get() + 1);
+                let share = Some(Share::new(&self.shared));
+                Connection::handed_back(&desk, stream, bundle.taken.0, share, true);
+                0
             }
-            let Some(desk) = self.desk.upgrade() else {
-                return;
-            };
-            match line.receive().await {
-                Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
-                    self.returned.set(self.returned.get() + 1);
-                    let share = Some(Share::new(&self.shared));
-                    Connection::handed_back(&desk, stream, bundle.taken.0, share, true);
-                }
-                Ok(None) | Err(ChannelError::Io(_)) => return,
-                Ok(Some(_)) | Err(ChannelError::Malformed(_)) => nonsense += 1,
-            }
-            if nonsense >= NONSENSE_MAX {
-                return eprintln!("error: the last filter sends nonsense; its channel is closed");
-            }
-        }
+            (Some(_), _) => 1,
+            (None, _) => 0,
+        };
+        line.hear("the last filter", take).await;
     }
 }
 

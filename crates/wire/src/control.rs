@@ -5,6 +5,8 @@
 //!
 //! Source: seed 000, 4.1 (the launcher "responds only to signals"); architecture.md, table of roles.
 
+use std::net::Ipv6Addr;
+
 use crate::channels::Role;
 use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
 
@@ -33,6 +35,7 @@ record! {
 
 record! {
     /// What a role says of itself when asked.
+    #[derive(Default)]
     pub struct Counters {
         /// Connections that it holds now.
         connections_now: u32,
@@ -45,6 +48,7 @@ record! {
 
 record! {
     /// What was shed since the process started, by reason, and what waits now.
+    #[derive(Default)]
     pub struct Shed {
         /// Requests (in a gate: first requests of a hand-over) that were passed on or answered.
         admitted: u64,
@@ -118,6 +122,15 @@ record! {
         ban_after: u32,
         /// How long a ban lasts.
         ban_time_ms: u32,
+    }
+}
+
+/// An address range of `Heavy`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is mapped.
+pub fn range_text(address_high: u64, address_low: u64, bits: u8) -> String {
+    let address = Ipv6Addr::from(u128::from(address_high) << 64 | u128::from(address_low));
+    match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
+        (Some(mapped), Some(bits)) => format!("{mapped}/{bits}"),
+        _ => format!("{address}/{bits}"),
     }
 }
 

@@ -18,5 +18,5 @@ pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{
     AccessRight, AdminToLauncher, ChildToLauncher, Conditioning, Counters, LauncherToAdmin, LauncherToGate,
     LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget, Shed,
-    Source, WorkerLimits,
+    Source, WorkerLimits, range_text,
 };

@@ -13,6 +13,11 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use wire::{DecodeError, MESSAGE_MAX, Message};
 
+/// LIMIT: how many messages of one peer are heard before others get their turn; receiving what is there already never
+/// waits, so a peer that sends without end would be heard without end.
+const TURN: u64 = 32;
+/// How much nonsense a peer may send before it is heard no more.
+const NONSENSE_MAX: u32 = 100;
 /// A question, not a wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -79,6 +84,29 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 return result;
             }
             ready.clear_ready();
+        }
+    }
+
+    /// Hears a peer that may be compromised until it is gone, or has sent too much nonsense, which is told as that of
+    /// `whom`. `take` gets each message, or why it is none, and says how much nonsense that was.
+    pub async fn hear(
+        &self,
+        whom: impl std::fmt::Display,
+        mut take: impl FnMut(Result<(In, Option<OwnedFd>), DecodeError>) -> u32,
+    ) {
+        let mut nonsense = 0;
+        for heard in 1_u64.. {
+            if heard.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            nonsense += match self.receive().await {
+                Ok(Some(arrived)) => take(Ok(arrived)),
+                Err(ChannelError::Malformed(error)) => take(Err(error)),
+                Ok(None) | Err(ChannelError::Io(_)) => return,
+            };
+            if nonsense >= NONSENSE_MAX {
+                return eprintln!("error: {whom} sends nonsense; its channel is closed");
+            }
         }
     }
 

@@ -45,33 +45,8 @@ impl Counters {
 }
 
 /// What a process has shed, by reason, for `bulkhead status --conditioning`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sheds(RefCell<Shed>);
-
-impl Default for Sheds {
-    fn default() -> Self {
-        Self(RefCell::new(Shed {
-            admitted: 0,
-            late_first_byte: 0,
-            late_head: 0,
-            malformed: 0,
-            evicted: 0,
-            delayed: 0,
-            over_share: 0,
-            over_rate: 0,
-            banned: 0,
-            bans: 0,
-            unavailable: 0,
-            slow_body: 0,
-            slow_response: 0,
-            abusive: 0,
-            filtered: 0,
-            incomplete_now: 0,
-            waiting_now: 0,
-            banned_now: 0,
-        }))
-    }
-}
 
 impl Sheds {
     /// Counts something: `note(|shed| shed.malformed += 1)`.

@@ -69,8 +69,8 @@ pub struct Outlets {
     waiting_max: usize,
     /// LIMIT: connections that a worker may hold without saying that they have ended: as many as it may have at
     /// once, and the credits that it may have given. One that never says so gets no more, and takes no more memory.
-    held_max: Cell<usize>,
-    /// How many connections its workers can serve at once, if that is known.
+    held_max: usize,
+    /// How many connections a guarded server can serve at once, if that is known: it holds no more.
     capacity: Cell<Option<u32>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
@@ -99,7 +99,7 @@ impl Outlets {
             shares: RefCell::default(),
             wait_max,
             waiting_max: connections as usize / 2,
-            held_max: Cell::new(connections as usize + CREDITS_MAX as usize),
+            held_max: connections as usize + CREDITS_MAX as usize,
             capacity: Cell::default(),
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
@@ -120,8 +120,11 @@ impl Outlets {
     /// waits then does so here, where it is in order, and not in the channel.
     pub fn limit(&self, capacity: u32) {
         self.capacity.set(Some(capacity));
-        self.held_max.set(capacity as usize);
         self.shares_of(capacity);
+    }
+
+    fn held_max(&self) -> usize {
+        self.capacity.get().map_or(self.held_max, |capacity| capacity as usize)
     }
 
     fn shares_of(&self, capacity: u32) {
@@ -209,10 +212,8 @@ impl Outlets {
 
     fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
         if self.queue.borrow().is_empty() {
-            let address = outgoing.peer.ip();
-            match self.try_send(outgoing, client) {
-                Ok(()) => self.served_at_once(address),
-                Err(outgoing) => self.enqueue(outgoing, client, deadline),
+            if let Err(outgoing) = self.try_send(outgoing, client) {
+                self.enqueue(outgoing, client, deadline);
             }
         } else {
             self.enqueue(outgoing, client, deadline);
@@ -222,9 +223,9 @@ impl Outlets {
         }
     }
 
-    /// A client was served without waiting. Where those who are served make others wait, it has had its turn; our own
-    /// workers mostly take all, so that it is not worth the memory to know whom.
-    fn served_at_once(&self, address: IpAddr) {
+    /// A client was served, whether it has waited or not. Where those who are served make others wait, it has had its
+    /// turn; our own workers mostly take all, so that it is not worth the memory to know whom.
+    fn served(&self, address: IpAddr) {
         if self.capacity.get().is_some() {
             self.queue.borrow_mut().served(address);
             self.parked.borrow_mut().served(address);
@@ -284,9 +285,11 @@ impl Outlets {
     /// Sends to the first worker that has room.
     fn try_send(&self, outgoing: Outgoing, client: Client) -> Result<(), Outgoing> {
         let mut unsent = outgoing;
-        for line in self.lines.borrow().iter().filter(|line| line.has_room(self.held_max.get())) {
+        for line in self.lines.borrow().iter().filter(|line| line.has_room(self.held_max())) {
+            let address = unsent.peer.ip();
             match line.send(unsent, client, &self.next_id) {
                 Ok(()) => {
+                    self.served(address);
                     self.owner.delivered();
                     return Ok(());
                 }
@@ -297,7 +300,7 @@ impl Outlets {
     }
 
     fn serve_queue(&self) {
-        let has_room = |line: &Rc<Line>| line.has_room(self.held_max.get());
+        let has_room = |line: &Rc<Line>| line.has_room(self.held_max());
         while !self.queue.borrow().is_empty() && self.lines.borrow().iter().any(has_room) {
             let Some(Waiting { address, deadline, item: (outgoing, client) }) = self.pop() else {
                 return;
@@ -305,9 +308,6 @@ impl Outlets {
             if let Err(outgoing) = self.try_send(outgoing, client) {
                 self.queue.borrow_mut().unpop(Waiting { address, deadline, item: (outgoing, client) });
                 return;
-            }
-            if self.capacity.get().is_some() {
-                self.parked.borrow_mut().served(address);
             }
         }
     }

@@ -2,9 +2,7 @@
 //!
 //! Runs in: the guard. Sees: numbers of the gate. Never: more than a line for each range.
 
-use std::net::{IpAddr, Ipv6Addr};
-
-use wire::Shed;
+use wire::{Shed, range_text};
 
 /// LIMIT: ranges that are named; more are not read by anybody.
 const RANGES_MAX: usize = 8;
@@ -17,9 +15,10 @@ pub struct Report {
 
 impl Report {
     /// Takes a range that holds much.
-    pub fn heavy(&mut self, address: (u64, u64), bits: u8, held: u32, waiting: u32) {
+    pub fn heavy(&mut self, (high, low): (u64, u64), bits: u8, held: u32, waiting: u32) {
         if self.ranges.len() < RANGES_MAX {
-            self.ranges.push(format!("  {}: holds {held}, {waiting} wait", range(address, bits)));
+            let range = range_text(high, low, bits);
+            self.ranges.push(format!("  {range}: holds {held}, {waiting} wait"));
         }
     }
 
@@ -28,14 +27,6 @@ impl Report {
         let mut lines = vec![sentence(shed)];
         lines.append(&mut self.ranges);
         lines
-    }
-}
-
-fn range((high, low): (u64, u64), bits: u8) -> String {
-    let address = Ipv6Addr::from((u128::from(high) << 64) | u128::from(low));
-    match address.to_ipv4_mapped() {
-        Some(v4) if bits >= 96 => format!("{}/{}", IpAddr::V4(v4), bits - 96),
-        _ => format!("{}/{bits}", IpAddr::V6(address)),
     }
 }
 
@@ -68,8 +59,8 @@ mod tests {
 
     #[test]
     fn ranges_of_both_families() {
-        assert_eq!(range((0, 0x0000_ffff_0a01_0000), 112), "10.1.0.0/16");
-        assert_eq!(range((0x2001_0db8_0000_0000, 0), 32), "2001:db8::/32");
+        assert_eq!(range_text(0, 0x0000_ffff_0a01_0000, 112), "10.1.0.0/16");
+        assert_eq!(range_text(0x2001_0db8_0000_0000, 0, 32), "2001:db8::/32");
         let mut report = Report::default();
         (0..20).for_each(|_| report.heavy((0, 0x0000_ffff_0a00_0000), 104, 3, 2));
         assert_eq!(report.ranges.len(), RANGES_MAX);

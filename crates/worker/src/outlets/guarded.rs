@@ -17,20 +17,16 @@ use std::time::{Duration, Instant};
 use wire::{FromGuarded, ToWorker};
 
 use super::{Client, Outlets};
-use crate::channel::{Channel, ChannelError};
+use crate::channel::Channel;
 
 /// LIMIT: connections that are under way without anybody having said that it took them. A channel holds a handful;
 /// a process that dies between taking one and saying so leaves one.
 const UNDER_WAY_MAX: usize = 256;
 /// LIMIT: processes of guarded servers, more than any server has by default.
 const PROCESSES_MAX: usize = 4096;
-/// LIMIT: how many messages of one process are heard before others get their turn.
-const TURN: u64 = 32;
 /// How long a connection may be under way to a server that is full: no longer than it takes to say that one was taken.
 /// Without an end, processes that died in between would use its capacity up.
 const UNDER_WAY_TIME: Duration = Duration::from_secs(30);
-/// How much nonsense a process may send before its channel is closed.
-const NONSENSE_MAX: u32 = 100;
 
 /// See the file's head.
 pub struct Guarded {
@@ -151,26 +147,20 @@ impl Guarded {
 
     /// Hears one process until it is gone, and then releases what it held.
     async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<Outlets>) {
-        let (mut holds, mut nonsense) = (HashSet::new(), 0);
-        for heard in 1_u64.. {
-            if heard.is_multiple_of(TURN) {
-                tokio::task::yield_now().await;
-            }
-            match channel.receive().await {
-                Ok(Some((FromGuarded::Took { id, .. }, None))) => self.took(&mut holds, id),
-                Ok(Some((FromGuarded::Done { id }, None))) => self.done(&mut holds, id),
-                Ok(Some((FromGuarded::Back { id, taken }, Some(stream)))) => {
+        let mut holds = HashSet::new();
+        let take = |arrived| {
+            match arrived {
+                Ok((FromGuarded::Took { id, .. }, None)) => self.took(&mut holds, id),
+                Ok((FromGuarded::Done { id }, None)) => self.done(&mut holds, id),
+                Ok((FromGuarded::Back { id, taken }, Some(stream))) => {
                     self.done(&mut holds, id);
                     partition.owner.handed_back(stream, taken.0);
                 }
-                Ok(None) | Err(ChannelError::Io(_)) => break,
-                Ok(Some(_)) | Err(ChannelError::Malformed(_)) => nonsense += 1,
+                _ => return 1,
             }
-            if nonsense >= NONSENSE_MAX {
-                eprintln!("error: a process of a guarded server sends nonsense; its channel is closed");
-                break;
-            }
-        }
+            0
+        };
+        channel.hear("a process of a guarded server", take).await;
         self.processes.set(self.processes.get() - 1);
         holds.into_iter().for_each(|id| self.end(id));
     }

@@ -14,15 +14,10 @@ use wire::{Bundle, Bytes, FromWorker, ToWorker};
 
 use super::guarded::Guarded;
 use super::{Client, Outgoing, Outlets};
-use crate::channel::{Channel, ChannelError};
+use crate::channel::Channel;
 
 /// LIMIT: credits that one worker may have given; a worker grants 64.
 pub const CREDITS_MAX: u32 = 4096;
-/// LIMIT: how many messages of one worker are heard before others get their turn; receiving what is there already
-/// never waits, so a worker that sends without end would be heard without end.
-const TURN: u64 = 32;
-/// How much nonsense a worker may send before its channel is closed.
-const NONSENSE_MAX: u32 = 100;
 
 /// When something may be sent on a channel.
 pub enum Way {
@@ -45,7 +40,8 @@ pub struct Line {
     full: Notify,
     /// What the worker holds.
     sent: RefCell<HashMap<u64, Client>>,
-    nonsense: Cell<u32>,
+    /// Whether its nonsense was told; once is enough.
+    told: Cell<bool>,
 }
 
 impl Line {
@@ -64,7 +60,7 @@ impl Line {
             draining: Cell::new(false),
             full: Notify::new(),
             sent: RefCell::default(),
-            nonsense: Cell::new(0),
+            told: Cell::new(false),
         }))
     }
 
@@ -132,20 +128,12 @@ impl Line {
 impl Outlets {
     /// Hears a worker until it is gone.
     pub(super) async fn listen(self: Rc<Self>, line: Rc<Line>) {
-        for heard in 1_u64.. {
-            if heard.is_multiple_of(TURN) {
-                tokio::task::yield_now().await;
-            }
-            match line.channel.receive().await {
-                Ok(Some((message, descriptor))) => self.heard(&line, message, descriptor),
-                Ok(None) | Err(ChannelError::Io(_)) => break,
-                Err(ChannelError::Malformed(_)) => self.nonsense(&line, "a malformed message"),
-            }
-            if line.nonsense.get() >= NONSENSE_MAX {
-                eprintln!("error: {}: its worker sends nonsense; its channel is closed", self.name);
-                break;
-            }
-        }
+        let whom = format!("{}: its worker", self.name);
+        let take = |arrived| match arrived {
+            Ok((message, descriptor)) => self.heard(&line, message, descriptor),
+            Err(_) => self.nonsense(&line, "a malformed message"),
+        };
+        line.channel.hear(whom, take).await;
         self.lose(&line);
     }
 
@@ -158,7 +146,8 @@ impl Outlets {
         self.owner.retiring();
     }
 
-    fn heard(self: &Rc<Self>, line: &Line, message: FromWorker, descriptor: Option<OwnedFd>) {
+    /// Does what a worker says; how much of it was nonsense.
+    fn heard(self: &Rc<Self>, line: &Line, message: FromWorker, descriptor: Option<OwnedFd>) -> u32 {
         match (message, descriptor) {
             (FromWorker::Returns { credits, done }, None) => {
                 let mut unknown = false;
@@ -169,32 +158,39 @@ impl Outlets {
                         None => unknown = true,
                     }
                 }
+                let mut nonsense = 0;
                 if unknown {
-                    self.nonsense(line, "the end of a connection that it does not hold");
+                    nonsense += self.nonsense(line, "the end of a connection that it does not hold");
                 }
                 let credits = line.credits.get().saturating_add(credits.into());
                 if credits > CREDITS_MAX {
-                    self.nonsense(line, "more credits than a worker may grant");
+                    nonsense += self.nonsense(line, "more credits than a worker may grant");
                 }
                 line.credits.set(credits.min(CREDITS_MAX));
                 self.serve_queue();
+                nonsense
             }
             // Its number is not checked: it may be that of another source, which is gone. A worker can make up a
             // connection, as any client can; it is treated as one.
-            (FromWorker::Back { taken, .. }, Some(stream)) => self.owner.handed_back(stream, taken.0),
+            (FromWorker::Back { taken, .. }, Some(stream)) => {
+                self.owner.handed_back(stream, taken.0);
+                0
+            }
             (FromWorker::Drain {}, None) => {
                 line.drain();
                 self.owner.retiring();
+                0
             }
             _ => self.nonsense(line, "a descriptor where none belongs, or none where one does"),
         }
     }
 
-    fn nonsense(&self, line: &Line, what: &str) {
-        line.nonsense.set(line.nonsense.get() + 1);
-        if line.nonsense.get() == 1 {
+    /// Tells the first nonsense of a worker.
+    fn nonsense(&self, line: &Line, what: &str) -> u32 {
+        if !line.told.replace(true) {
             eprintln!("warning: {}: its worker sent {what}", self.name);
         }
+        1
     }
 
     /// Sends as long as a channel without credits has room, until nobody is at its other end.
