@@ -186,6 +186,8 @@ class Server:
         self.port = free_port()
         self.sites = sites if sites is not None else [site(services=[service()])]
         self.launcher, self.seen, self.log_at = None, set(), None
+        # Words before the command that starts it.
+        self.prefix = []
         for about in self.sites:
             if "root" in about:
                 self.write(f"{about['root']}/index.html", f"<h1>{about['name']}</h1>\n")
@@ -253,7 +255,7 @@ class Server:
         """Starts the launcher and waits until every process is up."""
         self.log_at = self.folder / "stderr"
         self.log_from = self.log_at.stat().st_size if self.log_at.exists() else 0
-        command = [str(self.own("bulkhead", self.folder)), "run", str(self.config)]
+        command = [*self.prefix, str(self.own("bulkhead", self.folder)), "run", str(self.config)]
         with open(self.log_at, "ab") as stderr:
             self.launcher = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd="/", **self._user()

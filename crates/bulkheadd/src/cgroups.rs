@@ -108,6 +108,9 @@ impl Drop for Group {
 impl Drop for Cgroups {
     fn drop(&mut self) {
         for hierarchy in &self.0 {
+            if hierarchy.unified {
+                hierarchy.take_back();
+            }
             remove(&hierarchy.top);
         }
     }
@@ -145,6 +148,16 @@ impl Hierarchy {
         }
         passed?;
         fs::write(self.top.join("cgroup.subtree_control"), all.join(" "))
+    }
+
+    /// Version 2: the launcher moves up again, so that its group can be removed. At the end nobody is told of failures.
+    fn take_back(&self) {
+        let all: Vec<String> = self.controllers.iter().map(|name| format!("-{name}")).collect();
+        let Some(own) = self.top.parent() else { return };
+        for group in [self.top.as_path(), own] {
+            let _ = fs::write(group.join("cgroup.subtree_control"), all.join(" "));
+        }
+        let _ = fs::write(own.join("cgroup.procs"), "0");
     }
 
     fn set(&self, path: &Path, share: &Share) -> io::Result<()> {
