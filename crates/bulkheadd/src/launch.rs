@@ -24,7 +24,7 @@ use crate::error::{Error, at, during};
 use crate::jails::Filters;
 use crate::roster::Post;
 use crate::runtime::Answers;
-use crate::{places, program};
+use crate::{places, program, statics};
 
 /// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
 /// with whoever writes one.
@@ -295,6 +295,10 @@ impl Ground {
             told.push((LauncherToSite::Root {}, Some(self.site_root(root)?)));
         }
         told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
+        if let Some(vhosts) = &site.vhosts {
+            told.push((LauncherToSite::Vhosts {}, Some(self.site_root(vhosts)?)));
+        }
+        told.extend(statics::told(site)?);
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
         let meets =
             |other: &Post| self.listeners_of(post).any(|one| self.listeners_of(other).any(|two| one == two));

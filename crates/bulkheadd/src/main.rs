@@ -26,6 +26,7 @@ mod process;
 mod program;
 mod roster;
 mod runtime;
+mod statics;
 mod stopping;
 mod supervise;
 mod survey;

@@ -3,6 +3,8 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself.
 //! Must never: report a conflict without both places.
 
+mod site_routes;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::{Component, Path, PathBuf};
@@ -24,6 +26,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
         listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
+        site_routes::all(site, problems);
     }
 }
 
@@ -167,7 +170,8 @@ fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
 }
 
 fn purpose(site: &RawSite, problems: &mut Problems<'_>) {
-    if matches!(site.has_root, HasRoot::No) && site.services.is_empty() {
+    let nothing = matches!(site.has_root, HasRoot::No) && site.services.is_empty() && site.routes.is_empty();
+    if nothing && !site.has_purpose {
         let message =
             format!("{} has neither a `root` nor a service, and so nothing to answer with", site.label);
         problems.report_help(site.offset, message, "add `root = \"public\"` or a `[[site.service]]`");
@@ -222,14 +226,21 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
         }
     }
     for site in &raw.sites {
-        let Some(root) = site.root() else { continue };
-        let published = resolve(&root.value);
-        let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
-        let inside: Vec<_> =
-            inside.map(|(key, at, _)| format!("`{key}` ({})", source(at, problems))).collect();
-        if !inside.is_empty() {
-            let message = format!("`root` of {} would publish {}", site.label, inside.join(", "));
-            problems.report_help(root.offset, message, "move one out of the other");
+        for (published_by, root) in site.published() {
+            let published = resolve(&root.value);
+            let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
+            let inside: Vec<_> =
+                inside.map(|(key, at, _)| format!("`{key}` ({})", source(at, problems))).collect();
+            if !inside.is_empty() {
+                let message =
+                    format!("`{published_by}` of {} would publish {}", site.label, inside.join(", "));
+                problems.report_help(root.offset, message, "move one out of the other");
+            }
+            for users in site.users().filter(|users| resolve(&users.value).starts_with(&published)) {
+                let place = problems.place(root.offset);
+                let message = format!("`{published_by}` (at {place}) would publish this file of users");
+                problems.report_help(users.offset, message, "move the file out of the folder");
+            }
         }
     }
 }

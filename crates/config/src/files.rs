@@ -60,9 +60,8 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
         program("filters", &filter.command, &filter.program, problems);
     }
     for site in &raw.sites {
-        if let Some(root) = site.root() {
-            folder("root", root, problems);
-        }
+        site.published().for_each(|(key, at)| folder(key, at, problems));
+        site.users().for_each(|at| regular("users", at, problems));
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
             if let Some(at) = &service.program {
@@ -79,6 +78,13 @@ fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     if !found.is_dir() {
         let message = format!("`{key}` {} is not a folder", show_path(&at.value));
         problems.report_help(at.offset, message, "name the folder it is in");
+    }
+}
+
+fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+    let help = "make it with `htpasswd -B`, or correct the path";
+    if metadata(key, at, help, problems).is_some_and(|found| !found.is_file()) {
+        problems.report_help(at.offset, format!("`{key}` {} is not a file", show_path(&at.value)), help);
     }
 }
 

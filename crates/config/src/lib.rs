@@ -17,10 +17,13 @@ mod files;
 mod parse;
 mod place;
 mod raw;
+mod routes;
 mod rules;
 mod schema;
 mod sections;
 mod sites;
+mod statics;
+mod statics_schema;
 mod suggest;
 
 use std::path::Path;
@@ -31,6 +34,9 @@ pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, Checks, Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Priority,
     Restart, Server, Service, Site,
+};
+pub use statics_schema::{
+    Action, Auth, Compress, Encoding, Matcher, Redirect, Route, Statics, Target, Terms,
 };
 
 use diagnostic::Problems;

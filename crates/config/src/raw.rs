@@ -8,9 +8,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::place::At;
+use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
 };
+use crate::statics_schema::{Redirect, Statics};
 
 /// The whole file. What could not be decoded is `None` or left out, and was reported.
 pub(crate) struct RawConfig {
@@ -70,6 +72,13 @@ pub(crate) struct RawSite {
     pub(crate) has_root: HasRoot,
     pub(crate) index: Vec<String>,
     pub(crate) services: Vec<RawService>,
+    pub(crate) vhosts: Option<At<PathBuf>>,
+    pub(crate) redirect: Option<Redirect>,
+    pub(crate) statics: Statics,
+    pub(crate) terms: RawTerms,
+    pub(crate) routes: Vec<RawRoute>,
+    /// Whether it has any of the keys that give it something to answer with, right or wrong.
+    pub(crate) has_purpose: bool,
 }
 
 /// Whether the file gives a site a `root`, which may have been unreadable.
@@ -167,6 +176,17 @@ impl RawSite {
         }
     }
 
+    /// The folders that it publishes, by their keys.
+    pub(crate) fn published(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+        let root = self.root().map(|root| ("root", root));
+        root.into_iter().chain(self.vhosts.as_ref().map(|vhosts| ("vhosts", vhosts)))
+    }
+
+    /// The files of users, of the site itself and of its routes.
+    pub(crate) fn users(&self) -> impl Iterator<Item = &At<PathBuf>> {
+        self.terms.users.iter().chain(self.routes.iter().filter_map(|route| route.terms.users.as_ref()))
+    }
+
     /// Whether a request can reach this site and `other` on one listener.
     pub(crate) fn shares_listener(&self, other: &RawSite) -> bool {
         let (Some(own), Some(others)) = (&self.listen, &other.listen) else {
@@ -184,6 +204,11 @@ impl RawSite {
             path: self.path?,
             index: self.index,
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
+            vhosts: self.vhosts.map(|vhosts| vhosts.value),
+            redirect: self.redirect,
+            statics: self.statics,
+            terms: self.terms.terms,
+            routes: self.routes.into_iter().map(RawRoute::finish).collect::<Option<_>>()?,
         })
     }
 }

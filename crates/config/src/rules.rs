@@ -3,6 +3,8 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: none. Must never: hold a bound that the
 //! documentation does not state.
 
+use crate::statics_schema::{Compress, Encoding};
+
 /// The least, the most, and what holds when the key is absent (`None`: it has no fixed default).
 pub(crate) struct Bounds {
     pub(crate) min: u64,
@@ -76,6 +78,29 @@ pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, defau
 pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
 /// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
 pub(crate) const CPU_PERCENT: Bounds = Bounds { min: 1, max: 102_400, default: None };
+/// LIMIT: 0 is "ask every time"; above a year a cache is as good as for ever (RFC 9111 1.2.2 took that for it).
+pub(crate) const CACHE_CONTROL_MS: Bounds = Bounds { min: 0, max: 365 * 24 * HOUR, default: None };
+/// LIMIT: under a second the cache is of no use; above 15 minutes nobody remembers what was changed.
+pub(crate) const STAT_INTERVAL_MS: Bounds = Bounds { min: SECOND, max: 15 * MINUTE, default: None };
+/// The effort of compression, as gzip counts it.
+pub(crate) const STATIC_LEVEL: Bounds = Bounds::new(1, 9, 9);
+/// The same for what is made anew for every request.
+pub(crate) const DYNAMIC_LEVEL: Bounds = Bounds::new(1, 9, 2);
+/// LIMIT: 0 compresses nothing; above 1 GiB the effort holds up everybody else.
+pub(crate) const COMPRESS_BYTES: Bounds = Bounds::new(0, 1024 * MIB, 32 * MIB);
+/// A redirect's status, before it is looked for among the few.
+pub(crate) const REDIRECT_STATUS: Bounds = Bounds::new(300, 399, 302);
+
+/// Compression where the file says nothing of it.
+pub(crate) fn compress() -> Compress {
+    Compress {
+        encodings: vec![Encoding::Br, Encoding::Zstd, Encoding::Gzip],
+        static_level: STATIC_LEVEL.default.unwrap_or(0) as u8,
+        dynamic_level: DYNAMIC_LEVEL.default.unwrap_or(0) as u8,
+        max_bytes: COMPRESS_BYTES.default.unwrap_or(0),
+    }
+}
+
 /// The layers of the jail, as `danger_without` names them; the launcher's tests compare them with the jail's.
 pub const LAYERS: [&str; 19] = [
     "descriptors",
@@ -109,8 +134,8 @@ pub(crate) const SOCKET_PATH_MAX: usize = 107;
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [Keys; 9] =
-    [ROOT, SERVER, LISTEN, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE];
+pub(crate) const TABLES: [Keys; 11] =
+    [ROOT, SERVER, LISTEN, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE, ROUTE, COMPRESS];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
@@ -159,7 +184,42 @@ pub(crate) const FILTER: Keys = ("a table of `filters`", &["command", "read"]);
 pub(crate) const SHARE_MAX: Keys = ("share_max", &["/8", "/16", "/24"]);
 /// The same for IPv6.
 pub(crate) const SHARE_MAX_V6: Keys = ("share_max_v6", &["/32", "/48", "/56"]);
-pub(crate) const SITE: Keys = ("[[site]]", &["name", "host", "listen", "path", "root", "index", "service"]);
+pub(crate) const SITE: Keys = (
+    "[[site]]",
+    &[
+        "name",
+        "host",
+        "listen",
+        "path",
+        "root",
+        "vhosts",
+        "index",
+        "redirect",
+        "cache_control",
+        "stat_interval",
+        "compress",
+        "error_page",
+        "listing",
+        "headers",
+        "allow",
+        "deny",
+        "auth",
+        "service",
+        "route",
+    ],
+);
+pub(crate) const ROUTE: Keys = (
+    "[[site.route]]",
+    &[
+        "path", "suffix", "redirect", "rewrite", "upstream", "fastcgi", "hook", "fallback", "headers",
+        "allow", "deny", "auth",
+    ],
+);
+/// Tables within those two.
+pub(crate) const COMPRESS: Keys =
+    ("`compress`", &["encodings", "static_level", "dynamic_level", "max_bytes"]);
+pub(crate) const REDIRECT: Keys = ("`redirect`", &["to", "status"]);
+pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
     &[

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::statics_schema::{Redirect, Route, Statics, Terms};
+
 /// A whole configuration file, checked. Every path in it is absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -209,6 +211,16 @@ pub struct Site {
     pub index: Vec<String>,
     /// `[[site.service]]`: in the order of the file.
     pub services: Vec<Service>,
+    /// The folder with a folder for each host, in place of `root`.
+    pub vhosts: Option<PathBuf>,
+    /// Where every request is sent, if to somewhere else.
+    pub redirect: Option<Redirect>,
+    /// How its files are answered with.
+    pub statics: Statics,
+    /// Who may ask for anything of it.
+    pub terms: Terms,
+    /// `[[site.route]]`: in the order of the file.
+    pub routes: Vec<Route>,
 }
 
 /// `[[site.service]]`: a program that answers for one path of its site.

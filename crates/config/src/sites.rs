@@ -11,9 +11,9 @@ use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, hosts, names};
 use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
-use crate::rules;
 use crate::schema::Network;
 use crate::sections::require_tables;
+use crate::{routes, rules, statics};
 
 pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
     let tables = require_tables(root, "site", rules::SITE.0, problems);
@@ -39,6 +39,12 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         has_root: root.unwrap_or(HasRoot::No),
         index: index(&table, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
+        vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
+        redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, problems)),
+        statics: statics::statics(&table, problems),
+        terms: routes::terms(&table, dir, problems),
+        routes: routes::routes(&table, dir, problems),
+        has_purpose: ["root", "vhosts", "redirect", "service", "route"].iter().any(|key| !table.lacks(key)),
         label: table.label,
     }
 }
@@ -51,6 +57,10 @@ fn label(table: &mut Table<'_>, kind: &str) {
 }
 
 fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>> {
+    // A folder for each host answers to whatever host has a folder.
+    if let (true, Some(vhosts)) = (table.lacks("host"), table.get("vhosts")) {
+        return vec![At::default("*".to_owned(), vhosts.offset)];
+    }
     let entry = table.require("host", "[\"example.org\"]", problems);
     let Some((entry, elements)) = entry.and_then(|entry| Some((entry.offset, entry.elements(problems)?)))
     else {

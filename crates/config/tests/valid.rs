@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use config::{
-    AccessFormat, Checks, Conditioning, Config, Filter, Limits, Listener, Log, Priority, Restart, Server,
-    Service, Site,
+    AccessFormat, Checks, Compress, Conditioning, Config, Encoding, Filter, Limits, Listener, Log, Priority,
+    Restart, Server, Service, Site, Statics, Terms,
 };
 
 fn repository() -> PathBuf {
@@ -40,6 +40,35 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         label: None,
         takes_connections: false,
         environment: Vec::new(),
+    }
+}
+
+/// What a site has that says nothing of it.
+fn bare_site() -> Site {
+    Site {
+        name: String::new(),
+        hosts: Vec::new(),
+        listen: Vec::new(),
+        path: "/".to_owned(),
+        root: None,
+        index: strings(&["index.html"]),
+        services: Vec::new(),
+        vhosts: None,
+        redirect: None,
+        statics: bare_statics(),
+        terms: Terms::default(),
+        routes: Vec::new(),
+    }
+}
+
+fn bare_statics() -> Statics {
+    let encodings = vec![Encoding::Br, Encoding::Zstd, Encoding::Gzip];
+    Statics {
+        cache_control: None,
+        stat_interval_ms: None,
+        compress: Compress { encodings, static_level: 9, dynamic_level: 2, max_bytes: 32 << 20 },
+        error_page: Vec::new(),
+        listing: false,
     }
 }
 
@@ -78,6 +107,7 @@ fn main_job() -> Config {
                     Service { takes_connections: true, ..package },
                     service("crash", "/crash", &["bin/crash"], "/srv/bin/crash", &[]),
                 ],
+                ..bare_site()
             },
             Site {
                 name: "other".to_owned(),
@@ -87,6 +117,7 @@ fn main_job() -> Config {
                 root: Some("/srv/other".into()),
                 index: strings(&["index.html"]),
                 services: Vec::new(),
+                ..bare_site()
             },
         ],
     }

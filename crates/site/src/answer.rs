@@ -48,7 +48,9 @@ pub fn answer(files: Option<&Files>, request: &http::request::Parts) -> Response
     };
     match files.lookup(request.uri.path()) {
         Ok((Found::File(file), _)) => of_file(file, &request.method, &request.headers),
-        Ok((Found::Elsewhere(path), _)) => elsewhere(path, request.uri.query()),
+        Ok((Found::Elsewhere(path), _)) => {
+            elsewhere(with_query(path, request.uri.query()), StatusCode::MOVED_PERMANENTLY)
+        }
         Err(missing) => error(match missing {
             Missing::Malformed => StatusCode::BAD_REQUEST,
             Missing::Forbidden => StatusCode::FORBIDDEN,
@@ -70,19 +72,20 @@ fn allow(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
 }
 
-fn elsewhere(mut location: String, query: Option<&str>) -> Response<ResponseBody> {
-    if let Some(query) = query {
-        location.push('?');
-        location.push_str(query);
-    }
+/// Sends the client to `location`.
+pub(crate) fn elsewhere(location: String, status: StatusCode) -> Response<ResponseBody> {
     match HeaderValue::try_from(location) {
         Ok(value) => {
-            let mut response = error(StatusCode::MOVED_PERMANENTLY);
+            let mut response = error(status);
             response.headers_mut().insert(header::LOCATION, value);
             response
         }
         Err(_) => error(StatusCode::NOT_FOUND),
     }
+}
+
+fn with_query(path: String, query: Option<&str>) -> String {
+    query.map_or(path.clone(), |query| format!("{path}?{query}"))
 }
 
 fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<ResponseBody> {

@@ -13,20 +13,20 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::answer;
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::pace::Pace;
 use crate::partition::{Ends, Partition, Site};
 use crate::socket::expired;
 use crate::wire_io::{Gauge, Left, Wire};
+use crate::{answer, dispatch};
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
 const CLIENT_GONE: u16 = 499;
@@ -87,7 +87,7 @@ pub(crate) async fn exchange<P: Partition>(
         .max_headers(HEADER_LINES_MAX + 1)
         .serve_connection(wire, service);
     // A client that stops sending may still be reading, so only work for a service is given up for it.
-    let watch = site.partition.service(head.path).is_some();
+    let watch = site.is_passed_on(head.path);
     let outcome = drive(&mut connection, &stream, &gauge, watch).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
@@ -202,16 +202,7 @@ async fn respond<P: Partition>(
     let (parts, body) = request.into_parts();
     let intake = &gauge.intake;
     let body = BoundedBody::new(body, limit, intake.clone());
-    let mut response = match site.partition.service(parts.uri.path()) {
-        Some(service) => {
-            let request = Request::from_parts(parts, body);
-            tidy(site.partition.relay(service, ends, request).await)
-        }
-        None => {
-            drop(body);
-            answer::answer(site.files.as_ref(), &parts)
-        }
-    };
+    let mut response = dispatch::respond(site, ends, Request::from_parts(parts, body)).await;
     match intake.get() {
         Intake::TooLarge => response = answer::error(StatusCode::PAYLOAD_TOO_LARGE),
         Intake::Slow => response = answer::error(StatusCode::REQUEST_TIMEOUT),
@@ -227,29 +218,6 @@ async fn respond<P: Partition>(
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
     gauge.status.set(response.status().as_u16());
     response.map(|inner| Counted { inner, gauge: gauge.clone() })
-}
-
-/// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
-fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-    const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-    if response.status().is_informational() {
-        return answer::error(StatusCode::BAD_GATEWAY);
-    }
-    let named: Vec<HeaderName> = response
-        .headers()
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
-        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
-        .filter(|name| name != header::CONTENT_LENGTH)
-        .collect();
-    let fixed =
-        [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
-    for name in named.iter().chain(&fixed) {
-        response.headers_mut().remove(name);
-    }
-    response
 }
 
 /// A response body that counts.

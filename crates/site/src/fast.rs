@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::cache::{self, Entry, Ready};
+use crate::dispatch;
 use crate::files::File;
 use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
@@ -83,10 +84,13 @@ pub(crate) fn answer<P: Partition>(
 /// Makes the answer for `path`, or finds the file to be sent for it.
 fn fill<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
     let files = site.files.as_ref().ok_or(None)?;
-    match site.partition.service(path) {
-        Some(_) => Err(None),
-        None => site.cache.fill(files, path, tick),
+    let plan = site.rules.plan(path).map_err(|_| None)?;
+    // What not everybody may have is not kept where everybody is answered from.
+    let acts = plan.rule.is_some_and(|rule| !rule.fallback) || plan.guarded;
+    if acts || plan.headers().next().is_some() || dispatch::service_of(site, &plan, path).is_some() {
+        return Err(None);
     }
+    site.cache.fill(files, path, tick)
 }
 
 fn compare(head: &Head<'_>, entry: &Entry) -> Compared {

@@ -130,6 +130,11 @@ impl Partition for Own {
         found.map(|(_, partition)| usize::from(*partition))
     }
 
+    fn reach(&self, service: usize) -> usize {
+        let found = self.services.iter().find(|(_, partition)| usize::from(*partition) == service);
+        found.map_or(0, |(path, _)| path.len())
+    }
+
     async fn relay(
         &self,
         service: usize,

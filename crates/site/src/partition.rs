@@ -18,7 +18,9 @@ use crate::cache::{CACHE_BYTES, Cache};
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::head::Refusal;
+use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
+use crate::setup::Setup;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
 const SCRATCH_BYTES: usize = 32 << 10;
@@ -90,6 +92,23 @@ pub trait Partition: 'static {
     /// path for as long as the process lives; it is not asked for paths in the cache.
     fn service(&self, path: &str) -> Option<usize>;
 
+    /// Bytes of the path that the service answers for, to be compared with those of rules.
+    fn reach(&self, service: usize) -> usize {
+        let _ = service;
+        0
+    }
+
+    /// Has what a rule names answer: an upstream, a FastCGI server, a function. As [`Partition::relay`].
+    fn forward(
+        &self,
+        rule: &Rule,
+        ends: Ends,
+        request: http::Request<BoundedBody>,
+    ) -> impl Future<Output = http::Response<ResponseBody>> {
+        let _ = (rule, ends, request);
+        std::future::ready(crate::answer::error(http::StatusCode::NOT_IMPLEMENTED))
+    }
+
     /// Has a service answer. The head has been checked: origin-form, no `Upgrade`, no names with `_`. Dropped
     /// when the client goes away.
     fn relay(
@@ -123,6 +142,8 @@ pub struct Site<P> {
     pub partition: P,
     /// The static files, if there are any.
     pub files: Option<Files>,
+    /// What is done by path.
+    pub rules: Rules,
     /// The cached answers.
     pub cache: Cache,
     /// The time.
@@ -134,18 +155,34 @@ pub struct Site<P> {
 }
 
 impl<P: Partition> Site<P> {
+    /// Serves `partition` as the launcher has said.
+    pub fn set_up(partition: P, mut setup: Setup) -> Site<P> {
+        let root = setup.root.take();
+        let rules = setup.rules();
+        Site { rules, ..Site::new(partition, root, &setup.index) }
+    }
+
     /// Serves `partition`, with static files below `root` and the names `index` for directories.
     pub fn new(partition: P, root: Option<OwnedFd>, index: &[String]) -> Site<P> {
         let seats = Seats::new(partition.limits().connections);
         Site {
             partition,
             files: root.map(|root| Files::new(root, index)),
+            rules: Rules::new(index),
             cache: Cache::new(CACHE_BYTES),
             clock: Clock::default(),
             shed: Sheds::default(),
             seats,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
         }
+    }
+
+    /// Whether somebody else works on a request for this path, whom it is worth telling that the client has gone.
+    pub(crate) fn is_passed_on(&self, path: &str) -> bool {
+        let passes =
+            |rule: &Rule| matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_));
+        self.partition.service(path).is_some()
+            || self.rules.plan(path).is_ok_and(|plan| plan.rule.is_some_and(passes))
     }
 
     /// Checks a whole head for what only attackers send, or nobody has reason to.

@@ -91,10 +91,20 @@ fn hex(digit: u8) -> Option<u8> {
 
 /// Spells a path for a `Location`: begins with exactly one `/`, so that it can never name another host.
 pub fn encode(path: &Relative) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(path.bytes.len() + 2);
     out.push('/');
-    for &byte in &path.bytes {
+    out.push_str(&encode_name(&path.bytes));
+    if path.slash && !path.bytes.is_empty() {
+        out.push('/');
+    }
+    out
+}
+
+/// Spells names and the separators between them.
+pub fn encode_name(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
         // RFC 3986 3.3: pchar, and the separators already there.
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
             out.push(char::from(byte));
@@ -103,9 +113,6 @@ pub fn encode(path: &Relative) -> String {
             out.push(char::from(DIGITS[usize::from(byte >> 4)]));
             out.push(char::from(DIGITS[usize::from(byte & 15)]));
         }
-    }
-    if path.slash && !path.bytes.is_empty() {
-        out.push('/');
     }
     out
 }

@@ -7,6 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use wire::log::Level;
 use wire::{ChildToLauncher, LauncherToSite};
 use worker::channel::Channel;
 use worker::inlet::{Arrival, Inlets};
@@ -16,6 +17,7 @@ use worker::{Fault, Start};
 use crate::own::Own;
 use crate::partition::Site;
 use crate::serve::{Client, Ended, serve};
+use crate::setup::Setup;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
@@ -46,17 +48,19 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sit
     };
     let log = Log::new(log, site, limits.flush_ms)?;
     let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
-    let (mut root, mut index) = (None, Vec::new());
+    let mut setup = Setup::default();
     while let Some((message, descriptor)) = control.receive().await? {
+        let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {
-            LauncherToSite::Root {} => root = descriptor,
-            LauncherToSite::Index { name } => index.push(name.as_str().to_owned()),
             LauncherToSite::Route { host, path, target, partition } => {
                 own.route(host.as_str(), path.as_str(), target, partition);
             }
             LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
             LauncherToSite::Filtered {} => own.filtered = true,
-            LauncherToSite::Begin {} => return Ok(Some(Rc::new(Site::new(own, root, &index)))),
+            LauncherToSite::Begin {} => {
+                setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
+                return Ok(Some(Rc::new(Site::set_up(own, setup))));
+            }
             other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
     }

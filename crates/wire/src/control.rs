@@ -228,6 +228,24 @@ choice! {
     }
 }
 
+choice! {
+    /// What is done with requests under a rule.
+    pub enum RuleAction {
+        /// Nothing special.
+        0 => Terms,
+        /// The client is sent to `to`.
+        1 => Redirect,
+        /// They are answered as if for `to`.
+        2 => Rewrite,
+        /// They are passed on by HTTP.
+        3 => Upstream,
+        /// They are passed on by FastCGI.
+        4 => Fastcgi,
+        /// The function called `to` answers.
+        5 => Hook,
+    }
+}
+
 messages! {
     /// From the launcher to a site worker.
     pub enum LauncherToSite {
@@ -255,6 +273,25 @@ messages! {
         11 => ReportShed {},
         /// Before `Begin`: requests go through filters, so that a connection is handed back with its second one.
         12 => Filtered {},
+        /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
+        /// `stat_interval_ms` 0 for the worker's own choice. An encoding's number is its place in the order of
+        /// preference, from 1; 0 for not at all.
+        30 => Statics { cache_control: u32, stat_interval_ms: u32, listing: bool, br: u8, zstd: u8, gzip: u8,
+            static_level: u8, dynamic_level: u8, max_bytes: u64 },
+        /// A file below the root that is the page of an error.
+        31 => ErrorPage { status: u16, page: Text<512> },
+        /// Rule 0 is the site's own, the others are its routes in the order of the file: what is done with requests
+        /// at or below the path `at`, or, if `suffix`, for names that end so. `to` and `status` are the action's.
+        32 => Rule { rule: u16, suffix: bool, at: Text<512>, action: RuleAction, status: u16, to: Text<1024>,
+            fallback: bool },
+        /// A header line of each answer under a rule.
+        33 => RuleHeader { rule: u16, name: Text<64>, value: Text<2048> },
+        /// A network whose clients may, or may not, ask for what is under a rule.
+        34 => RuleNetwork { rule: u16, network: Text<64>, allow: bool },
+        /// The file comes along of the users who may ask for what is under a rule.
+        35 => RuleUsers { rule: u16, realm: Text<128> },
+        /// The descriptor of the directory comes along that has a directory of static files for each host.
+        36 => Vhosts {},
     }
 }
 

@@ -17,6 +17,6 @@ pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{
     AccessRight, AdminToLauncher, ChildToLauncher, Conditioning, Counters, LauncherToAdmin, LauncherToGate,
-    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget, Shed,
-    Source, WorkerLimits, range_text,
+    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget,
+    RuleAction, Shed, Source, WorkerLimits, range_text,
 };

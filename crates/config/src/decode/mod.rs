@@ -250,21 +250,33 @@ impl<'t> Entry<'t> {
 
     /// The names and values of a table of strings, sorted by name.
     pub(crate) fn variables(&self, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+        self.pairs(("a table of strings", "{ NAME = \"value\" }"), names::variable, names::no_nul, problems)
+    }
+
+    /// The names and values of a table of strings that these rules accept, sorted by name; `form` is what it is and an
+    /// example.
+    pub(crate) fn pairs(
+        &self,
+        form: (&str, &str),
+        name_rule: impl Fn(&str) -> Result<(), Fault>,
+        value_rule: fn(&str) -> Result<(), Fault>,
+        problems: &mut Problems<'_>,
+    ) -> Vec<(String, String)> {
         let Some(table) = self.value.as_table() else {
-            self.wrong_type("a table of strings", Some("write `{ NAME = \"value\" }`".to_owned()), problems);
+            self.wrong_type(form.0, Some(format!("write `{}`", form.1)), problems);
             return Vec::new();
         };
-        let mut variables = Vec::new();
+        let mut pairs = Vec::new();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
             let at_key = Entry { key: self.key, value: self.value, offset: key.span().start };
-            if let Err(fault) = names::variable(name) {
+            if let Err(fault) = name_rule(name) {
                 at_key.fault(name, fault, problems);
             }
             let entry = Entry { key: name, value: value.get_ref(), offset: value.span().start };
-            let value = entry.string(names::no_nul, problems);
-            variables.extend(value.map(|value| (name.to_owned(), value.value)));
+            let value = entry.string(value_rule, problems);
+            pairs.extend(value.map(|value| (name.to_owned(), value.value)));
         }
-        variables
+        pairs
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod hosts;
 pub(crate) mod names;
 pub(crate) mod networks;
 pub(crate) mod units;
+pub(crate) mod web;
 
 /// Why a string is not what its key wants: the rule it breaks, and what to write.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,104 @@
+//! What the routes of a site must be to each other, to its services and to its files.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself. Must never:
+//! let two routes claim the same requests.
+
+use super::Seen;
+use crate::diagnostic::{Problems, quote};
+use crate::raw::{HasRoot, RawSite};
+use crate::routes::RawRoute;
+use crate::statics_schema::{Action, Matcher};
+
+/// Every rule of one site's routes and files.
+pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
+    let has_files = !matches!(site.has_root, HasRoot::No) || site.vhosts.is_some();
+    if let (HasRoot::Yes(root), Some(vhosts)) = (&site.has_root, &site.vhosts) {
+        let place = problems.place(root.offset);
+        let message = format!("{} has both `vhosts` and a `root` (at {place})", site.label);
+        problems.report_help(vhosts.offset, message, "remove one, or make two sites of it");
+    }
+    if !site.statics.error_page.is_empty() && !has_files {
+        let message = format!("`error_page` of {} names files, and there is no `root`", site.label);
+        problems.report_help(site.offset, message, "add `root = \"public\"`, or remove it");
+    }
+    direct_services(site, problems);
+    let mut seen = Seen::new();
+    for route in &site.routes {
+        let Some(matcher) = &route.matcher else { continue };
+        if let Some(first) = seen.first(matcher.value.clone(), matcher.offset) {
+            let place = problems.place(first);
+            let message = format!(
+                "{} is given to two routes of {} (first at {place})",
+                shown(&matcher.value),
+                site.label
+            );
+            problems.report_help(matcher.offset, message, "make one route of the two");
+        }
+        place(site, route, problems);
+        if let Some(fallback) = route.fallback.as_ref().filter(|fallback| fallback.value) {
+            if !has_files {
+                let message =
+                    format!("`fallback` is for when a file is missing, and {} has no `root`", site.label);
+                problems.report_help(fallback.offset, message, "add `root = \"public\"`, or remove it");
+            } else if matches!(route.action, Some(Action::Terms)) {
+                let message = "`fallback` is without anything to do after a miss";
+                problems.report_help(fallback.offset, message, "remove it, or add for example `upstream`");
+            }
+        }
+    }
+}
+
+fn shown(matcher: &Matcher) -> String {
+    match matcher {
+        Matcher::Path(path) => format!("`path` {}", quote(path)),
+        Matcher::Suffix(suffix) => format!("`suffix` {}", quote(suffix)),
+    }
+}
+
+/// A route's path is inside its site's, and no service has it.
+fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
+    let Some(matcher) = &route.matcher else { return };
+    let Matcher::Path(path) = &matcher.value else { return };
+    if let Some(prefix) = site.path.as_ref().filter(|prefix| !path.starts_with(prefix.as_str())) {
+        let message =
+            format!("`path` {} of a route is outside its site's `path` {}", quote(path), quote(prefix));
+        let help = format!("write `\"{prefix}{}\"`", path.trim_start_matches('/'));
+        problems.report_help(matcher.offset, message, help);
+    }
+    let mut services = site.services.iter().filter_map(|service| Some((service, service.path.as_ref()?)));
+    let same = services.find(|(_, other)| other.value == *path);
+    if let Some((service, first)) = same.filter(|_| !matches!(route.action, Some(Action::Terms))) {
+        let place = problems.place(first.offset);
+        let message =
+            format!("`path` {} of this route is {}'s already (at {place})", quote(path), service.label);
+        problems.report_help(matcher.offset, message, "give one of the two another path");
+    }
+}
+
+/// SECURITY: a service that takes connections itself is reached past the site's worker, which asks who it is.
+fn direct_services(site: &RawSite, problems: &mut Problems<'_>) {
+    for service in site.services.iter().filter(|service| service.takes_connections) {
+        let Some(path) = &service.path else { continue };
+        let covers = |route: &&RawRoute| match route.matcher.as_ref().map(|at| &at.value) {
+            Some(Matcher::Path(prefix)) => {
+                path.value.starts_with(prefix.as_str()) || prefix.starts_with(&path.value)
+            }
+            Some(Matcher::Suffix(_)) => true,
+            None => false,
+        };
+        let guarded_by = match site.terms.terms.guards() {
+            true => Some(site.offset),
+            false => {
+                site.routes.iter().filter(|route| route.terms.terms.guards()).find(covers).map(|r| r.offset)
+            }
+        };
+        if let Some(guard) = guarded_by {
+            let place = problems.place(guard);
+            let message = format!(
+                "{} takes connections itself, past `allow`, `deny` and `auth` (of the table at {place})",
+                service.label
+            );
+            problems.report_help(service.offset, message, "remove `takes_connections`, or these");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What routes and answers are made of: targets, suffixes, locations, header lines.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must never: let
+//! through what would end a header line, or a header that tells how long an answer is.
+
+use std::path::Path;
+
+use super::{Fault, hosts, names};
+use crate::statics_schema::Target;
+
+/// LIMIT: as long as a path may be, with a host in front.
+const LOCATION_BYTES_MAX: usize = 1024;
+/// LIMIT: what fits in every client's buffer with others beside it.
+const VALUE_BYTES_MAX: usize = 2048;
+/// LIMIT: sun_path is 108 bytes and must end in NUL (unix(7)).
+const SOCKET_BYTES_MAX: usize = 107;
+
+/// Header lines that the server itself has to get right: framing, connection, validators and ranges.
+const OWN_HEADERS: [&str; 17] = [
+    "accept-ranges",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "proxy-connection",
+    "server",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+    "vary",
+];
+
+/// `unix:app.sock` or `127.0.0.1:3000`.
+pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
+    let Some(path) = text.strip_prefix("unix:") else {
+        return hosts::address(text).map(Target::Tcp).map_err(|fault| Fault {
+            rule: format!("it is neither `unix:` and a path nor an address; {}", fault.rule),
+            ..fault
+        });
+    };
+    if path.is_empty() {
+        return Err(Fault::with_help("the socket's path is empty", "write for example `\"unix:app.sock\"`"));
+    }
+    names::no_nul(path)?;
+    let path = dir.join(path);
+    match path.as_os_str().len() {
+        0..=SOCKET_BYTES_MAX => Ok(Target::Unix(path)),
+        bytes => Err(Fault::new(format!(
+            "the socket's whole path has {bytes} bytes, and at most {SOCKET_BYTES_MAX} can be connected to"
+        ))),
+    }
+}
+
+/// `.php`.
+pub(crate) fn suffix(text: &str) -> Result<(), Fault> {
+    let rule = "a suffix is `.` and letters, digits, `.`, `_` or `-`";
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    match text.as_bytes() {
+        [b'.', rest @ ..] if (1..=32).contains(&rest.len()) && rest.iter().all(|b| allowed(*b)) => Ok(()),
+        [first, ..] if allowed(*first) && *first != b'.' => {
+            Err(Fault::with_help(rule, format!("write `\".{}\"`", text.escape_debug())))
+        }
+        _ => Err(Fault::with_help(rule, "write for example `\".php\"`")),
+    }
+}
+
+/// Where a redirect leads: a path of this host, or a whole URL.
+pub(crate) fn location(text: &str) -> Result<(), Fault> {
+    let whole = text.starts_with("http://") || text.starts_with("https://");
+    let local = text.starts_with('/') && !text.starts_with("//");
+    if !whole && !local {
+        let rule = "a redirect leads to a path (`/new/`) or to a URL (`https://...`)";
+        return Err(Fault::with_help(rule, "begin it with `/` or `https://`"));
+    }
+    if text.len() > LOCATION_BYTES_MAX {
+        return Err(Fault::new(format!("a location has at most {LOCATION_BYTES_MAX} bytes")));
+    }
+    match text.bytes().find(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`{|}".contains(byte)) {
+        None => Ok(()),
+        Some(_) => Err(Fault::new("a location has no blanks, no controls, no quotes, and only ASCII")),
+    }
+}
+
+/// A header's name that an operator may set.
+pub(crate) fn header_name(text: &str) -> Result<(), Fault> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"-".contains(&b);
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
+        return Err(Fault::new("a header's name is 1 to 64 letters, digits and `-`"));
+    }
+    match OWN_HEADERS.iter().any(|own| text.eq_ignore_ascii_case(own)) {
+        true => Err(Fault::new("the server itself writes this header")),
+        false => Ok(()),
+    }
+}
+
+/// A header's value.
+pub(crate) fn header_value(text: &str) -> Result<(), Fault> {
+    if text.len() > VALUE_BYTES_MAX {
+        return Err(Fault::new(format!("a header's value has at most {VALUE_BYTES_MAX} bytes")));
+    }
+    let visible = text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    match visible && text.trim() == text && !text.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Fault::new("a header's value is printable ASCII, not empty, without blanks at its ends"))
+        }
+    }
+}
+
+/// What a browser shows when it asks for a password: stands in quotes.
+pub(crate) fn realm(text: &str) -> Result<(), Fault> {
+    header_value(text)?;
+    match text.contains(['"', '\\']) || text.len() > 128 {
+        true => Err(Fault::new("a realm has no quotes or backslashes, and at most 128 bytes")),
+        false => Ok(()),
+    }
+}
+
+/// A file below a root, for an error page.
+pub(crate) fn below_root(text: &str) -> Result<(), Fault> {
+    let bad = |part: &str| part.is_empty() || part.starts_with('.');
+    let long = text.len() > 512 || text.chars().any(char::is_control);
+    match text.split('/').any(bad) || long {
+        true => Err(Fault::with_help(
+            "a page is a file below the root, named from there, without hidden folders",
+            "write for example `\"errors/404.html\"`",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A hook's name.
+pub(crate) fn hook(text: &str) -> Result<(), Fault> {
+    names::name(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        let dir = Path::new("/srv");
+        assert_eq!(target("unix:app.sock", dir), Ok(Target::Unix("/srv/app.sock".into())));
+        assert_eq!(target("unix:/run/a", dir), Ok(Target::Unix("/run/a".into())));
+        assert_eq!(target("[::1]:80", dir), Ok(Target::Tcp("[::1]:80".parse().unwrap())));
+        for bad in ["", "unix:", "unix:a\0", "app.sock", "localhost:80", "127.0.0.1", "127.0.0.1:0"] {
+            assert!(target(bad, dir).is_err(), "{bad}");
+        }
+        assert!(target(&format!("unix:/{}", "x".repeat(107)), dir).is_err());
+    }
+
+    #[test]
+    fn suffixes_locations_and_headers() {
+        assert!([".php", ".tar.gz", ".x-y_z"].iter().all(|good| suffix(good).is_ok()));
+        assert!(["", ".", "php", "./", ".a/b", ".%", ".é"].iter().all(|bad| suffix(bad).is_err()));
+        assert!(["/", "/new/", "https://a.test/x?y=1#z"].iter().all(|good| location(good).is_ok()));
+        for bad in
+            ["", "new", "//evil.test/", "javascript:x", "/a b", "/\r\nX: 1", "/é", "/\\a", "/\"", "ftp://a"]
+        {
+            assert!(location(bad).is_err(), "{bad}");
+        }
+        assert!(["X-Frame-Options", "a"].iter().all(|good| header_name(good).is_ok()));
+        for bad in ["", "Content-Length", "TRANSFER-encoding", "a b", "a:", "Set_Cookie", "ä"] {
+            assert!(header_name(bad).is_err(), "{bad}");
+        }
+        assert!(header_value("max-age=1; x").is_ok());
+        assert!(["", " a", "a\r\nb", "a\0", "é"].iter().all(|bad| header_value(bad).is_err()));
+        assert!(below_root("errors/404.html").is_ok());
+        assert!(["", "/a", "a//b", "../a", "a/.git", "a/"].iter().all(|bad| below_root(bad).is_err()));
+        assert!(realm("Members only").is_ok() && realm("a\"b").is_err());
+    }
+}

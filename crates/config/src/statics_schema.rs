@@ -1,0 +1,132 @@
+//! What a valid configuration says of files, routes and who may ask for them.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: none, these are results. Must never: be
+//! built from anything but a file that passed all checks.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// An encoding of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Brotli.
+    Br,
+    /// Zstandard.
+    Zstd,
+    /// gzip.
+    Gzip,
+}
+
+/// `compress`: what answers are compressed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// In order of preference; empty: nothing is compressed.
+    pub encodings: Vec<Encoding>,
+    /// The effort for files, of which the result is kept: 1 to 9.
+    pub static_level: u8,
+    /// The effort for answers that are made for one request: 1 to 9.
+    pub dynamic_level: u8,
+    /// What is larger is sent as it is.
+    pub max_bytes: u64,
+}
+
+/// How a site's files are answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statics {
+    /// For how many seconds a copy may be used unasked; 0: never unasked; `None`: nothing is said of it.
+    pub cache_control: Option<u32>,
+    /// How long, in milliseconds, a cached file is not looked at; `None`: as the server thinks fit.
+    pub stat_interval_ms: Option<u32>,
+    /// Compression.
+    pub compress: Compress,
+    /// Pages for errors: a status, and a file below the root.
+    pub error_page: Vec<(u16, String)>,
+    /// Whether a folder without an index file is listed.
+    pub listing: bool,
+}
+
+/// A user and password asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// The file with a line `user:bcrypt hash` for each.
+    pub users: PathBuf,
+    /// What the browser shows.
+    pub realm: String,
+}
+
+/// Who may ask, and what is added to each answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Headers of each answer.
+    pub headers: Vec<(String, String)>,
+    /// Networks whose clients may ask, as `ADDRESS/BITS`; with any, others may not.
+    pub allow: Vec<String>,
+    /// Networks whose clients may not. The longest of both lists that has the client counts.
+    pub deny: Vec<String>,
+    /// Users who may.
+    pub auth: Option<Auth>,
+}
+
+impl Terms {
+    /// Whether not everybody may ask.
+    pub fn guards(&self) -> bool {
+        self.auth.is_some() || !self.allow.is_empty() || !self.deny.is_empty()
+    }
+}
+
+/// Another place that clients are sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// A path or a URL; if it and the route's path end with `/`, what follows the path is added.
+    pub to: String,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// Which requests a route is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Matcher {
+    /// Those at or below a path.
+    Path(String),
+    /// Those for a name that ends so.
+    Suffix(String),
+}
+
+/// Where an upstream listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// TCP.
+    Tcp(SocketAddr),
+}
+
+/// What a route does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing special: only its terms count.
+    Terms,
+    /// Sends clients elsewhere.
+    Redirect(Redirect),
+    /// Answers as for another path.
+    Rewrite(String),
+    /// HTTP/1.1 to one of these.
+    Upstream(Vec<Target>),
+    /// FastCGI to one of these.
+    Fastcgi(Vec<Target>),
+    /// A function of this worker.
+    Hook(String),
+}
+
+/// `[[site.route]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Which requests.
+    pub matcher: Matcher,
+    /// What is done.
+    pub action: Action,
+    /// Whether only where there is no such file.
+    pub fallback: bool,
+    /// Who may ask.
+    pub terms: Terms,
+}

@@ -1,0 +1,235 @@
+//! Who answers a request: files, a service, another server, or a rule by itself; and on what terms.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests, and what services and upstreams answer.
+//! Must never: take an action before the terms of every rule that covers the path are met.
+
+use std::net::SocketAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+
+use crate::answer;
+use crate::body::{BoundedBody, ResponseBody};
+use crate::partition::{Ends, Partition, Site};
+use crate::rules::auth::Verdict;
+use crate::rules::spelling::{moved, spelt};
+use crate::rules::{Action, Matcher, Plan, Rule};
+
+/// An answer, and whether it is this worker's own: others' are passed on as they are.
+pub(crate) struct Answered {
+    pub(crate) response: Response<ResponseBody>,
+    pub(crate) own: bool,
+}
+
+impl Answered {
+    fn own(response: Response<ResponseBody>) -> Self {
+        Self { response, own: true }
+    }
+
+    fn foreign(response: Response<ResponseBody>) -> Self {
+        Self { response: tidy(response), own: false }
+    }
+}
+
+/// Answers a request whose head has been checked.
+pub(crate) async fn respond<P: Partition>(
+    site: &Site<P>,
+    ends: Ends,
+    request: Request<BoundedBody>,
+) -> Response<ResponseBody> {
+    let path = request.uri().path().to_owned();
+    let Ok(plan) = site.rules.plan(&path) else {
+        return answer::error(StatusCode::BAD_REQUEST);
+    };
+    let answered = match admit(&plan, ends.peer, request.headers()).await {
+        Some(refused) => Answered::own(refused),
+        None => act(site, &plan, ends, request).await,
+    };
+    let mut response = answered.response;
+    add_headers(&plan, response.headers_mut());
+    response
+}
+
+/// The refusal, if a rule does not let this client ask.
+async fn admit(plan: &Plan<'_>, peer: SocketAddr, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
+    if !plan.guarded {
+        return None;
+    }
+    if !plan.covering.iter().all(|rule| rule.terms.admits(peer.ip())) {
+        return Some(answer::error(StatusCode::FORBIDDEN));
+    }
+    let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+    let field = fields.next().filter(|_| fields.next().is_none());
+    for (users, challenge) in plan.covering.iter().filter_map(|rule| rule.terms.users.as_ref()) {
+        let verdict = match field {
+            Some(field) => users.verify(field.as_bytes()).await,
+            None => Verdict::Bad,
+        };
+        if verdict != Verdict::Good {
+            return Some(unauthorised(verdict, challenge));
+        }
+    }
+    None
+}
+
+fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseBody> {
+    if verdict == Verdict::Busy {
+        let mut response = answer::error(StatusCode::SERVICE_UNAVAILABLE);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        return response;
+    }
+    let mut response = answer::error(StatusCode::UNAUTHORIZED);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge.clone());
+    response
+}
+
+/// Does what the rules say, or what there is without them.
+async fn act<P: Partition>(
+    site: &Site<P>,
+    plan: &Plan<'_>,
+    ends: Ends,
+    request: Request<BoundedBody>,
+) -> Answered {
+    if let Some(service) = service_of(site, plan, request.uri().path()) {
+        return Answered::foreign(site.partition.relay(service, ends, request).await);
+    }
+    let Some(rule) = plan.rule else {
+        return Answered::own(from_files(site, plan, request));
+    };
+    if !rule.fallback {
+        return by_rule(site, rule, ends, request).await;
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return by_rule(site, rule, ends, request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let response = answer::answer(site.files.as_ref(), &parts);
+    if response.status() != StatusCode::NOT_FOUND {
+        return Answered::own(response);
+    }
+    by_rule(site, rule, ends, Request::from_parts(parts, body)).await
+}
+
+/// The service that the path belongs to, if no rule's path is longer.
+pub(crate) fn service_of<P: Partition>(site: &Site<P>, plan: &Plan<'_>, path: &str) -> Option<usize> {
+    let service = site.partition.service(path)?;
+    (plan.reach() <= site.partition.reach(service)).then_some(service)
+}
+
+fn from_files<P: Partition>(
+    site: &Site<P>,
+    _plan: &Plan<'_>,
+    request: Request<BoundedBody>,
+) -> Response<ResponseBody> {
+    let (parts, body) = request.into_parts();
+    drop(body);
+    answer::answer(site.files.as_ref(), &parts)
+}
+
+async fn by_rule<P: Partition>(
+    site: &Site<P>,
+    rule: &Rule,
+    ends: Ends,
+    request: Request<BoundedBody>,
+) -> Answered {
+    match &rule.action {
+        Action::Terms => Answered::own(answer::error(StatusCode::NOT_FOUND)),
+        Action::Redirect { to, status } => Answered::own(redirect(rule, to, *status, request.uri())),
+        Action::Rewrite(to) => rewritten(site, rule, to, ends, request).await,
+        Action::Upstream | Action::Fastcgi | Action::Hook(_) => {
+            Answered::foreign(site.partition.forward(rule, ends, request).await)
+        }
+    }
+}
+
+/// Sends the client to where the rule says, with what followed the rule's path, in its one spelling.
+fn redirect(rule: &Rule, to: &str, status: StatusCode, uri: &http::Uri) -> Response<ResponseBody> {
+    let location = match place(rule, to, uri.path()) {
+        Some(place) if to.ends_with('/') => {
+            uri.query().map_or(place.clone(), |query| format!("{place}?{query}"))
+        }
+        Some(place) => place,
+        None => return answer::error(StatusCode::BAD_REQUEST),
+    };
+    answer::elsewhere(location, status)
+}
+
+/// The path or URL that stands for `raw` under the rule.
+fn place(rule: &Rule, to: &str, raw: &str) -> Option<String> {
+    let Matcher::Path(from) = &rule.matcher else {
+        return Some(to.to_owned());
+    };
+    let path = spelt(raw).ok()?;
+    let target = moved(&path, from, to);
+    // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
+    Some(match target.strip_prefix(to).filter(|_| target.len() > to.len()) {
+        Some(rest) => format!("{to}{}", crate::path::encode_name(rest.as_bytes())),
+        None => target,
+    })
+}
+
+/// Answers as for another path, by what is there: no second rule changes it again.
+async fn rewritten<P: Partition>(
+    site: &Site<P>,
+    rule: &Rule,
+    to: &str,
+    ends: Ends,
+    request: Request<BoundedBody>,
+) -> Answered {
+    let (mut parts, body) = request.into_parts();
+    let target = place(rule, to, parts.uri.path());
+    let uri = target.and_then(|path| {
+        let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        http::Uri::try_from(format!("{path}{query}")).ok()
+    });
+    let Some(plan) = uri.as_ref().and_then(|uri| site.rules.plan(uri.path()).ok()) else {
+        return Answered::own(answer::error(StatusCode::BAD_REQUEST));
+    };
+    // SECURITY: the terms of where it leads hold as well.
+    if let Some(refused) = admit(&plan, ends.peer, &parts.headers).await {
+        return Answered::own(refused);
+    }
+    if let Some(uri) = uri.as_ref() {
+        parts.uri = uri.clone();
+    }
+    let request = Request::from_parts(parts, body);
+    if let Some(service) = service_of(site, &plan, request.uri().path()) {
+        return Answered::foreign(site.partition.relay(service, ends, request).await);
+    }
+    match plan.rule {
+        Some(rule) if matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_)) => {
+            Answered::foreign(site.partition.forward(rule, ends, request).await)
+        }
+        _ => Answered::own(from_files(site, &plan, request)),
+    }
+}
+
+/// The headers of all rules that cover the path; those of the narrower rule stand in place of others' of the same name.
+pub(crate) fn add_headers(plan: &Plan<'_>, headers: &mut HeaderMap) {
+    for (name, value) in plan.headers() {
+        headers.insert(name, value.clone());
+    }
+}
+
+/// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
+fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+    const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+    if response.status().is_informational() {
+        return answer::error(StatusCode::BAD_GATEWAY);
+    }
+    let named: Vec<HeaderName> = response
+        .headers()
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .filter(|name| name != header::CONTENT_LENGTH)
+        .collect();
+    let fixed =
+        [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+    for name in named.iter().chain(&fixed) {
+        response.headers_mut().remove(name);
+    }
+    response
+}

@@ -1,0 +1,76 @@
+//! How a site's files are answered with.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: differ from what the operator
+//! wrote.
+
+use std::time::Duration;
+
+/// The settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For how many seconds a copy may be used unasked; 0 for "ask every time"; `None`: nothing is said.
+    pub cache_control: Option<u32>,
+    /// How long a file is not looked at; `None` for the worker's own choice.
+    pub stat_interval: Option<Duration>,
+    /// Whether folders without an index file are listed.
+    pub listing: bool,
+    /// Encodings for content, the most preferred first.
+    pub encodings: Vec<Encoding>,
+    /// Effort for what is kept.
+    pub static_level: u8,
+    /// Effort for what is made anew for every request.
+    pub dynamic_level: u8,
+    /// What is larger is sent as it is.
+    pub max_bytes: u64,
+    /// Pages of errors: status, and file below the root.
+    pub error_pages: Vec<(u16, String)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cache_control: None,
+            stat_interval: None,
+            listing: false,
+            encodings: Vec::new(),
+            static_level: 9,
+            dynamic_level: 2,
+            max_bytes: 32 << 20,
+            error_pages: Vec::new(),
+        }
+    }
+}
+
+/// An encoding of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Brotli.
+    Br,
+    /// Zstandard.
+    Zstd,
+    /// gzip.
+    Gzip,
+}
+
+impl Encoding {
+    /// All of them.
+    pub const ALL: [Encoding; 3] = [Encoding::Br, Encoding::Zstd, Encoding::Gzip];
+
+    /// As in `Content-Encoding`.
+    pub fn token(self) -> &'static str {
+        match self {
+            Encoding::Br => "br",
+            Encoding::Zstd => "zstd",
+            Encoding::Gzip => "gzip",
+        }
+    }
+
+    /// What is added to a file's name for a neighbour that is compressed already; also to its entity tag.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Encoding::Br => "br",
+            Encoding::Zstd => "zst",
+            Encoding::Gzip => "gz",
+        }
+    }
+}
