@@ -3,7 +3,7 @@
 //!
 //! Runs in: a child of the launcher between fork and exec. Sees no untrusted bytes. Never: keeps a capability.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use crate::Jail;
 
@@ -69,13 +69,11 @@ pub(crate) fn no_new_privs(_: &Jail) -> io::Result<()> {
 /// Source: seed 002, "SELinux domain per worker"; SELinux takes the context, AppArmor the word `exec` and a profile.
 pub(crate) fn label(jail: &Jail) -> io::Result<()> {
     let Some(label) = &jail.label else { return Ok(()) };
-    let open = |path| std::fs::OpenOptions::new().write(true).open(path);
-    match open("/proc/thread-self/attr/apparmor/exec") {
-        // No AppArmor; that it has no such profile is another matter, and only said when the name is written.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            open("/proc/thread-self/attr/exec")?.write_all(label.as_bytes())
-        }
-        file => file?.write_all(format!("exec {label}").as_bytes()),
+    // A kernel that was built with AppArmor has its files where it is not active, too; they cannot be read then.
+    if std::fs::read("/proc/thread-self/attr/apparmor/current").is_ok() {
+        std::fs::write("/proc/thread-self/attr/apparmor/exec", format!("exec {label}"))
+    } else {
+        std::fs::write("/proc/thread-self/attr/exec", label)
     }
 }
 
