@@ -152,6 +152,16 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
+    /// Open the logs of a running server anew, after they were moved away; returns when the old ones are complete.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead reopen
+  mv log/blog.access.log log/blog.access.log.1 && bulkhead reopen --run-dir run && gzip log/blog.access.log.1")]
+    Reopen {
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+    },
     /// Stop a running server: connections are finished first; waits for up to 60 s.
     #[command(after_help = "\
 EXAMPLES:

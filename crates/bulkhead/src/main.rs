@@ -56,6 +56,7 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
         Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
+        Command::Reopen { server } => orders::reopen(&locate::run_dir(&server)?),
         Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
     }
 }

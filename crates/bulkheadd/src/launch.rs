@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,6 +21,7 @@ use crate::cgroups::{Cgroups, Group};
 use crate::cores::Cores;
 use crate::error::{Error, at, during};
 use crate::jails::Filters;
+use crate::logs::Logs;
 use crate::roster::Post;
 use crate::runtime::Answers;
 use crate::{places, program, statics};
@@ -338,24 +338,29 @@ impl Ground {
     }
 
     /// What the logger is told before it writes; clients are told of separately.
-    pub fn logger_setup(
-        &self,
-        access: &[File],
-        error: &File,
-    ) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
         let format = match self.config.log.access_format {
             config::AccessFormat::Common => 0,
             config::AccessFormat::Combined => 1,
             config::AccessFormat::Json => 2,
         };
         let mut told = vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
-        told.push((LauncherToLogger::ErrorLog {}, Some(duplicate(error)?)));
-        for (index, file) in access.iter().enumerate() {
+        told.extend(self.log_files(logs)?);
+        told.push((LauncherToLogger::Begin {}, None));
+        Ok(told)
+    }
+
+    /// Every log file, and syslog.
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let mut told = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
+        for (index, file) in logs.access.iter().enumerate() {
             // The last one is for requests of no site.
             let site = if index < self.config.sites.len() { index as u16 } else { wire::NO_PARTITION };
             told.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
         }
-        told.push((LauncherToLogger::Begin {}, None));
+        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
+            told.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+        }
         Ok(told)
     }
 }
