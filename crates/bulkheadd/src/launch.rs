@@ -163,6 +163,12 @@ impl Ground {
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
+        if let Some((command, path)) = self.worker(post) {
+            let file = program::worker_program(path, &self.config.dir, post.identity)?;
+            let title = text(&format!("bulkhead: {}", post.title()))?;
+            let words = command.iter().skip(1).map(|word| text(word)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Program { file, arguments: [vec![title], words].concat(), environment: vec![] });
+        }
         let Some(service) = self.guest(post) else {
             let file = program::role_program(&self.roles_folder, post.role.name())?;
             let title = text(&format!("bulkhead: {}", post.title()))?;
@@ -188,7 +194,13 @@ impl Ground {
         (post.role == Role::Service).then(|| (site, &site.services[post.index]))
     }
 
-    /// The program of the operator's that `post` runs, if it runs one.
+    /// The program of the operator's that is the worker of the site of `post`.
+    pub fn worker(&self, post: &Post) -> Option<&(Vec<String>, std::path::PathBuf)> {
+        let site = self.config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Site)?;
+        site.worker.program.as_ref()
+    }
+
+    /// The program of the operator's that `post` runs in a jail of its own, if it runs one.
     pub fn guest(&self, post: &Post) -> Option<&Service> {
         match post.role {
             Role::Filter => self.chain.get(post.index),

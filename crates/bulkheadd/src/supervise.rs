@@ -218,6 +218,9 @@ impl Launcher {
 
     pub(crate) fn version(&self, post: usize) -> Option<Version> {
         let post = &self.posts[post];
+        if let Some((_, path)) = self.ground.worker(post) {
+            return program::version(path);
+        }
         match self.ground.guest(post) {
             Some(service) => program::version(&service.program),
             None => program::version(&self.ground.roles_folder.join(post.role.name())),
