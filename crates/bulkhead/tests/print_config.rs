@@ -59,4 +59,3 @@ fn every_case_prints_what_it_should() {
     }
     assert!(wrong.is_empty(), "{}\nif these are right: BLESS=1 cargo test -p bulkhead", wrong.join("\n"));
 }
-

@@ -90,6 +90,8 @@ pub(crate) struct RawWorker {
     pub(crate) access_log: Option<At<String>>,
     pub(crate) user: Option<At<String>>,
     pub(crate) danger_shared_user: bool,
+    /// Whether `worker` is there, right or wrong.
+    pub(crate) is_given: bool,
     pub(crate) program: Option<(Vec<String>, At<PathBuf>)>,
 }
 

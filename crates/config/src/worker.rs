@@ -12,6 +12,7 @@ use crate::parse::Fault;
 use crate::place::At;
 use crate::raw::{RawSite, RawWorker};
 use crate::sites::command_of;
+use crate::statics_schema::Action;
 
 /// Files in the folder of logs that are no site's.
 const OTHER_LOGS: [&str; 2] = ["error.log", "no-site.access.log"];
@@ -26,6 +27,7 @@ pub(crate) fn worker(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>)
         access_log: table.get("access_log").and_then(|entry| entry.string(log_name, problems)),
         user: table.get("user").and_then(|entry| entry.string(user, problems)),
         danger_shared_user: shared.unwrap_or(false),
+        is_given: !table.lacks("worker"),
         program: table.get("worker").and_then(|entry| command_of(&entry, dir, problems)),
     }
 }
@@ -68,6 +70,27 @@ fn user(text: &str) -> Result<(), Fault> {
 pub(crate) fn check(sites: &[RawSite], problems: &mut Problems<'_>) {
     logs(sites, problems);
     users(sites, problems);
+    hooks(sites, problems);
+}
+
+/// The usual worker has no functions.
+fn hooks(sites: &[RawSite], problems: &mut Problems<'_>) {
+    for site in sites.iter().filter(|site| !site.worker.is_given) {
+        for route in &site.routes {
+            if let Some(Action::Hook(name)) = &route.action {
+                let name = quote(name);
+                let message = format!(
+                    "`hook` {name} is a function of a worker of your own, and {} has none",
+                    site.label
+                );
+                problems.report_help(
+                    route.offset,
+                    message,
+                    "add for example `worker = [\"bin/my-worker\"]` to the site",
+                );
+            }
+        }
+    }
 }
 
 fn logs(sites: &[RawSite], problems: &mut Problems<'_>) {
