@@ -112,7 +112,7 @@ fn logs(sites: &[RawSite], problems: &mut Problems<'_>) {
     }
 }
 
-/// SECURITY: processes of one uid can end each other, and read each other's files.
+/// SECURITY: whose uid is the same, is kept apart by namespaces alone.
 fn users(sites: &[RawSite], problems: &mut Problems<'_>) {
     let all: Vec<(&RawSite, &At<String>)> =
         sites.iter().filter_map(|site| Some((site, site.worker.user.as_ref()?))).collect();
@@ -122,7 +122,7 @@ fn users(sites: &[RawSite], problems: &mut Problems<'_>) {
         if !(site.worker.danger_shared_user && first.worker.danger_shared_user) {
             let (name, place) = (quote(&user.value), problems.place(at.offset));
             let message = format!(
-                "`user` {name} of {} is that of {} (at {place}), so that who owns one of them owns both",
+                "`user` {name} of {} is that of {} (at {place}), so that no uid keeps them apart",
                 site.label, first.label
             );
             let help = "give one of them another `user`, or leave it out; if that is meant, write \

@@ -271,7 +271,7 @@ fn share_users(sites: &mut [Site], notes: &mut Vec<String>) {
         sites.iter().filter(|site| site.shares_user).map(|site| site.name.as_str()).collect();
     if !shared.is_empty() {
         notes.push(format!(
-            "the sites {} run under one uid, so that who owns one of them owns all; without --run-as, each has its own",
+            "the sites {} run under one uid, which does not keep them apart; without --run-as, each has its own",
             shared.join(", ")
         ));
     }
