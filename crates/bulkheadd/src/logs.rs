@@ -274,6 +274,100 @@ mod tests {
         assert!(days.is_due(at(MIDNIGHT + 3 * DAY)));
     }
 
+    /// A folder that goes away with the test, and the logs of two sites in it.
+    struct Bench {
+        folder: PathBuf,
+        places: Places,
+        logs: Logs,
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    impl Bench {
+        fn new(name: &str, log: &str, now: SystemTime) -> Self {
+            let folder = std::env::temp_dir().join(format!("bulkhead-logs-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!(
+                "{log}\n[[listen]]\naddress = '127.0.0.1:1'\n\
+                 [[site]]\nname = 'a'\nhost = ['a']\nroot = 'a'\naccess_log = 'access.log'\n\
+                 [[site]]\nname = 'b'\nhost = ['b']\nroot = 'b'\n"
+            );
+            let config = Config::parse(&text, "f", &folder).unwrap();
+            let places = Places::open(&config.server).unwrap();
+            let logs = Logs::open(&config, &places, now).unwrap();
+            Self { folder, places, logs }
+        }
+
+        /// The files, with what is in each.
+        fn files(&self) -> Vec<(String, String)> {
+            let entries = std::fs::read_dir(self.folder.join("log")).unwrap().map(Result::unwrap);
+            let mut files: Vec<_> = entries
+                .map(|entry| {
+                    let text = std::fs::read_to_string(entry.path()).unwrap();
+                    (entry.file_name().into_string().unwrap(), text)
+                })
+                .collect();
+            files.sort();
+            files
+        }
+
+        fn names(&self) -> Vec<String> {
+            self.files().into_iter().map(|(name, _)| name).collect()
+        }
+
+        fn write(&mut self, text: &str) {
+            use std::io::Write as _;
+            self.logs.access[0].write_all(text.as_bytes()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_day_has_its_files_and_the_next_one_others() {
+        let mut bench = Bench::new("daily", "[log]\ndaily = true", at(MIDNIGHT - 1));
+        let first =
+            ["access.log.20261120", "b.access.log.20261120", "error.log", "no-site.access.log.20261120"];
+        assert_eq!(bench.names(), first);
+        bench.write("before\n");
+        assert!(!bench.logs.are_due(at(MIDNIGHT - 1)) && bench.logs.are_due(at(MIDNIGHT)));
+        bench.logs.reopen(&bench.places, at(MIDNIGHT)).unwrap();
+        bench.write("after\n");
+        let files = bench.files();
+        assert_eq!(files.len(), 7);
+        assert_eq!(files[0], ("access.log.20261120".into(), "before\n".into()));
+        assert_eq!(files[1], ("access.log.20261121".into(), "after\n".into()));
+        // An order on the same day adds to the file that is there.
+        bench.logs.reopen(&bench.places, at(MIDNIGHT + 5)).unwrap();
+        bench.write("later\n");
+        assert_eq!(bench.files()[1].1, "after\nlater\n");
+    }
+
+    #[test]
+    fn without_days_there_is_one_file_whenever_it_is_opened() {
+        let mut bench = Bench::new("one", "", at(MIDNIGHT - 1));
+        assert_eq!(bench.names(), ["access.log", "b.access.log", "error.log", "no-site.access.log"]);
+        assert!(!bench.logs.are_due(at(MIDNIGHT)));
+        assert_eq!(bench.logs.pause(at(MIDNIGHT)), None);
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_replace_none() {
+        let mut bench = Bench::new("gone", "[log]\ndaily = true", at(MIDNIGHT - 1));
+        let (log, away) = (bench.folder.join("log"), bench.folder.join("away"));
+        std::fs::rename(&log, &away).unwrap();
+        assert!(bench.logs.reopen(&bench.places, at(MIDNIGHT)).is_err());
+        bench.write("kept\n");
+        std::fs::rename(&away, &log).unwrap();
+        assert_eq!(bench.files()[0], ("access.log.20261120".into(), "kept\n".into()));
+        // It is still due, a while later.
+        assert!(bench.logs.are_due(at(MIDNIGHT + 61)));
+        bench.logs.reopen(&bench.places, at(MIDNIGHT + 61)).unwrap();
+        assert_eq!(bench.names().len(), 7);
+    }
+
     #[test]
     fn another_syslog_is_found() {
         let path = std::env::temp_dir().join(format!("bulkhead-syslog-{}", std::process::id()));

@@ -181,7 +181,7 @@ mod tests {
         let ends = Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap() };
         let request = http::Request::get(path).body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        let runtime = builder.enable_time().build().unwrap();
         runtime.block_on(hooks.call(name, ends, request))
     }
 
@@ -196,7 +196,6 @@ mod tests {
             Answer::Pass
         });
         hooks.add("early", |_| async { Answer::status(StatusCode::CONTINUE) });
-        hooks.add("never", |_| std::future::pending());
         hooks
     }
 
@@ -209,7 +208,6 @@ mod tests {
         let status = |name| call(&hooks, name, "/").unwrap().status().as_u16();
         assert_eq!(status("none"), 404);
         assert_eq!(status("early"), 500);
-        assert_eq!(status("never"), 504);
         assert_eq!(status("missing"), 500);
     }
 
