@@ -152,7 +152,7 @@ impl Hooks {
         name: &str,
         ends: Ends,
         request: http::Request<BoundedBody>,
-    ) -> Result<Response<ResponseBody>, Parts> {
+    ) -> Result<Response<ResponseBody>, Box<Parts>> {
         // INVARIANT: a worker does not begin to serve with a route whose function it does not have.
         let Some(function) = self.0.get(name) else {
             return Ok(answer::error(StatusCode::INTERNAL_SERVER_ERROR));
@@ -162,7 +162,7 @@ impl Hooks {
         let answer = function(Request { parts, peer: ends.peer, body });
         Ok(match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Answer::None) => answer::error(StatusCode::NOT_FOUND),
-            Ok(Answer::Pass) => return Err(head),
+            Ok(Answer::Pass) => return Err(Box::new(head)),
             // Only the last answer is a function's to give.
             Ok(Answer::Response(response)) if response.status().is_informational() => {
                 answer::error(StatusCode::INTERNAL_SERVER_ERROR)
@@ -177,7 +177,7 @@ impl Hooks {
 mod tests {
     use super::*;
 
-    fn call(hooks: &Hooks, name: &str, path: &str) -> Result<Response<ResponseBody>, Parts> {
+    fn call(hooks: &Hooks, name: &str, path: &str) -> Result<Response<ResponseBody>, Box<Parts>> {
         let ends = Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap() };
         let request = http::Request::get(path).body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
