@@ -91,6 +91,7 @@ fn note(order: &Order, uid: u32, pid: Option<i32>) {
     let _ = match order {
         Order::Status {} | Order::Conditioning {} | Order::Probe { .. } => Ok(()),
         Order::Relaunch { name } => say(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
+        Order::Reopen {} => say(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Order::Stop {} => say(&format!("stop ordered by uid {uid}, pid {pid}")),
     };
 }

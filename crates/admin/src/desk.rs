@@ -93,11 +93,12 @@ impl Desk {
         let ends_us = match &order {
             Order::Stop {} => true,
             Order::Relaunch { name } => name == wire::Role::Admin.name(),
-            Order::Status {} | Order::Conditioning {} | Order::Probe { .. } => false,
+            Order::Status {} | Order::Conditioning {} | Order::Reopen {} | Order::Probe { .. } => false,
         };
         let message = match order {
             Order::Status {} => AdminToLauncher::Status { ticket: number },
             Order::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
+            Order::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
             Order::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },

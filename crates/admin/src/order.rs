@@ -30,6 +30,8 @@ pub enum Order {
         /// What to find out.
         what: Findings,
     },
+    /// Open the logs anew.
+    Reopen {},
     /// End the server in order.
     Stop {},
 }
@@ -64,6 +66,7 @@ mod tests {
     fn reads_every_order() {
         assert_eq!(Order::parse(br#"{"order":"status"}"#), Ok(Order::Status {}));
         assert_eq!(Order::parse(br#"{"order":"conditioning"}"#), Ok(Order::Conditioning {}));
+        assert_eq!(Order::parse(br#"{"order":"reopen"}"#), Ok(Order::Reopen {}));
         assert_eq!(Order::parse(b"{\"order\":\"stop\"}\r"), Ok(Order::Stop {}));
         let name = "packages/search".to_owned();
         let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);

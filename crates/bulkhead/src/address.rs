@@ -1,4 +1,4 @@
-//! Addresses as people type them after `--listen`.
+//! Addresses as people type them after `--listen` and `--bind`.
 //!
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words. Never: resolves a name.
 
@@ -9,7 +9,18 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// # Errors
 /// What an address looks like.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
-    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    read(text, IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// The same, but without an address every one of this machine is meant.
+///
+/// # Errors
+/// What an address looks like.
+pub fn parse_public(text: &str) -> Result<SocketAddr, String> {
+    read(text, IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+fn read(text: &str, local: IpAddr) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     let address = match port.parse::<u16>() {
         Ok(port) => SocketAddr::new(local, port),

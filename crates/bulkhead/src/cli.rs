@@ -2,14 +2,13 @@
 //!
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words. Never: acts.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::address;
 use crate::explain::Form;
 use crate::guard;
+use crate::serve::options::Serve;
 
 /// Bulkhead, a web server whose parts cannot reach each other.
 #[derive(Debug, Parser)]
@@ -46,13 +45,23 @@ EXAMPLES:
         /// The configuration file [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         config: Option<PathBuf>,
     },
-    /// Serve a folder of static files, without a configuration file, until SIGTERM or SIGINT.
+    /// Serve folders, virtual hosts, FastCGI and upstreams without a configuration file, until SIGTERM or SIGINT.
     #[command(after_help = "\
 EXAMPLES:
-  bulkhead serve ./public
+  bulkhead serve ./public                            http://127.0.0.1:8080/ and nobody else
   bulkhead serve ./public --listen 0.0.0.0:80
-  bulkhead serve ./public --print-config > bulkhead.toml")]
-    Serve(Serve),
+  bulkhead serve --bind 80 --sandbox /var/www/html --fastcgi .php /run/php.sock --log-dir /var/log/bulkhead
+  bulkhead serve --tls /root/example.pem --bind 443 --sandbox /var/www/html
+  bulkhead serve --bind 80 --vhost /var/www                         /var/www/HOST for each host
+  bulkhead serve --bind 80 --host-sandbox a.example /srv/a --host-sandbox b.example /srv/b
+  bulkhead serve --bind 80 --redirect https://example.org/ --new --tls example.pem --bind 443 --sandbox /var/www/html
+  bulkhead serve --bind 80 --sandbox /srv/static --backpath 127.0.0.1:3000     files first, then the application
+  bulkhead serve ./public --print-config > bulkhead.toml
+
+--tls stands before the --bind that it is about. --log-dir, --error-log, --error-syslog and --cpu are about the whole
+server, so that it does not matter in which configuration they stand; --run-as is for every configuration that names no
+other. Each folder (of --sandbox, --vhost, --host-sandbox) is a site with a process and a uid of its own.")]
+    Serve(Box<Serve>),
     /// Guard a server of anybody's: a gate accepts for it, and hands it connections on which a whole request waits.
     #[command(after_help = "\
 EXAMPLES:
@@ -152,6 +161,16 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
+    /// Open the logs of a running server anew, after they were moved away; returns when the old ones are complete.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead reopen
+  mv log/blog.access.log log/blog.access.log.1 && bulkhead reopen --run-dir run && gzip log/blog.access.log.1")]
+    Reopen {
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+    },
     /// Stop a running server: connections are finished first; waits for up to 60 s.
     #[command(after_help = "\
 EXAMPLES:
@@ -162,19 +181,6 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
-}
-
-/// How to serve a folder.
-#[derive(Debug, Args)]
-pub struct Serve {
-    /// The folder.
-    pub dir: PathBuf,
-    /// The address to listen at: PORT, :PORT or IP:PORT; a port alone is on 127.0.0.1.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address::parse)]
-    pub listen: SocketAddr,
-    /// Print the configuration that would be used, and exit.
-    #[arg(long)]
-    pub print_config: bool,
 }
 
 /// What to say of a running server.

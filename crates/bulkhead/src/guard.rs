@@ -16,7 +16,7 @@ use config::Config;
 use crate::address;
 use crate::fault::Fault;
 use crate::locate;
-use crate::serve::quoted;
+use crate::serve::text::quoted;
 
 /// LIMIT: bytes of a configuration that are handed on as one argument, of which the kernel takes 128 KiB.
 const TEXT_MAX: usize = 120 * 1024;

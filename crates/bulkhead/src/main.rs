@@ -26,13 +26,13 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
 use fault::Fault;
 
 fn main() -> ExitCode {
-    match obey(Cli::parse().command) {
+    // Ends here for `--help`, and for words that make no sense.
+    let cli = serve::options::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match obey(cli.command) {
         Ok(code) => code,
         Err(fault) => {
             eprintln!("{fault}");
@@ -56,6 +56,7 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
         Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
+        Command::Reopen { server } => orders::reopen(&locate::run_dir(&server)?),
         Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
     }
 }

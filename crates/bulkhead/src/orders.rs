@@ -1,4 +1,4 @@
-//! `bulkhead relaunch` and `bulkhead stop`.
+//! `bulkhead relaunch`, `bulkhead reopen` and `bulkhead stop`.
 //!
 //! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid
 //! file. Never: signals a process itself; a pid file may be old.
@@ -42,6 +42,13 @@ pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
             return Err(Fault::Failed(text));
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the logs opened anew.
+pub fn reopen(run_dir: &Path) -> Result<ExitCode, Fault> {
+    give(run_dir, &json!({ "order": "reopen" }))?;
+    print("the logs are opened anew; nothing more is written to the old ones")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -102,5 +102,5 @@ fn uid(identity: Identity) -> rustix::fs::Uid {
 }
 
 fn gid(identity: Identity) -> rustix::fs::Gid {
-    rustix::fs::Gid::from_raw(identity.id())
+    rustix::fs::Gid::from_raw(identity.gid())
 }

@@ -55,6 +55,24 @@ impl Identities {
         Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
     }
 
+    /// The identity of an account of the machine, which `site` is to have.
+    pub fn account(&self, user: &str, site: &str) -> Result<Identity, Error> {
+        let path = Path::new("/etc/passwd");
+        let text = fs::read_to_string(path).map_err(at("read", path))?;
+        let problem = |problem| Error::Identity { path: path.into(), problem };
+        let (uid, gid) = account(&text, user)
+            .ok_or_else(|| problem(format!("there is no account {user}, which site {site} is to run as")))?;
+        // Whoever has it already would share it without a word of the operator's.
+        if let Some((owner, _)) = self.uid_of.iter().find(|(_, given)| **given == uid) {
+            return Err(problem(format!("{user} has uid {uid}, which is {owner}'s; choose another account")));
+        }
+        Identity::account(uid, gid).ok_or_else(|| {
+            problem(format!(
+                "{user} has uid {uid} and gid {gid}; site {site} cannot run as root; choose another"
+            ))
+        })
+    }
+
     fn fresh(&mut self, name: &str) -> Result<u32, Error> {
         let used: HashSet<u32> = self.uid_of.values().copied().collect();
         let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
@@ -108,6 +126,15 @@ fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
     Ok(uid_of)
 }
 
+/// The uid and the gid of an account, as passwd(5) has it.
+fn account(passwd: &str, user: &str) -> Option<(u32, u32)> {
+    let mut fields = passwd
+        .lines()
+        .map(|line| line.split(':'))
+        .find_map(|mut fields| (fields.next() == Some(user)).then_some(fields))?;
+    Some((fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
 /// Ids that the machine's own tables name; none of them is given to a partition.
 pub(crate) fn machine_users() -> HashSet<u32> {
     ["/etc/passwd", "/etc/group"]
@@ -139,6 +166,24 @@ mod tests {
         assert_eq!(table.identity("site/new").unwrap().id(), 51003);
         assert_eq!(table.identity("site/old").unwrap().id(), 51001);
         assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
+    }
+
+    #[test]
+    fn finds_accounts_by_their_whole_name() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:7:8::/:\nwww-data:x:33:34:www-data:/var/www:/bin/false\nx\n";
+        assert_eq!(account(passwd, "www-data"), Some((33, 34)));
+        assert_eq!(account(passwd, "www"), Some((7, 8)));
+        assert_eq!(account(passwd, "ww"), None);
+        assert_eq!(account(passwd, "x"), None);
+    }
+
+    #[test]
+    fn an_account_is_not_root_and_not_a_partitions() {
+        let refused = |table: Identities, user| table.account(user, "a").unwrap_err().to_string();
+        assert!(refused(table(""), "root").contains("cannot run as root"));
+        assert!(refused(table(""), "no-such-account").contains("there is no account"));
+        assert!(refused(table("65534 site/old\n"), "nobody").contains("is site/old's"));
+        assert_eq!(table("").account("nobody", "a").unwrap().id(), 65534);
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Launcher {
         let post = self.processes[&serial].post;
         match self.posts[post].role {
             Role::Logger => {
-                for (message, descriptor) in self.ground.logger_setup(&self.access_logs, &self.error_log)? {
+                for (message, descriptor) in self.ground.logger_setup(&self.logs)? {
                     self.tell(serial, &message, descriptor);
                 }
                 self.hand_logs_to(serial)?;

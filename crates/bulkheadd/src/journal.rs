@@ -5,34 +5,45 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// RFC 3164 4.1.1: the facility of daemons, and how bad it is.
+const INFO: u8 = 3 << 3 | 6;
+/// See [`INFO`].
+const WARNING: u8 = 3 << 3 | 4;
 
 /// Where the launcher's lines go.
 #[derive(Debug)]
 pub struct Journal {
     error_log: File,
+    syslog: Option<UnixDatagram>,
 }
 
 impl Journal {
-    /// Writes to standard error and to `error_log`, which is open for appending.
-    pub fn new(error_log: File) -> Self {
-        Self { error_log }
+    /// Writes to standard error, to `error_log`, which is open for appending, and to `syslog`, which is connected and
+    /// does not block.
+    pub fn new(error_log: File, syslog: Option<UnixDatagram>) -> Self {
+        Self { error_log, syslog }
     }
 
     /// Something happened as it should.
     pub fn info(&mut self, text: impl Display) {
-        self.line("info", &text);
+        self.line("info", INFO, &text);
     }
 
     /// Something is not as it should be; the line says what follows and what to do.
     pub fn warning(&mut self, text: impl Display) {
-        self.line("warning", &text);
+        self.line("warning", WARNING, &text);
     }
 
-    fn line(&mut self, level: &str, text: &dyn Display) {
+    fn line(&mut self, level: &str, priority: u8, text: &dyn Display) {
         let line = format!("{} {level} [bulkheadd] {text}\n", timestamp(SystemTime::now()));
         // A full disk or a closed terminal must not end the server; there is nobody left to tell.
         let _ = self.error_log.write_all(line.as_bytes());
+        if let Some(syslog) = &self.syslog {
+            let _ = syslog.send(format!("<{priority}>bulkhead: [bulkheadd] {text}").as_bytes());
+        }
         let _ = std::io::stderr().write_all(format!("bulkhead: {text}\n").as_bytes());
     }
 }
@@ -47,7 +58,7 @@ fn timestamp(time: SystemTime) -> String {
 }
 
 /// Year, month and day of a day counted from 1970-01-01 (Gregorian calendar, years from March on).
-fn civil(days: u64) -> (u64, u64, u64) {
+pub fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;

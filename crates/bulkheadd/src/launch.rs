@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,6 +21,7 @@ use crate::cgroups::{Cgroups, Group};
 use crate::cores::Cores;
 use crate::error::{Error, at, during};
 use crate::jails::Filters;
+use crate::logs::Logs;
 use crate::roster::Post;
 use crate::runtime::Answers;
 use crate::{places, program, statics};
@@ -163,6 +163,12 @@ impl Ground {
     }
 
     fn program(&self, post: &Post) -> Result<Program, Error> {
+        if let Some((command, path)) = self.worker(post) {
+            let file = program::worker_program(path, &self.config.dir, post.identity)?;
+            let title = text(&format!("bulkhead: {}", post.title()))?;
+            let words = command.iter().skip(1).map(|word| text(word)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Program { file, arguments: [vec![title], words].concat(), environment: vec![] });
+        }
         let Some(service) = self.guest(post) else {
             let file = program::role_program(&self.roles_folder, post.role.name())?;
             let title = text(&format!("bulkhead: {}", post.title()))?;
@@ -188,7 +194,13 @@ impl Ground {
         (post.role == Role::Service).then(|| (site, &site.services[post.index]))
     }
 
-    /// The program of the operator's that `post` runs, if it runs one.
+    /// The program of the operator's that is the worker of the site of `post`.
+    pub fn worker(&self, post: &Post) -> Option<&(Vec<String>, std::path::PathBuf)> {
+        let site = self.config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Site)?;
+        site.worker.program.as_ref()
+    }
+
+    /// The program of the operator's that `post` runs in a jail of its own, if it runs one.
     pub fn guest(&self, post: &Post) -> Option<&Service> {
         match post.role {
             Role::Filter => self.chain.get(post.index),
@@ -338,24 +350,29 @@ impl Ground {
     }
 
     /// What the logger is told before it writes; clients are told of separately.
-    pub fn logger_setup(
-        &self,
-        access: &[File],
-        error: &File,
-    ) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
         let format = match self.config.log.access_format {
             config::AccessFormat::Common => 0,
             config::AccessFormat::Combined => 1,
             config::AccessFormat::Json => 2,
         };
         let mut told = vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
-        told.push((LauncherToLogger::ErrorLog {}, Some(duplicate(error)?)));
-        for (index, file) in access.iter().enumerate() {
+        told.extend(self.log_files(logs)?);
+        told.push((LauncherToLogger::Begin {}, None));
+        Ok(told)
+    }
+
+    /// Every log file, and syslog.
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let mut told = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
+        for (index, file) in logs.access.iter().enumerate() {
             // The last one is for requests of no site.
             let site = if index < self.config.sites.len() { index as u16 } else { wire::NO_PARTITION };
             told.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
         }
-        told.push((LauncherToLogger::Begin {}, None));
+        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
+            told.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+        }
         Ok(told)
     }
 }

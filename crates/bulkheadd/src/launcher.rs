@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::Config;
 use rustix::event::epoll;
@@ -23,12 +23,14 @@ use crate::jails::Filters;
 use crate::journal::Journal;
 use crate::launch::{self, Ground, Started};
 use crate::listeners;
+use crate::logs::Logs;
 use crate::orders::Orders;
 use crate::places::{self, Places};
 use crate::probing::Probe;
 use crate::process::Process;
 use crate::program::{self, Version};
 use crate::roster::{Post, roster};
+use crate::rotation::Rotation;
 use crate::runtime::Answers;
 use crate::survey::{Range, Survey};
 
@@ -67,8 +69,8 @@ pub struct Launcher {
     pub(crate) places: Places,
     pub(crate) journal: Journal,
     pub(crate) rule: Rule,
-    pub(crate) access_logs: Vec<File>,
-    pub(crate) error_log: File,
+    pub(crate) logs: Logs,
+    pub(crate) rotation: Rotation,
     /// By listener, then by gate.
     pub(crate) listeners: Vec<Vec<OwnedFd>>,
     pub(crate) admin_socket: OwnedFd,
@@ -113,12 +115,8 @@ impl Launcher {
             .iter()
             .map(|listener| listeners::listen_on(listener.address, gates))
             .collect::<Result<_, _>>()?;
-        let mut access_logs = Vec::new();
-        for site in &config.sites {
-            access_logs.push(places.log_file(&format!("{}.access.log", site.name))?);
-        }
-        access_logs.push(places.log_file("no-site.access.log")?);
-        let error_log = places.log_file("error.log")?;
+        let logs = Logs::open(&config, &places, SystemTime::now())?;
+        let (error_log, syslog) = logs.for_journal()?;
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| during("make an epoll")(e.into()))?;
         let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
@@ -151,7 +149,7 @@ impl Launcher {
             config,
         };
         Ok(Self {
-            journal: Journal::new(error_log.try_clone().map_err(during("duplicate a descriptor"))?),
+            journal: Journal::new(error_log, syslog),
             admin_socket: places.admin_socket()?,
             duties: posts.iter().map(|_| Duty::default()).collect(),
             orders: Orders::new(&posts),
@@ -168,8 +166,8 @@ impl Launcher {
             ground,
             places,
             rule,
-            access_logs,
-            error_log,
+            logs,
+            rotation: Rotation::default(),
             listeners,
             posts,
             epoll,
@@ -187,6 +185,7 @@ impl Launcher {
             }
         }
         self.tell_isolation();
+        self.tell_of_no_syslog();
         let mut events = Vec::with_capacity(256);
         loop {
             self.turn(&mut events)?;
@@ -334,6 +333,7 @@ impl Launcher {
                 self.on_heavy(serial, Range { address_high, address_low, bits, held, waiting });
             }
             ChildToLauncher::Shed { shed } => self.on_shed(serial, shed),
+            ChildToLauncher::Confirmed { ticket } => self.on_confirmed(serial, ticket),
         }
     }
 
@@ -345,6 +345,7 @@ impl Launcher {
             AdminToLauncher::Conditioning { ticket } => self.begin_survey(admin, ticket),
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => self.begin_probe(admin, ticket, target, kind),
+            AdminToLauncher::Reopen { ticket } => self.begin_reopen(ticket),
             AdminToLauncher::Stop { ticket } => {
                 self.answer(ticket, Outcome::Done, "");
                 self.stop();

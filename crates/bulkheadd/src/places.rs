@@ -57,6 +57,13 @@ impl Places {
         own_file(&self.log.join(name), 0o640, true)
     }
 
+    /// A log file that the operator wants elsewhere: in a folder that only root (or the user of a rootless run) can
+    /// write, or somebody could put a link there.
+    pub fn log_elsewhere(path: &Path) -> Result<File, Error> {
+        check_own(path.parent().unwrap_or(Path::new("/")))?;
+        own_file(path, 0o640, true)
+    }
+
     /// The administration socket, which only root (or the user of a rootless run) can reach.
     pub fn admin_socket(&self) -> Result<OwnedFd, Error> {
         let path = self.run.join("admin.sock");
@@ -92,6 +99,11 @@ pub fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(at("make", path)(error)),
     }
+    check_own(path)
+}
+
+/// Checks that nobody else can change what is in a directory.
+fn check_own(path: &Path) -> Result<(), Error> {
     let found = fs::symlink_metadata(path).map_err(at("examine", path))?;
     let own = found.uid() == rustix::process::geteuid().as_raw();
     if !found.is_dir() || !own || found.mode() & 0o022 != 0 {

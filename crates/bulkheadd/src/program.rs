@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,6 +16,7 @@ use jail::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::error::{Error, at};
+use crate::runtime::elf;
 
 /// Execute for the group, read for root: the service can run it, and neither read nor change it.
 const MODE: u32 = 0o410;
@@ -36,14 +37,14 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
     };
     let metadata = readable.metadata().map_err(at("examine", path))?;
     let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
-    if found == (0, identity.id(), MODE) {
+    if found == (0, identity.gid(), MODE) {
         return Ok(program);
     }
     if !path.starts_with(directory) {
         return Err(refused(format!(
             "must belong to root and gid {0} with mode 0410, and lies outside of the configuration's folder, where \
              bulkhead changes nothing; copy it into that folder, or `chown root:{0}` and `chmod 0410` it",
-            identity.id()
+            identity.gid()
         )));
     }
     if metadata.nlink() != 1 {
@@ -53,9 +54,29 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
         )));
     }
     give_to(&readable, identity).map_err(|source| {
-        refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.id()))
+        refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()))
     })?;
     Ok(program)
+}
+
+/// Opens a program of the operator's that is to be a site's worker: as a service's, and without a dynamic loader.
+///
+/// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of the
+/// library `bulkhead-server`.
+pub fn worker_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
+    let program = service_program(path, directory, identity)?;
+    let file = readable(&program, path)?;
+    let refused = |problem: String| Err(Error::Program { path: path.into(), problem });
+    match elf::interpreter(|offset, into| file.read_exact_at(into, offset)) {
+        Ok(None) => Ok(program),
+        Ok(Some(_)) => refused(
+            "is linked dynamically, and a site's worker starts where there are no libraries; link it statically: \
+             `RUSTFLAGS=\"-C target-feature=+crt-static\" cargo build --target x86_64-unknown-linux-gnu`, or for a \
+             musl target"
+                .into(),
+        ),
+        Err(fault) => refused(format!("is no program that can be started: {fault}")),
+    }
 }
 
 /// The content of what was opened to be executed: the same inode again, whatever the name may point to by now.
@@ -93,7 +114,7 @@ pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>)
 }
 
 fn give_to(file: &File, identity: Identity) -> std::io::Result<()> {
-    std::os::unix::fs::fchown(file, Some(0), Some(identity.id()))?;
+    std::os::unix::fs::fchown(file, Some(0), Some(identity.gid()))?;
     // After the owner: changing the owner clears bits of the mode.
     rustix::fs::fchmod(file, Mode::from_raw_mode(MODE))?;
     Ok(())

@@ -51,7 +51,15 @@ pub fn roster(
             Role::Filter => format!("filter/{index}"),
             _ => format!("role/{name}"),
         };
-        let identity = identities.as_deref_mut().map(|table| table.identity(&owner)).transpose()?;
+        let user = match role {
+            Role::Site => config.sites[site].worker.user.as_deref(),
+            _ => None,
+        };
+        let identity = identities.as_deref_mut().map(|table| match user {
+            Some(user) => table.account(user, name),
+            None => table.identity(&owner),
+        });
+        let identity = identity.transpose()?;
         let (partition, site) = (partition as u16, site as u16);
         posts.push(Post { role, name: name.into(), partition, site, index, identity });
         Ok::<(), Error>(())

@@ -5,7 +5,7 @@
 //! Source: seed 000, 4.1 (rows B1 to B3).
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sys::process::Exit;
 use wire::Role;
@@ -123,6 +123,7 @@ impl Launcher {
         self.keep_unread_log(post, &mut process);
         self.report_from(serial);
         self.survey_without(serial);
+        self.rotation_without(serial);
         self.keep_core(post, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();
@@ -217,6 +218,9 @@ impl Launcher {
 
     pub(crate) fn version(&self, post: usize) -> Option<Version> {
         let post = &self.posts[post];
+        if let Some((_, path)) = self.ground.worker(post) {
+            return program::version(path);
+        }
         match self.ground.guest(post) {
             Some(service) => program::version(&service.program),
             None => program::version(&self.ground.roles_folder.join(post.role.name())),
@@ -242,6 +246,8 @@ impl Launcher {
             .chain(self.orders.deadline())
             .chain(self.survey.deadline())
             .chain(self.probe_deadline())
+            .chain(self.rotation.deadline())
+            .chain(self.logs.pause(SystemTime::now()).map(|left| now + left))
             .min()
             .map(|at| at.saturating_duration_since(now))
     }
@@ -269,6 +275,7 @@ impl Launcher {
         self.orders_on_time(now);
         self.survey_on_time(now);
         self.probes_on_time(now);
+        self.logs_on_time(now);
     }
 
     /// Ends a process that was not ready, or not gone, in time.

@@ -14,6 +14,7 @@ use crate::place::{At, Origin};
 use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
 use crate::suggest::closest;
+use crate::worker;
 
 /// Every rule that needs no file system.
 pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
@@ -22,6 +23,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     listeners(raw, problems);
     site_names(&raw.sites, problems);
     routes(raw, problems);
+    worker::check(&raw.sites, problems);
     for site in &raw.sites {
         listen(raw, site, problems);
         purpose(site, problems);
@@ -71,15 +73,15 @@ fn socket_path(raw: &RawConfig, problems: &mut Problems<'_>) {
 }
 
 /// Things seen so far, with the place of the first of each.
-struct Seen<K>(HashMap<K, usize>);
+pub(crate) struct Seen<K>(HashMap<K, usize>);
 
 impl<K: Hash + Eq> Seen<K> {
-    fn new() -> Seen<K> {
+    pub(crate) fn new() -> Seen<K> {
         Seen(HashMap::new())
     }
 
     /// The place where `key` was first seen; `None` if that is here.
-    fn first(&mut self, key: K, offset: usize) -> Option<usize> {
+    pub(crate) fn first(&mut self, key: K, offset: usize) -> Option<usize> {
         match self.0.entry(key) {
             std::collections::hash_map::Entry::Occupied(first) => Some(*first.get()),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -229,8 +231,12 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
         for (published_by, root) in site.published() {
             let published = resolve(&root.value);
             let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
-            let inside: Vec<_> =
-                inside.map(|(key, at, _)| format!("`{key}` ({})", source(at, problems))).collect();
+            let error_file = raw.error_file.as_ref().filter(|at| resolve(&at.value).starts_with(&published));
+            let inside: Vec<_> = inside
+                .map(|(key, at, _)| (*key, source(at, problems)))
+                .chain(error_file.map(|at| ("error_file", source(at, problems))))
+                .map(|(key, source)| format!("`{key}` ({source})"))
+                .collect();
             if !inside.is_empty() {
                 let message =
                     format!("`{published_by}` of {} would publish {}", site.label, inside.join(", "));

@@ -37,11 +37,13 @@ pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Optio
     let (limits, policies) =
         (section(LIMITS, "limits", problems), section(CONDITIONING, "conditioning", problems));
     let head_timeout_ms = conditioning::head_timeout_ms(&policies, &limits, problems);
+    let (log, error_file) = sections::log(&section(LOG, "log", problems), dir, problems);
     Some(RawConfig {
         server: sections::server(&section(SERVER, "server", problems), dir, problems),
         listeners,
         listeners_known,
-        log: sections::log(&section(LOG, "log", problems), problems),
+        log,
+        error_file,
         restart: sections::restart(&section(RESTART, "restart", problems), problems),
         limits: sections::limits(&limits, head_timeout_ms, problems),
         conditioning: conditioning::conditioning(&policies, dir, problems),

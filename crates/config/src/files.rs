@@ -62,6 +62,9 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
     for site in &raw.sites {
         site.published().for_each(|(key, at)| folder(key, at, problems));
         site.users().for_each(|at| regular("users", at, problems));
+        if let Some((command, at)) = &site.worker.program {
+            program("worker", command, at, problems);
+        }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
             if let Some(at) = &service.program {

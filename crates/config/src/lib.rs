@@ -25,6 +25,7 @@ mod sites;
 mod statics;
 mod statics_schema;
 mod suggest;
+mod worker;
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, Checks, Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Priority,
-    Restart, Server, Service, Site,
+    Restart, Server, Service, Site, Worker,
 };
 pub use statics_schema::{
     Action, Auth, Compress, Encoding, Matcher, Redirect, Route, Statics, Target, Terms,

@@ -11,6 +11,7 @@ use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
+    Worker,
 };
 use crate::statics_schema::{Redirect, Statics};
 
@@ -21,6 +22,8 @@ pub(crate) struct RawConfig {
     /// Whether those are all that the file means; if not, one that is missing may be one of the others.
     pub(crate) listeners_known: bool,
     pub(crate) log: Log,
+    /// Also in `log`, with its place.
+    pub(crate) error_file: Option<At<PathBuf>>,
     pub(crate) restart: Restart,
     pub(crate) limits: Limits,
     pub(crate) conditioning: RawConditioning,
@@ -79,6 +82,17 @@ pub(crate) struct RawSite {
     pub(crate) routes: Vec<RawRoute>,
     /// Whether it has any of the keys that give it something to answer with, right or wrong.
     pub(crate) has_purpose: bool,
+    pub(crate) worker: RawWorker,
+}
+
+/// The keys of `[[site]]` that are about its worker.
+pub(crate) struct RawWorker {
+    pub(crate) access_log: Option<At<String>>,
+    pub(crate) user: Option<At<String>>,
+    pub(crate) danger_shared_user: bool,
+    /// Whether `worker` is there, right or wrong.
+    pub(crate) is_given: bool,
+    pub(crate) program: Option<(Vec<String>, At<PathBuf>)>,
 }
 
 /// Whether the file gives a site a `root`, which may have been unreadable.
@@ -198,6 +212,7 @@ impl RawSite {
     fn finish(self) -> Option<Site> {
         Some(Site {
             root: self.root().map(|root| root.value.clone()),
+            worker: self.worker.finish(self.name.as_deref()?),
             name: self.name?,
             hosts: self.hosts.into_iter().map(|host| host.value).collect(),
             listen: self.listen.into_iter().flatten().map(|address| address.value).collect(),
@@ -210,6 +225,16 @@ impl RawSite {
             terms: self.terms.terms,
             routes: self.routes.into_iter().map(RawRoute::finish).collect::<Option<_>>()?,
         })
+    }
+}
+
+impl RawWorker {
+    fn finish(self, site: &str) -> Worker {
+        Worker {
+            access_log: self.access_log.map_or_else(|| format!("{site}.access.log"), |name| name.value),
+            user: self.user.map(|user| user.value),
+            program: self.program.map(|(command, program)| (command, program.value)),
+        }
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) const ROOT: Keys =
 pub(crate) const SERVER: Keys =
     ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
 pub(crate) const LISTEN: Keys = ("[[listen]]", &["address", "shared_connections"]);
-pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush"]);
+pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
 pub(crate) const LIMITS: Keys = (
     "[limits]",
@@ -206,6 +206,10 @@ pub(crate) const SITE: Keys = (
         "auth",
         "service",
         "route",
+        "access_log",
+        "user",
+        "danger_shared_user",
+        "worker",
     ],
 );
 pub(crate) const ROUTE: Keys = (

@@ -94,13 +94,19 @@ pub enum AccessFormat {
     Json,
 }
 
-/// `[log]`: the access log.
+/// `[log]`: access logs and the error log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The shape of a line.
     pub access_format: AccessFormat,
     /// The longest a line may wait in memory, in milliseconds.
     pub flush_ms: u32,
+    /// Whether each day (of UTC) has access logs of its own, `NAME.YYYYMMDD`.
+    pub daily: bool,
+    /// The error log, if it is not `error.log` in the folder of logs.
+    pub error_file: Option<PathBuf>,
+    /// Whether the lines of the error log go to syslog as well.
+    pub error_syslog: bool,
 }
 
 /// `[restart]`: when a process that keeps dying is given up.
@@ -221,6 +227,21 @@ pub struct Site {
     pub terms: Terms,
     /// `[[site.route]]`: in the order of the file.
     pub routes: Vec<Route>,
+    /// How its worker runs.
+    pub worker: Worker,
+}
+
+/// How the worker of a site runs, and where it logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// The name of its access log in the folder of logs, without a day; no two sites have the same.
+    pub access_log: String,
+    /// The account of the machine whose uid it has, in place of one of `user_range`; another site has the same only if
+    /// both say `danger_shared_user`.
+    pub user: Option<String>,
+    /// The operator's own program, in place of `site`: the argument vector as written, and `command[0]` as an
+    /// absolute path.
+    pub program: Option<(Vec<String>, PathBuf)>,
 }
 
 /// `[[site.service]]`: a program that answers for one path of its site.

@@ -118,12 +118,20 @@ pub(crate) fn require_tables<'t>(
     entry.map(|entry| entry.tables(header, problems)).unwrap_or_default()
 }
 
-pub(crate) fn log(table: &Table<'_>, problems: &mut Problems<'_>) -> Log {
+/// `[log]`, and the place of its `error_file`.
+pub(crate) fn log(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> (Log, Option<At<PathBuf>>) {
     let format = table.get("access_format").and_then(|entry| entry.parsed(access_format, problems));
-    Log {
+    let error_file = table.get("error_file").and_then(|entry| entry.path(dir, problems));
+    let mut flag = |key| table.get(key).and_then(|entry| entry.boolean(problems)).unwrap_or_default();
+    let (daily, error_syslog) = (flag("daily"), flag("error_syslog"));
+    let log = Log {
         access_format: format.map_or(AccessFormat::Combined, |format| format.value),
         flush_ms: table.duration_ms("flush", &rules::FLUSH_MS, problems),
-    }
+        daily,
+        error_file: error_file.as_ref().map(|at| at.value.clone()),
+        error_syslog,
+    };
+    (log, error_file)
 }
 
 fn access_format(text: &str) -> Result<AccessFormat, Fault> {

@@ -58,6 +58,7 @@ fn bare_site() -> Site {
         statics: bare_statics(),
         terms: Terms::default(),
         routes: Vec::new(),
+        worker: worker(""),
     }
 }
 
@@ -90,7 +91,7 @@ fn main_job() -> Config {
             danger_without: vec![],
         },
         listeners: vec![Listener { address: "127.0.0.1:8080".parse().unwrap(), shared_connections: false }],
-        log: Log { access_format: AccessFormat::Combined, flush_ms: 1500 },
+        log: default_log(),
         restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
         limits: default_limits(),
         conditioning: default_conditioning(),
@@ -107,6 +108,7 @@ fn main_job() -> Config {
                     Service { takes_connections: true, ..package },
                     service("crash", "/crash", &["bin/crash"], "/srv/bin/crash", &[]),
                 ],
+                worker: worker("packages.access.log"),
                 ..bare_site()
             },
             Site {
@@ -117,9 +119,24 @@ fn main_job() -> Config {
                 root: Some("/srv/other".into()),
                 index: strings(&["index.html"]),
                 services: Vec::new(),
+                worker: worker("other.access.log"),
                 ..bare_site()
             },
         ],
+    }
+}
+
+fn worker(access_log: &str) -> config::Worker {
+    config::Worker { access_log: access_log.to_owned(), user: None, program: None }
+}
+
+fn default_log() -> Log {
+    Log {
+        access_format: AccessFormat::Combined,
+        flush_ms: 1500,
+        daily: false,
+        error_file: None,
+        error_syslog: false,
     }
 }
 
@@ -254,7 +271,14 @@ fn every_key_is_taken() {
     assert_eq!(config.server.log_dir, Path::new("/srv/../log"));
     assert_eq!(config.server.gates, Some(64));
     assert_eq!(config.listeners.len(), 2);
-    assert_eq!(config.log, Log { access_format: AccessFormat::Json, flush_ms: 60_000 });
+    let log = Log {
+        access_format: AccessFormat::Json,
+        flush_ms: 60_000,
+        daily: true,
+        error_file: Some("/var/log/bulkhead-errors".into()),
+        error_syslog: true,
+    };
+    assert_eq!(config.log, log);
     assert_eq!(config.restart, Restart { broken_after: 1, within_ms: 86_400_000, backoff_max_ms: 10 });
     let limits = Limits {
         head_bytes: 65536,
@@ -274,6 +298,10 @@ fn every_key_is_taken() {
     assert_eq!(site.listen, [config.listeners[1].address, config.listeners[0].address]);
     assert_eq!((site.path.as_str(), site.root.as_deref()), ("/blog/", Some(Path::new("/srv/www"))));
     assert!(site.index.is_empty());
+    let program = Some((strings(&["bin/my-worker", "-v"]), "/srv/bin/my-worker".into()));
+    let worker =
+        config::Worker { access_log: "access.log".to_owned(), user: Some("www-data".to_owned()), program };
+    assert_eq!(site.worker, worker);
     let service = &site.services[0];
     assert_eq!(service.command, ["/usr/bin/search", "-v", ""]);
     assert_eq!(service.program, Path::new("/usr/bin/search"));

@@ -5,9 +5,13 @@
 
 use std::io;
 
-/// A uid and the gid of the same number, which one partition or role has for itself.
+/// A uid and a gid, which one partition or role has for itself; of the same number, unless they are an account's of
+/// the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity(u32);
+pub struct Identity {
+    uid: u32,
+    gid: u32,
+}
 
 impl Identity {
     /// The identity with this number.
@@ -15,24 +19,38 @@ impl Identity {
     /// # Errors
     /// `None` for 0, which is root, and for the number that means "no change" to the kernel.
     pub fn new(id: u32) -> Option<Self> {
-        (id != 0 && id != u32::MAX).then_some(Self(id))
+        Self::account(id, id)
     }
 
-    /// The uid, which is the gid as well.
+    /// The identity of an account of the machine.
+    ///
+    /// # Errors
+    /// As for [`Identity::new`], for each of the two.
+    pub fn account(uid: u32, gid: u32) -> Option<Self> {
+        let usable = |id| id != 0 && id != u32::MAX;
+        (usable(uid) && usable(gid)).then_some(Self { uid, gid })
+    }
+
+    /// The uid; unless it is an account's, this is the gid as well.
     pub fn id(self) -> u32 {
-        self.0
+        self.uid
+    }
+
+    /// The gid.
+    pub fn gid(self) -> u32 {
+        self.gid
     }
 
     /// Becomes this identity for good: one group, real, effective and saved ids alike.
     pub(crate) fn assume(self) -> io::Result<()> {
-        let id = self.0;
-        let groups = [id];
+        let Self { uid, gid } = self;
+        let groups = [gid];
         // SAFETY: setgroups reads one gid from `groups`, which is that long; the others take integers. The raw
         // effect is on the whole process because it has one thread.
         let changed = unsafe {
             libc::setgroups(1, groups.as_ptr()) == 0
-                && libc::setresgid(id, id, id) == 0
-                && libc::setresuid(id, id, id) == 0
+                && libc::setresgid(gid, gid, gid) == 0
+                && libc::setresuid(uid, uid, uid) == 0
         };
         if !changed {
             return Err(io::Error::last_os_error());
@@ -48,7 +66,7 @@ impl Identity {
             libc::getresgid(&raw mut gids[0], &raw mut gids[1], &raw mut gids[2]);
             (libc::getgroups(2, groups.as_mut_ptr()), libc::setuid(0) == 0)
         };
-        let as_meant = uids == [self.0; 3] && gids == [self.0; 3] && count == 1 && groups[0] == self.0;
+        let as_meant = uids == [self.uid; 3] && gids == [self.gid; 3] && count == 1 && groups[0] == self.gid;
         if as_meant && !back_to_root { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
     }
 }

@@ -13,6 +13,7 @@ mod format;
 mod lines;
 mod output;
 mod serve;
+mod syslog;
 mod voice;
 
 pub use calendar::Clock;
@@ -21,3 +22,4 @@ pub use format::{Format, access_line, event_line, format_batch};
 pub use lines::Lines;
 pub use output::Files;
 pub use serve::{ServeError, serve};
+pub use syslog::Syslog;

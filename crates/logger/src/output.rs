@@ -13,6 +13,7 @@ use worker::log::now_us;
 
 use crate::calendar::Clock;
 use crate::format::{Format, access_line, event_line, lost_line};
+use crate::syslog::Syslog;
 
 /// How much one file may have waiting before it is written without waiting for the end of the turn.
 const WRITE_AT: usize = 64 * 1024;
@@ -35,6 +36,7 @@ pub struct Files {
     clock: Clock,
     error: Output,
     access: BTreeMap<u16, Output>,
+    syslog: Option<Syslog>,
 }
 
 /// One file, or the absence of one: then its lines are dropped, as the launcher wants no such log.
@@ -63,6 +65,7 @@ impl Default for Files {
             clock: Clock::default(),
             error: Output::new("error log".into()),
             access: BTreeMap::new(),
+            syslog: None,
         }
     }
 }
@@ -79,6 +82,11 @@ impl Files {
         write_error(&mut self.error, &mut self.clock, now);
         self.error.replace(file);
         write_error(&mut self.error, &mut self.clock, now);
+    }
+
+    /// Sets where lines of the error log go beside it.
+    pub fn set_syslog(&mut self, syslog: Syslog) {
+        self.syslog = Some(syslog);
     }
 
     /// Sets the access log of a site; an earlier one is closed.
@@ -104,6 +112,9 @@ impl Files {
     pub fn event(&mut self, time_us: u64, level: Level, label: &str, text: &[u8]) {
         if let Some(out) = self.error.room() {
             event_line(out, &mut self.clock, time_us, level, label, text);
+        }
+        if let Some(syslog) = &mut self.syslog {
+            syslog.event(level, label, text);
         }
     }
 

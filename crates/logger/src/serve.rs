@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::format::Format;
 use crate::lines::Lines;
 use crate::output::{Files, RETRY};
+use crate::syslog::Syslog;
 
 /// How many messages of one source are read before others have their turn.
 const TURN: usize = 8;
@@ -146,6 +147,8 @@ impl Desk {
                 LauncherToLogger::Report {} => {
                     ChildToLauncher::Counters { counters: self.counters.snapshot() }
                 }
+                // What came before is done by now: what waited for the old files is in them.
+                LauncherToLogger::Confirm { ticket } => ChildToLauncher::Confirmed { ticket },
                 other => {
                     self.set_up(other, descriptor)?;
                     continue;
@@ -183,7 +186,8 @@ impl Desk {
             LauncherToLogger::Stderr { label } => {
                 self.add(descriptor?, Reader::Lines(Lines::new(label.as_str())))?;
             }
-            LauncherToLogger::Begin {} | LauncherToLogger::Report {} => {}
+            LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Syslog::new(descriptor?)),
+            LauncherToLogger::Begin {} | LauncherToLogger::Report {} | LauncherToLogger::Confirm { .. } => {}
         }
         Ok(())
     }

@@ -136,9 +136,23 @@ async fn by_rule<P: Partition>(
         Action::Terms => Answered::own(answer::error(StatusCode::NOT_FOUND)),
         Action::Redirect { to, status } => Answered::own(redirect(rule, to, *status, request.uri())),
         Action::Rewrite(to) => rewritten(site, rule, to, ends, request).await,
-        Action::Upstream | Action::Fastcgi | Action::Hook(_) => {
-            Answered::foreign(site.partition.forward(rule, ends, request).await)
-        }
+        Action::Upstream | Action::Fastcgi | Action::Hook(_) => passed_on(site, rule, ends, request).await,
+    }
+}
+
+/// Has another server answer, or a function of this one.
+async fn passed_on<P: Partition>(
+    site: &Site<P>,
+    rule: &Rule,
+    ends: Ends,
+    request: Request<BoundedBody>,
+) -> Answered {
+    let Action::Hook(name) = &rule.action else {
+        return Answered::foreign(site.partition.forward(rule, ends, request).await);
+    };
+    match site.hooks.call(name, ends, request).await {
+        Ok(response) => Answered { own: true, ..Answered::foreign(response) },
+        Err(head) => Answered::own(answer::answer(site.files.as_ref(), &head)),
     }
 }
 
@@ -198,7 +212,7 @@ async fn rewritten<P: Partition>(
     }
     match plan.rule {
         Some(rule) if matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_)) => {
-            Answered::foreign(site.partition.forward(rule, ends, request).await)
+            passed_on(site, rule, ends, request).await
         }
         _ => Answered::own(from_files(site, &plan, request)),
     }

@@ -14,6 +14,7 @@ mod dispatch;
 mod exchange;
 pub mod fast;
 pub mod files;
+pub mod hook;
 
 pub mod mime;
 pub mod own;

@@ -18,6 +18,7 @@ use crate::cache::{CACHE_BYTES, Cache};
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::head::Refusal;
+use crate::hook::Hooks;
 use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
@@ -144,6 +145,8 @@ pub struct Site<P> {
     pub files: Option<Files>,
     /// What is done by path.
     pub rules: Rules,
+    /// Functions that routes name.
+    pub hooks: Hooks,
     /// The cached answers.
     pub cache: Cache,
     /// The time.
@@ -169,6 +172,7 @@ impl<P: Partition> Site<P> {
             partition,
             files: root.map(|root| Files::new(root, index)),
             rules: Rules::new(index),
+            hooks: Hooks::default(),
             cache: Cache::new(CACHE_BYTES),
             clock: Clock::default(),
             shed: Sheds::default(),

@@ -14,17 +14,24 @@ use worker::inlet::{Arrival, Inlets};
 use worker::log::Log;
 use worker::{Fault, Start};
 
+use crate::hook::Hooks;
 use crate::own::Own;
 use crate::partition::Site;
+use crate::rules::Action;
 use crate::serve::{Client, Ended, serve};
 use crate::setup::Setup;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
-/// The whole life of the process.
+/// The whole life of the process, if it is one without functions of its own.
 pub async fn run(start: Start) -> Result<(), Fault> {
+    run_with(start, Hooks::default()).await
+}
+
+/// The whole life of the process.
+pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    let Some(site) = set_up(&control, start.log).await? else {
+    let Some(site) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
@@ -42,7 +49,11 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Site<Own>>>, Fault> {
+async fn set_up(
+    control: &Control,
+    log: Option<OwnedFd>,
+    hooks: Hooks,
+) -> Result<Option<Rc<Site<Own>>>, Fault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
@@ -59,12 +70,28 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sit
             LauncherToSite::Filtered {} => own.filtered = true,
             LauncherToSite::Begin {} => {
                 setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
-                return Ok(Some(Rc::new(Site::set_up(own, setup))));
+                let site = Site { hooks, ..Site::set_up(own, setup) };
+                return has_functions(&site).map(|()| Some(Rc::new(site)));
             }
             other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)
+}
+
+/// Whether every function that a route names is there: its requests would find out one by one.
+fn has_functions(site: &Site<Own>) -> Result<(), Fault> {
+    let named = site.rules.iter().find_map(|rule| match &rule.action {
+        Action::Hook(name) if !site.hooks.has(name) => Some(name),
+        _ => None,
+    });
+    match named {
+        None => Ok(()),
+        Some(name) => Err(Fault::Operator(format!(
+            "a route names the hook {name:?}, which this worker does not have; it has: {}",
+            site.hooks.names().join(", ")
+        ))),
+    }
 }
 
 /// Does what the launcher says of a worker that serves.

@@ -71,7 +71,7 @@ pub const CHANNELS: &[Edge] = &[
         "its root directory, channels from gates, to services",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
-    edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, clients' channels"),
+    edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),
     edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket, what a probe says"),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),

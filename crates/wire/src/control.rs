@@ -172,6 +172,8 @@ messages! {
         3 => Heavy { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
         /// The answer to `ReportShed` is complete.
         4 => Shed { shed: Shed },
+        /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
+        50 => Confirmed { ticket: u32 },
     }
 }
 
@@ -372,6 +374,10 @@ messages! {
         6 => Begin {},
         /// Asks for `Counters`.
         7 => Report {},
+        /// A socket to which lines of the error log are sent for syslog as well comes along.
+        8 => Syslog {},
+        /// Asks for `Confirmed`.
+        9 => Confirm { ticket: u32 },
     }
 }
 
@@ -461,5 +467,7 @@ messages! {
         6 => Probe { ticket: u32, target: u16, kind: ProbeKind },
         /// Ask every gate and site worker for what it has shed.
         7 => Conditioning { ticket: u32 },
+        /// Open the logs anew, as somebody has moved them away.
+        50 => Reopen { ticket: u32 },
     }
 }

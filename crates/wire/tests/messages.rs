@@ -147,6 +147,7 @@ impl Samples for ChildToLauncher {
         let heavy =
             |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
         let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
+        all.push(Self::Confirmed { ticket: u32::MAX });
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -163,6 +164,7 @@ impl Samples for AdminToLauncher {
             Self::Probe { ticket: u32::MAX, target: 0, kind: ProbeKind::Score },
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
             Self::Conditioning { ticket: 3 },
+            Self::Reopen { ticket: 4 },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
@@ -294,6 +296,8 @@ impl Samples for LauncherToLogger {
             Self::Stderr { label: text(128) },
             Self::Begin {},
             Self::Report {},
+            Self::Syslog {},
+            Self::Confirm { ticket: u32::MAX },
         ]
     }
 }

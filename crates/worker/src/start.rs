@@ -21,13 +21,15 @@ pub struct Start {
     pub log: Option<OwnedFd>,
 }
 
-/// What ends a process of ours before its time; all of it is the launcher's or the system's doing.
+/// What ends a process of ours before its time.
 #[derive(Debug)]
 pub enum Fault {
     /// The kernel refused.
     Io(std::io::Error),
     /// The launcher said what makes no sense.
     Launcher(String),
+    /// The operator wants what this program cannot do.
+    Operator(String),
 }
 
 impl std::fmt::Display for Fault {
@@ -35,6 +37,7 @@ impl std::fmt::Display for Fault {
         match self {
             Self::Io(error) => write!(f, "the system refused: {error}"),
             Self::Launcher(what) => write!(f, "from the launcher: {what}"),
+            Self::Operator(what) => f.write_str(what),
         }
     }
 }

@@ -288,7 +288,7 @@ impl Guard {
                         *deadline = Instant::now();
                     }
                 }
-                ChildToLauncher::Counters { .. } => {}
+                ChildToLauncher::Counters { .. } | ChildToLauncher::Confirmed { .. } => {}
             }
         }
         Ok(())

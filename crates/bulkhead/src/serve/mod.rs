@@ -1,7 +1,10 @@
-//! `bulkhead serve`: a folder of static files, without a configuration file.
+//! `bulkhead serve`: a server without a configuration file; its words become one.
 //!
 //! Runs in: the `bulkhead` command, as whoever types it; the launcher is its child. Sees: that person's words.
 //! Never: uses a directory that was there before, or leaves its own behind, whichever signal ends it.
+
+pub mod options;
+pub mod text;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,17 +18,17 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::Serve;
 use crate::fault::Fault;
 use crate::locate;
+use crate::serve::options::Serve;
 use crate::table::print;
 
 /// Serves the folder until it is told to stop.
 pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
-    let root = folder(&order.dir)?;
-    let text = configuration(&root, order.listen)?;
-    if order.print_config {
-        print(text.trim_end())?;
+    let written = text::write(order)?;
+    written.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    if order.all().any(|one| one.print_config) {
+        print(written.text.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
     let launcher = locate::launcher()?;
@@ -34,9 +37,9 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]).map_err(Fault::io("cannot take signals"))?;
     let runtime = Runtime::make(&runtime_base())?;
     let path = runtime.path.join("bulkhead.toml");
-    fs::write(&path, text).map_err(Fault::io(path.display()))?;
+    fs::write(&path, &written.text).map_err(Fault::io(path.display()))?;
     locate::load(&path)?;
-    print(&format!("{} serves {}; Ctrl-C ends it", url(order.listen), root.display()))?;
+    print(&greeting(order, &written.listeners))?;
     let child = Command::new(&launcher)
         .arg(&path)
         // A group of its own: Ctrl-C comes here only, and is passed on once.
@@ -51,32 +54,16 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
     })
 }
 
-fn folder(dir: &Path) -> Result<PathBuf, Fault> {
-    let usage = |problem: &str| Fault::Usage(format!("{}: {problem}", dir.display()));
-    let root = fs::canonicalize(dir).map_err(|error| usage(&error.to_string()))?;
-    if root.is_dir() { Ok(root) } else { Err(usage("is not a folder")) }
+/// Where to look, and at what.
+fn greeting(order: &Serve, listeners: &[(SocketAddr, bool)]) -> String {
+    let urls: Vec<String> = listeners.iter().map(|(address, tls)| url(*address, *tls)).collect();
+    let folder = order.folder().filter(|_| order.more.is_empty() && order.redirect.is_none());
+    let what =
+        folder.and_then(|dir| fs::canonicalize(dir).ok()).map(|dir| format!("serves {}", dir.display()));
+    format!("{} {}; Ctrl-C ends it", urls.join(" "), what.unwrap_or_else(|| "served".to_owned()))
 }
 
-/// The configuration; its state, run and log directories are the usual ones, in the folder of the file.
-fn configuration(root: &Path, listen: SocketAddr) -> Result<String, Fault> {
-    let root = root.to_str().ok_or_else(|| Fault::Usage(format!("{}: is not UTF-8", root.display())))?;
-    Ok(format!(
-        "[[listen]]\naddress = \"{listen}\"\n\n[[site]]\nname = \"files\"\nhost = [\"*\"]\nroot = {}\n",
-        quoted(root)
-    ))
-}
-
-/// A TOML string.
-pub fn quoted(text: &str) -> String {
-    let escaped = text.chars().map(|c| match c {
-        '"' | '\\' => format!("\\{c}"),
-        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
-        c => c.to_string(),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
-}
-
-fn url(listen: SocketAddr) -> String {
+fn url(listen: SocketAddr, tls: bool) -> String {
     let mut shown = listen;
     // "Any address" is not one that a browser can go to.
     match listen {
@@ -84,7 +71,7 @@ fn url(listen: SocketAddr) -> String {
         SocketAddr::V6(_) if listen.ip().is_unspecified() => shown.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    format!("http://{shown}/")
+    format!("{}://{shown}/", if tls { "https" } else { "http" })
 }
 
 /// Waits for the launcher to end; passes on what tells it to.
@@ -146,23 +133,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_is_valid_whatever_the_folder_is_called() {
-        for root in ["/srv/www", "/tmp/a \"b\" \\ 'c'", "/tmp/ü\n\u{7f}"] {
-            let text = configuration(Path::new(root), "[::1]:8080".parse().unwrap()).unwrap();
-            let config = config::Config::parse(&text, "f", Path::new("/run/x")).unwrap();
-            assert_eq!(config.sites[0].root.as_deref(), Some(Path::new(root)));
-            assert_eq!(config.sites[0].hosts, ["*"]);
-            assert_eq!(config.listeners[0].address.to_string(), "[::1]:8080");
-            assert_eq!(config.server.run_dir, Path::new("/run/x/run"));
-            assert_eq!(config.server.log_dir, Path::new("/run/x/log"));
-        }
-    }
-
-    #[test]
     fn the_url_is_one_to_go_to() {
-        assert_eq!(url("0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80/");
-        assert_eq!(url("[::]:80".parse().unwrap()), "http://[::1]:80/");
-        assert_eq!(url("10.0.0.1:8080".parse().unwrap()), "http://10.0.0.1:8080/");
+        assert_eq!(url("0.0.0.0:80".parse().unwrap(), false), "http://127.0.0.1:80/");
+        assert_eq!(url("[::]:443".parse().unwrap(), true), "https://[::1]:443/");
+        assert_eq!(url("10.0.0.1:8080".parse().unwrap(), false), "http://10.0.0.1:8080/");
     }
 
     #[test]
@@ -173,12 +147,5 @@ mod tests {
         fs::write(path.join("x"), "").unwrap();
         drop(runtime);
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn what_is_not_a_folder_is_refused() {
-        for dir in ["/nonexistent", "/etc/passwd"] {
-            assert!(matches!(folder(Path::new(dir)), Err(Fault::Usage(_))));
-        }
     }
 }

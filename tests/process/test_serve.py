@@ -1,0 +1,140 @@
+"""`bulkhead serve`: a server without a configuration file, by words alone; and sites that run as an account."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from client import status, until
+from harness import Server, children, free_port, program, site
+
+USER = "www-data"
+
+
+class Serving:
+    """What `bulkhead serve WORDS` starts, in a folder of its own that every uid may read."""
+
+    def __enter__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-serve-test-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.command = None
+        return self
+
+    def write(self, name, content="x\n"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+    def start(self, *words):
+        said = open(self.folder / "said", "w")
+        self.command = subprocess.Popen([program("bulkhead"), "serve", *map(str, words)], stdin=subprocess.DEVNULL,
+                                        stdout=said, stderr=said, cwd=self.folder)
+        said.close()
+        up = lambda: self.command.poll() is not None or "serving on" in self.said()
+        if not until(up, 15) or self.command.poll() is not None:
+            raise AssertionError(self.said())
+
+    def said(self):
+        return (self.folder / "said").read_text()
+
+    def processes(self):
+        """The launcher's children, by their titles."""
+        launchers = children(self.command.pid)
+        return {process.title: process for launcher in launchers for process in children(launcher.pid)}
+
+    def __exit__(self, kind, *_):
+        if self.command is not None:
+            self.command.send_signal(signal.SIGTERM)
+            self.command.wait(20)
+        if kind is not None:
+            print(f"\n---- said\n{self.said()}----", flush=True)
+        shutil.rmtree(self.folder)
+
+
+class Serve(unittest.TestCase):
+    def setUp(self):
+        self.serving = self.enterContext(Serving())
+        self.port = free_port()
+
+    def test_a_folder(self):
+        self.serving.write("public/index.html")
+        self.serving.start("public", "--listen", self.port)
+        self.assertEqual(status(self.port, "/", "any.test"), 200)
+        self.assertIn(f"http://127.0.0.1:{self.port}/ serves {self.serving.folder}/public; Ctrl-C", self.serving.said())
+
+    def test_logs_and_account(self):
+        file = self.serving.write("public/own.txt")
+        account = pwd.getpwnam(USER)
+        os.chown(file, account.pw_uid, account.pw_gid)
+        file.chmod(0o400)
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--sandbox", "public", "--log-dir", "logs",
+                           "--error-log", "errors.log", "--cpu", 3, "--run-as", USER)
+        self.assertEqual(status(self.port, "/own.txt", "a.test"), 200)
+        processes = self.serving.processes()
+        ids = processes["site files"].status()
+        self.assertEqual(ids["Uid"].split(), [str(account.pw_uid)] * 4)
+        self.assertEqual(ids["Gid"].split(), [str(account.pw_gid)] * 4)
+        self.assertEqual(ids["Groups"].split(), [str(account.pw_gid)])
+        self.assertEqual(sum(title.startswith("gate") for title in processes), 3)
+        logs = self.serving.folder / "logs"
+        lines = lambda: "".join(path.read_text() for path in logs.glob("access.log.2*"))
+        self.assertTrue(until(lambda: "GET /own.txt" in lines(), 3), list(logs.iterdir()))
+        self.assertFalse((logs / "error.log").exists())
+        self.assertIn("serving on", (self.serving.folder / "errors.log").read_text())
+
+    def test_two_configurations(self):
+        other = free_port()
+        for name in ("one/index.html", "two/index.html", "host/only.txt"):
+            self.serving.write(name)
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--sandbox", "one", "--host-sandbox", "h.test", "host",
+                           "--new", "--bind", f"127.0.0.1:{other}", "--sandbox", "two", "--index", "none.html")
+        self.assertEqual(status(self.port, "/", "any.test"), 200)
+        self.assertEqual(status(self.port, "/only.txt", "h.test"), 200)
+        self.assertEqual(status(self.port, "/only.txt", "any.test"), 404)
+        self.assertEqual(status(other, "/index.html", "h.test"), 200)
+        self.assertEqual(status(other, "/", "h.test"), 404)
+        uids = [self.serving.processes()[f"site {name}"].uid for name in ("h.test", "files", "files-2")]
+        self.assertEqual(len(set(uids)), 3)
+
+    def test_nothing_is_left(self):
+        self.serving.write("public/index.html")
+        self.serving.start("public", "--listen", self.port)
+        (launcher,) = children(self.serving.command.pid)
+        folder = Path(launcher.words[-1]).parent
+        self.assertTrue(folder.is_dir())
+        self.serving.command.send_signal(signal.SIGINT)
+        self.assertEqual(self.serving.command.wait(20), 0)
+        self.assertFalse(folder.exists() or launcher.alive)
+
+
+class Account(unittest.TestCase):
+    def test_one_that_is_not_there(self):
+        server = Server([site("main", user="no-such-account")], ())
+        self.addCleanup(shutil.rmtree, server.folder)
+        answer = server.command("run", server.config)
+        self.assertEqual(answer.returncode, 1, answer.stderr)
+        self.assertIn("there is no account no-such-account, which site main", answer.stderr)
+
+    def test_two_sites_that_share_one(self):
+        both = {"user": USER, "danger_shared_user": True}
+        # A process of ours may have few others of its uid; an account may have any number of them.
+        for _ in range(12):
+            other = subprocess.Popen(["sleep", "60"], user=USER, group=USER, extra_groups=[])
+            self.addCleanup(other.wait)
+            self.addCleanup(other.kill)
+        server = self.enterContext(Server([site("main", **both), site("other", **both), site("third")], ()))
+        uids = [server.process(f"site {name}").uid for name in ("main", "other", "third")]
+        self.assertEqual(uids[0], uids[1])
+        self.assertEqual(uids[0], pwd.getpwnam(USER).pw_uid)
+        self.assertTrue(51001 <= uids[2] <= 51999)
+        answer = server.command("status", "--config", server.config, "--json")
+        self.assertEqual(answer.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
