@@ -3,7 +3,7 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
-.PHONY: all build demo breakout test lint unit process cc rootless fuzz bench conditioning clean
+.PHONY: all build demo breakout test lint unit process protocol cc rootless fuzz bench conditioning clean
 
 all: build
 
@@ -21,7 +21,7 @@ breakout: build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails.
-test: lint unit cc process rootless
+test: lint unit cc process protocol rootless
 	@./tests/summary
 
 lint:
@@ -43,6 +43,11 @@ cc: build
 process: build
 	@./tests/prepare process
 	python3 tests/run
+
+# curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
+protocol: build
+	@./tests/prepare protocol
+	python3 tests/run --protocol
 
 rootless: build
 	python3 tests/run --rootless

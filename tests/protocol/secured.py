@@ -125,13 +125,15 @@ class Clients:
 class Bulkhead(Clients, Server):
     """Bulkhead with a plaintext listener at `port` and a TLS listener at `tls_port`."""
 
-    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), **settings):
+    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, **settings):
         self.tls_port, self.settings = free_port(), settings
         self.tls_settings = {} if tls is None else tls
-        certified = {"certificates": ["ecdsa.pem", "rsa.pem"]} if TLS else {}
+        pems = {f"{name}.pem": (certificates() / f"{name}.pem").read_text() for name in ("ecdsa", "rsa")}
+        if certificate:
+            pems = {"given.pem": certificate}
+        certified = {"certificates": list(pems)} if TLS else {}
         services = [service()] if "probe" in programs else []
         self.all_sites = [site("main", services, host=HOSTS, **certified), *more_sites]
-        pems = {f"{name}.pem": (certificates() / f"{name}.pem").read_text() for name in ("ecdsa", "rsa")}
         files = {f"main/{name}": content for name, content in (files or {}).items()}
         super().__init__(self.all_sites, programs, files=pems | files, text=self._text)
         for name in pems:
@@ -164,6 +166,11 @@ http {{
     uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
     keepalive_timeout 300s;
     keepalive_requests 1000000;
+    map $https $hsts {{ on "max-age=31536000; includeSubDomains"; default ""; }}
+    ssl_protocols {protocols};
+    ssl_ciphers {ciphers};
+    ssl_prefer_server_ciphers on;
+    ssl_session_cache shared:all:10m;
     server {{
         listen 127.0.0.1:{port};
         listen 127.0.0.1:{tls_port} ssl http2;
@@ -171,10 +178,7 @@ http {{
         root {folder}/main;
         ssl_certificate ecdsa.pem; ssl_certificate_key ecdsa.pem;
         ssl_certificate rsa.pem; ssl_certificate_key rsa.pem;
-        ssl_protocols {protocols};
-        ssl_ciphers {ciphers};
-        ssl_prefer_server_ciphers on;
-        add_header Strict-Transport-Security "max-age=31536000; includeSubDomains";
+        add_header Strict-Transport-Security $hsts;
         add_header X-Content-Type-Options nosniff;
         server_tokens off;
     }}
