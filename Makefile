@@ -3,7 +3,7 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
-.PHONY: all build demo breakout test lint unit process protocol cc rootless fuzz bench conditioning clean
+.PHONY: all build demo breakout test lint unit process protocol cc rootless fuzz bench conditioning idle-tls clean
 
 all: build
 
@@ -65,6 +65,11 @@ bench: build
 conditioning: build
 	@./tests/prepare conditioning
 	python3 bench/conditioning/run
+
+# Ten thousand idle TLS connections, beside nginx; writes bench/IDLE-TLS.md.
+idle-tls: build
+	@./tests/prepare protocol
+	python3 bench/idle-tls
 
 clean:
 	cargo clean
