@@ -21,7 +21,7 @@ HARMLESS = ("OK", "INFO", "LOW", "DEBUG")
 #: The hint at compression.
 EXCEPTED = ("BREACH",)
 #: Findings that must be among them, so that a run that was cut short does not pass.
-LANDMARKS = ("TLS1", "TLS1_1", "TLS1_2", "TLS1_3", "cipher_order", "HSTS", "heartbleed", "ROBOT", "LUCKY13", "RC4")
+LANDMARKS = ("TLS1", "TLS1_1", "TLS1_2", "TLS1_3", "cipher_order", "HSTS_time", "heartbleed", "ROBOT", "LUCKY13", "RC4")
 
 
 def findings(port, folder, *parts, seconds=250):
