@@ -3,7 +3,7 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 
-.PHONY: all build demo breakout test lint unit process cc rootless fuzz bench conditioning clean
+.PHONY: all build demo breakout test lint unit process protocol cc rootless fuzz bench conditioning idle-tls clean
 
 all: build
 
@@ -21,7 +21,7 @@ breakout: build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails.
-test: lint unit cc process rootless
+test: lint unit cc process protocol rootless
 	@./tests/summary
 
 lint:
@@ -44,6 +44,11 @@ process: build
 	@./tests/prepare process
 	python3 tests/run
 
+# curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
+protocol: build
+	@./tests/prepare protocol
+	python3 tests/run --protocol
+
 rootless: build
 	python3 tests/run --rootless
 
@@ -60,6 +65,11 @@ bench: build
 conditioning: build
 	@./tests/prepare conditioning
 	python3 bench/conditioning/run
+
+# Ten thousand idle TLS connections, beside nginx; writes bench/IDLE-TLS.md.
+idle-tls: build
+	@./tests/prepare protocol
+	python3 bench/idle-tls
 
 clean:
 	cargo clean

@@ -1,0 +1,90 @@
+"""A headless Chromium loads a page with twenty parts over HTTP/2, and shows it; the picture is left in target/protocol."""
+
+import struct
+import unittest
+import zlib
+
+from chromium import Chromium
+from harness import TOP
+from secured import PEER, TLS, serve
+
+IMAGES = 18
+PICTURE = TOP / "target/protocol/chromium.png"
+
+
+def png(colour, side=48):
+    """A square of one colour."""
+    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = (b"\0" + bytes(colour) * side) * side
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def pixels(data):
+    """The rows of a PNG of 8 bits a channel, as lists of (red, green, blue)."""
+    at, packed = 8, b""
+    while at < len(data):
+        size, name = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + size]
+        if name == b"IHDR":
+            width, height, _, kind = struct.unpack(">IIBB", body[:10])
+        elif name == b"IDAT":
+            packed += body
+        at += size + 12
+    step = {2: 3, 6: 4}[kind]
+    raw, above, rows = zlib.decompress(packed), bytes(width * step), []
+    for number in range(height):
+        kind, line = raw[number * (width * step + 1)], bytearray(raw[number * (width * step + 1) + 1 :][: width * step])
+        for i in range(len(line)):
+            left = line[i - step] if i >= step else 0
+            corner = above[i - step] if i >= step else 0
+            line[i] = (line[i] + (0, left, above[i], (left + above[i]) // 2, paeth(left, above[i], corner))[kind]) & 255
+        rows.append([tuple(line[i : i + 3]) for i in range(0, len(line), step)])
+        above = line
+    return rows
+
+
+def paeth(left, up, corner):
+    """The neighbour that the PNG specification's fourth filter takes."""
+    return min((left, up, corner), key=lambda one: abs(left + up - corner - one))
+
+
+COLOURS = [(number * 13 % 256, 255 - number * 7, number * 5 % 256) for number in range(IMAGES)]
+PAGE = (
+    '<!doctype html><title>Twenty parts</title><link rel=stylesheet href=style.css><script src=script.js defer></script>'
+    "<h1>Twenty parts</h1>" + "".join(f'<img src="image-{number}.png">' for number in range(IMAGES))
+)
+FILES = {
+    "page.html": PAGE,
+    "style.css": "body { margin: 0; background: rgb(1, 99, 201); color: white }",
+    "script.js": "document.title = 'Loaded';",
+} | {f"image-{number}.png": png(colour) for number, colour in enumerate(COLOURS)}
+
+
+@unittest.skipUnless(TLS, "this build has no TLS")
+class Browser(unittest.TestCase):
+    def test_a_page_of_twenty_parts(self):
+        with serve(files=FILES) as server, Chromium() as browser:
+            responses = browser.load(f"{server.url}/page.html")
+            expected = {f"{server.url}/{name}" for name in FILES}
+            responses = {url: one for url, one in responses.items() if not url.endswith("/favicon.ico")}
+            self.assertEqual(set(responses), expected)
+            self.assertEqual({one["status"] for one in responses.values()}, {200})
+            self.assertEqual({one["protocol"] for one in responses.values()}, {"h2"})
+            self.assertEqual(len({one["connectionId"] for one in responses.values()}), 1, "not one connection for all")
+            secured = responses[f"{server.url}/page.html"]["securityDetails"]
+            self.assertEqual(secured["protocol"], "TLS 1.3")
+            group = secured.get("keyExchangeGroup")
+            print(f"[{group}, {secured['cipher']}] ", end="", flush=True)
+            if PEER == "bulkhead":
+                self.assertEqual(group, "X25519MLKEM768")
+            self.assertEqual(browser.evaluate("document.title"), "Loaded")
+            shown = browser.evaluate("[...document.images].filter(one => one.complete && one.naturalWidth == 48).length")
+            self.assertEqual(shown, IMAGES)
+            browser.screenshot(PICTURE)
+        seen = {pixel for row in pixels(PICTURE.read_bytes()) for pixel in row}
+        self.assertEqual([colour for colour in [(1, 99, 201), *COLOURS] if colour not in seen], [], "the picture lacks colours")
+
+
+if __name__ == "__main__":
+    unittest.main()

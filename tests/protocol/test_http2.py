@@ -1,0 +1,106 @@
+"""nghttp, h2load and h2spec against the server's HTTP/2."""
+
+import os
+import re
+import time
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from harness import TOP
+from secured import TLS, ours, run, serve
+
+H2SPEC = Path(os.environ.get("BULKHEAD_H2SPEC") or TOP / "target/protocol/h2spec")
+MANY = {f"part-{number}.txt": f"part {number}\n" * 500 for number in range(40)}
+#: LIMIT: what h2spec has at the least; a run of fewer was cut short.
+SPEC_TESTS = 140
+
+
+def conformance(port, folder, *sections):
+    """h2spec, strict: how many tests it ran, and those that failed, each with what was expected."""
+    report = folder / "h2spec.xml"
+    command = (H2SPEC, "-h", "localhost", "-p", port, "-t", "-k", "-S", "-o", "2", "-j", report, *sections)
+    said = run(*command, seconds=150).stdout
+    if not report.exists():
+        raise AssertionError(f"h2spec made no report:\n{said}")
+    return judged(report.read_text(), said)
+
+
+def judged(report, said=""):
+    """The number of test cases in a report, and what failed."""
+    cases = list(ElementTree.fromstring(report).iter("testcase"))
+    failed = []
+    for case in cases:
+        for problem in [*case.findall("failure"), *case.findall("error")]:
+            failed.append(f"{case.get('package')} {case.get('classname')}: {' '.join((problem.text or '').split())}")
+    told = re.search(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed", said)
+    if told and int(told.group(4)) != len(failed):
+        raise AssertionError(f"h2spec says {told.group()}, its report has {len(failed)}")
+    return len(cases), failed
+
+
+@unittest.skipUnless(TLS, "this build has no TLS")
+class Http2(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(serve(files=MANY))
+
+    def test_streams_of_one_connection(self):
+        targets = [f"{self.server.local_url}/{name}" for name in MANY]
+        done = run("nghttp", "-nv", "--no-dep", *targets, seconds=30)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("The negotiated protocol: h2", done.stdout)
+        begun = re.findall(r"send HEADERS frame <.*stream_id=(\d+)>", done.stdout)
+        ended = re.findall(r"recv \(stream_id=\d+\) :status: (\d+)", done.stdout)
+        self.assertEqual((len(set(begun)), ended), (len(MANY), ["200"] * len(MANY)), done.stdout)
+        # They are at work at once: all are asked for before the first has been answered.
+        self.assertLess(done.stdout.rindex("send HEADERS"), done.stdout.index(":status:"))
+
+    def test_what_the_streams_bring(self):
+        target = f"{self.server.local_url}/part-7.txt"
+        # It says on top that it does not know the authority.
+        self.assertTrue(run("nghttp", target).stdout.endswith(MANY["part-7.txt"]))
+
+    def test_settings(self):
+        said = run("nghttp", "-nv", f"{self.server.local_url}/").stdout
+        settings = said[said.index("recv SETTINGS") :]
+        streams = re.search(r"SETTINGS_MAX_CONCURRENT_STREAMS\(0x03\):(\d+)", settings)
+        self.assertTrue(streams, "no limit on the streams at once")
+        self.assertLessEqual(int(streams.group(1)), 256)
+
+    def load(self, *words):
+        done = run("h2load", *words, f"{self.server.local_url}/part-1.txt", seconds=60)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def test_load(self):
+        text = self.load("-n", "5000", "-c", "20", "-m", "50")
+        counts = "5000 total, 5000 started, 5000 done, 5000 succeeded, 0 failed, 0 errored, 0 timeout"
+        self.assertIn(f"requests: {counts}", text)
+        self.assertIn("status codes: 5000 2xx, 0 3xx, 0 4xx, 0 5xx", text)
+        self.assertIn("Application protocol: h2", text)
+
+    def test_load_with_small_windows(self):
+        text = self.load("-n", "500", "-c", "5", "-m", "20", "-w", "10", "-W", "12")
+        self.assertIn("500 succeeded, 0 failed, 0 errored, 0 timeout", text)
+
+    def test_load_of_http_1_1(self):
+        text = self.load("-n", "2000", "-c", "20", "--npn-list=http/1.1")
+        self.assertIn("2000 succeeded, 0 failed, 0 errored, 0 timeout", text)
+        self.assertIn("Application protocol: http/1.1", text)
+
+    @ours
+    def test_load_of_a_service(self):
+        done = run("h2load", "-n", "1000", "-c", "10", "-m", "10", f"{self.server.local_url}/probe/echo", seconds=60)
+        self.assertIn("1000 succeeded, 0 failed, 0 errored, 0 timeout", done.stdout)
+
+    def test_conformance(self):
+        began = time.monotonic()
+        count, failed = conformance(self.server.tls_port, self.server.folder)
+        print(f"[h2spec: {count} tests, {len(failed)} failed, {time.monotonic() - began:.0f} s] ", end="", flush=True)
+        self.assertGreaterEqual(count, SPEC_TESTS)
+        self.assertEqual(failed, [], f"{len(failed)} of {count} tests of h2spec fail:\n  " + "\n  ".join(failed))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""The instruments themselves: each finds what it has to find in a server that has the fault."""
+
+import unittest
+
+from secured import Nginx
+from test_http2 import judged
+from test_smuggling import Answers, judge
+from test_testssl import above_low, findings
+
+REPORT = """<testsuites><testsuite package="a"><testcase package="http2/4.1" classname="Sends a frame"></testcase>
+<testcase package="http2/4.2" classname="Sends a large one"><failure>GOAWAY Frame
+Actual: DATA Frame</failure></testcase></testsuite></testsuites>"""
+
+
+class Rig(unittest.TestCase):
+    def test_testssl_sees_weak_ciphers(self):
+        with Nginx(protocols="TLSv1 TLSv1.2", ciphers='"ALL:@SECLEVEL=0"') as server:
+            above = above_low(findings(server.tls_port, server.folder, "-s"))
+        self.assertTrue(any("cipherlist" in one for one in above), above)
+
+    def test_curl_sees_an_old_version(self):
+        with Nginx(protocols="TLSv1", ciphers='"ALL:@SECLEVEL=0"') as server:
+            told = server.curl("--tlsv1.0", "--tls-max", "1.0", "--ciphers", "ALL:@SECLEVEL=0")
+        self.assertIn("<h1>main</h1>", told.stdout)
+
+    def test_a_failure_of_h2spec_counts(self):
+        count, failed = judged(REPORT, "2 tests, 1 passed, 0 skipped, 1 failed")
+        self.assertEqual((count, len(failed)), (2, 1))
+        with self.assertRaises(AssertionError):
+            judged(REPORT, "2 tests, 0 passed, 0 skipped, 2 failed")
+
+    def test_smuggling_is_seen(self):
+        from smuggling import CANARY, GET, Probe
+
+        class Server:
+            """One that answers whatever comes."""
+
+            def __init__(self, *statuses, closes=True):
+                self.waiting = [b"HTTP/1.1 %d Is\r\nContent-Length: 2\r\n\r\nab" % status for status in statuses]
+                self.closes = closes
+
+            def settimeout(self, _):
+                pass
+
+            def sendall(self, _):
+                pass
+
+            def recv(self, _):
+                if not self.waiting and not self.closes:
+                    raise TimeoutError
+                return self.waiting.pop(0) if self.waiting else b""
+
+        must_refuse, may_read = Probe("a", GET), Probe("b", GET + CANARY, (200,))
+        told = lambda probe, *statuses, **more: judge(probe, Answers(Server(*statuses, **more), b""))
+        self.assertIsNone(told(must_refuse, 400))
+        self.assertIsNone(told(may_read, 200, 404))
+        self.assertIsNone(told(may_read, 200))
+        for wrong in ((200,), (400, 404), (200, 404)):
+            self.assertIsNotNone(told(must_refuse, *wrong), wrong)
+        self.assertIsNotNone(told(must_refuse, 400, closes=False))
+        for wrong in ((400,), (200, 404, 404), (200, 200, 404)):
+            self.assertIsNotNone(told(may_read, *wrong), wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()
