@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -16,6 +17,7 @@ use crate::head::{self, Checked, Refusal, Verb};
 use crate::partition::Partition;
 use crate::serve::{Ended, Link, Next};
 use crate::socket::Socket;
+use crate::stream::Stream;
 
 /// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
 /// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
@@ -30,7 +32,15 @@ impl<P: Partition> Link<'_, P> {
             Refusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
-        let status = refusal.status();
+        self.end_with(refusal.status()).await
+    }
+
+    /// Answers a request that is another partition's, on a connection that cannot be handed back: its keys are here.
+    pub(crate) async fn misdirected(&mut self) -> Next {
+        self.end_with(StatusCode::MISDIRECTED_REQUEST).await
+    }
+
+    async fn end_with(&mut self, status: StatusCode) -> Next {
         let taken = std::mem::take(&mut self.taken);
         let head = match head::check(&taken, usize::MAX) {
             Checked::Whole(head) => Some(head),
@@ -50,16 +60,19 @@ impl<P: Partition> Link<'_, P> {
         Next::Close
     }
 
-    fn refusal_head(&self, status: http::StatusCode) -> String {
+    fn refusal_head(&self, status: StatusCode) -> String {
         self.site.clock.tick(Instant::now());
         let date = self.site.clock.date();
+        let hsts = self.site.hsts.borrow().clone().filter(|_| self.ends.tls);
+        let secure = hsts.as_ref().map_or(&b""[..], |hsts| &hsts.line);
         format!(
             "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\nConnection: close\r\n\
-             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n",
+             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}",
             status.as_str(),
             status.canonical_reason().unwrap_or("Error"),
             answer::SERVER,
             String::from_utf8_lossy(&date),
+            String::from_utf8_lossy(secure),
         )
     }
 
@@ -67,7 +80,12 @@ impl<P: Partition> Link<'_, P> {
     /// and the client could lose the answer.
     pub(crate) async fn linger(&mut self) {
         let Some(mut stream) = self.lend() else { return };
-        if rustix::net::shutdown(&stream, Shutdown::Write).is_err() {
+        if let Stream::Tls(tls) = &mut stream {
+            tls.close();
+        }
+        // What still comes is not looked at, so it need not be decrypted.
+        let stream = stream.tcp();
+        if rustix::net::shutdown(&*stream, Shutdown::Write).is_err() {
             return;
         }
         let site = self.site;
@@ -77,7 +95,7 @@ impl<P: Partition> Link<'_, P> {
                 let count = poll_fn(|cx| {
                     let mut scratch = site.scratch.borrow_mut();
                     let mut buffer = ReadBuf::new(&mut scratch);
-                    let polled = Pin::new(&mut stream).poll_read(cx, &mut buffer);
+                    let polled = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
                     polled.map(|result| result.map_or(0, |()| buffer.filled().len()))
                 });
                 match count.await {
@@ -90,14 +108,27 @@ impl<P: Partition> Link<'_, P> {
         let _ = tokio::time::timeout(LINGER, drain).await;
     }
 
+    /// Says that this is the end, where TLS has a word for it. What broke off in the midst of an answer is no longer
+    /// here, so that it does not look whole.
+    pub(crate) fn close(&mut self) -> Ended {
+        if let Some(Socket::Registered(Stream::Tls(mut tls))) = self.socket.take() {
+            tls.close();
+        }
+        Ended::Closed
+    }
+
+    /// Gives the connection up, to the gate; one under TLS can only be closed.
     pub(crate) fn hand_back(&mut self) -> Ended {
         let stream = match self.socket.take() {
             Some(Socket::Fresh(stream)) => stream.into(),
-            Some(Socket::Registered(stream)) => match stream.into_std() {
+            Some(Socket::Registered(Stream::Plain(stream))) => match stream.into_std() {
                 Ok(stream) => stream.into(),
                 Err(_) => return Ended::Closed,
             },
-            None => return Ended::Closed,
+            tls => {
+                self.socket = tls;
+                return self.close();
+            }
         };
         Ended::HandBack { stream, taken: std::mem::take(&mut self.taken) }
     }

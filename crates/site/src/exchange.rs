@@ -17,7 +17,6 @@ use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
@@ -25,6 +24,7 @@ use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::pace::Pace;
 use crate::partition::{Ends, Partition, Site};
 use crate::socket::expired;
+use crate::stream::Stream;
 use crate::wire_io::{Gauge, Left, Wire};
 use crate::{answer, dispatch};
 
@@ -34,7 +34,7 @@ const CLIENT_GONE: u16 = 499;
 /// What became of a request.
 pub(crate) struct Over {
     /// The connection, if it is still good for anything.
-    pub stream: Option<TcpStream>,
+    pub stream: Option<Stream>,
     /// Bytes read beyond the request.
     pub taken: Bytes,
     /// Whether the next request may follow; otherwise the connection is to be closed.
@@ -50,7 +50,7 @@ pub(crate) struct Over {
 /// Answers the request whose head `head` was checked from `raw`, followed by `taken`.
 pub(crate) async fn exchange<P: Partition>(
     site: &Rc<Site<P>>,
-    stream: TcpStream,
+    stream: Stream,
     ends: Ends,
     takes: Rc<Pace>,
     raw: &[u8],
@@ -125,7 +125,7 @@ enum Outcome {
 }
 
 /// Polls hyper until it is done, or the client is gone or too slow.
-async fn drive<C>(connection: &mut C, stream: &RefCell<TcpStream>, gauge: &Gauge, mut watch: bool) -> Outcome
+async fn drive<C>(connection: &mut C, stream: &RefCell<Stream>, gauge: &Gauge, mut watch: bool) -> Outcome
 where
     C: Future<Output = hyper::Result<()>> + Unpin,
 {
@@ -136,7 +136,7 @@ where
             if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
-            if watch && gauge.delivered.get() && client_gone(cx, stream, &mut watch) {
+            if watch && gauge.delivered.get() && stream.borrow_mut().poll_gone(cx, &mut watch) {
                 return Poll::Ready(Outcome::Broken);
             }
             let Some(next) = next_look(gauge) else {
@@ -178,19 +178,6 @@ fn too_slow(gauge: &Gauge, asked: bool) -> Option<Outcome> {
     None
 }
 
-/// Looks whether the client has closed its side; once it has sent more instead, that cannot be seen any more.
-fn client_gone(cx: &mut Context<'_>, stream: &RefCell<TcpStream>, watch: &mut bool) -> bool {
-    let mut byte = [0];
-    match stream.borrow().poll_peek(cx, &mut tokio::io::ReadBuf::new(&mut byte)) {
-        Poll::Pending => false,
-        Poll::Ready(Ok(count)) if count > 0 => {
-            *watch = false;
-            false
-        }
-        Poll::Ready(_) => true,
-    }
-}
-
 async fn respond<P: Partition>(
     site: &Site<P>,
     gauge: &Rc<Gauge>,
@@ -216,6 +203,11 @@ async fn respond<P: Partition>(
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
     }
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
+    if ends.tls
+        && let Some(hsts) = &*site.hsts.borrow()
+    {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
+    }
     gauge.status.set(response.status().as_u16());
     response.map(|inner| Counted { inner, gauge: gauge.clone() })
 }

@@ -4,18 +4,14 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head. Must never: answer what
 //! the general path would answer differently.
 
-use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
-
-use crate::cache::{self, Entry, Ready};
+use crate::cache::{self, Entry};
 use crate::dispatch;
 use crate::files::File;
 use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
+use crate::socket::Socket;
 
 /// What came of it.
 pub(crate) enum Fast {
@@ -38,14 +34,16 @@ enum Compared {
     Unsure,
 }
 
-/// Answers `head`, checked from `raw`, on the socket `fd`, if it can be done at once.
+/// Answers `head`, checked from `raw`, on `socket`, if it can be done at once.
 pub(crate) fn answer<P: Partition>(
     site: &Site<P>,
     head: &Head<'_>,
     raw: &[u8],
-    fd: BorrowedFd<'_>,
+    socket: &mut Socket,
     tick: u64,
 ) -> Fast {
+    let hsts = site.hsts_over(socket);
+    let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
     let ready = plain.then(|| site.cache.get(site.files.as_ref()?, head.path, tick)).flatten();
     let entry = match ready {
@@ -58,7 +56,8 @@ pub(crate) fn answer<P: Partition>(
             Ok(()) => match fill(site, head.path, tick) {
                 Ok(entry) => entry,
                 Err(Some(file)) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
-                    let head = cache::head(&file, connection_line(head), site.clock.date());
+                    let lines = [secure, connection_line(head)].concat();
+                    let head = cache::head(&file, &lines, site.clock.date());
                     return Fast::File { head, file };
                 }
                 Err(_) => return Fast::General,
@@ -72,11 +71,16 @@ pub(crate) fn answer<P: Partition>(
     };
     let bytes = ready.bytes(tick, || site.clock.date());
     let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
-    let line = connection_line(head);
+    let lines = [secure, connection_line(head)];
     let body_bytes = (end - ready.split - 2) as u64;
-    match send(fd, &bytes[..end], ready, line) {
-        Ok(sent) if sent == end + line.len() => Fast::Sent { status, body_bytes, rest: None },
-        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(&bytes[..end], ready, line, sent)) },
+    let slices = match lines {
+        [[], []] => [&bytes[..end], &[], &[], &[]],
+        [one, other] => [&bytes[..ready.split], one, other, &bytes[ready.split..end]],
+    };
+    let whole = end + lines[0].len() + lines[1].len();
+    match socket.send(slices) {
+        Ok(sent) if sent == whole && !socket.unsent() => Fast::Sent { status, body_bytes, rest: None },
+        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(slices, sent)) },
         Err(_) => Fast::Broken,
     }
 }
@@ -112,30 +116,10 @@ fn connection_line(head: &Head<'_>) -> &'static [u8] {
     }
 }
 
-/// Sends as much as the socket takes; 0 if it takes nothing now.
-fn send(fd: BorrowedFd<'_>, bytes: &[u8], ready: &Ready, line: &[u8]) -> Result<usize, Errno> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    loop {
-        let sent = if line.is_empty() {
-            rustix::net::send(fd, bytes, flags)
-        } else {
-            let (head, tail) = bytes.split_at(ready.split);
-            let slices = [IoSlice::new(head), IoSlice::new(line), IoSlice::new(tail)];
-            rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
-        };
-        match sent {
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(0),
-            other => return other,
-        }
-    }
-}
-
 /// What is left after `sent` bytes, copied, because the date in the buffer may change before it is sent.
 #[cold]
-fn rest(bytes: &[u8], ready: &Ready, line: &[u8], sent: usize) -> Vec<u8> {
-    let (head, tail) = bytes.split_at(ready.split);
-    let mut all = [head, line, tail].concat();
+fn rest(slices: [&[u8]; 4], sent: usize) -> Vec<u8> {
+    let mut all = slices.concat();
     all.drain(..sent);
     all
 }

@@ -15,6 +15,7 @@ mod exchange;
 pub mod fast;
 pub mod files;
 pub mod hook;
+mod handshake;
 
 pub mod mime;
 pub mod own;
@@ -30,6 +31,8 @@ pub mod serve;
 pub mod settings;
 pub mod setup;
 mod socket;
+mod stream;
+mod tls_stream;
 
 mod wire_io;
 pub mod worker_main;

@@ -3,13 +3,16 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: hosts and paths of requests. Must never:
 //! answer for another site.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conditioning::{MinRate, Priority};
 use http::{Request, Response};
+use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
 use worker::inlet::Inlets;
 use worker::log::{Log, now_us};
@@ -32,6 +35,40 @@ const MIN_RATE: u32 = 500;
 /// LIMIT: address ranges named in a report, as many as people read.
 const RANGES_MAX: usize = 16;
 
+/// LIMIT: between two lines about connections that failed under TLS: anybody can make as many as they like.
+const NOISE_EVERY: Duration = Duration::from_secs(10);
+
+/// How many were not told of, and since when.
+#[derive(Default)]
+struct Noise(Cell<(Option<Instant>, u64)>);
+
+impl Noise {
+    /// How many there were in the meantime, if it is time for another line.
+    fn tell(&self, now: Instant) -> Option<u64> {
+        let (last, untold) = self.0.get();
+        let tell = last.is_none_or(|last| now.duration_since(last) >= NOISE_EVERY);
+        self.0.set(if tell { (Some(now), 0) } else { (last, untold + 1) });
+        tell.then_some(untold)
+    }
+}
+
+/// A line about a connection that failed under TLS.
+struct Failed<'a> {
+    peer: SocketAddr,
+    error: &'a rustls::Error,
+    others: u64,
+}
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS with {} failed: {}", self.peer.ip(), self.error)?;
+        if self.others > 0 {
+            write!(f, " (and {} others since the last such line)", self.others)?;
+        }
+        Ok(())
+    }
+}
+
 /// What the launcher has told this worker.
 pub struct Own {
     routes: Routes<RouteTarget>,
@@ -48,6 +85,7 @@ pub struct Own {
     log: Log,
     /// Whether requests go through filters.
     pub filtered: bool,
+    noise: Noise,
 }
 
 impl Own {
@@ -75,6 +113,7 @@ impl Own {
             inlets,
             log,
             filtered: false,
+            noise: Noise::default(),
         }
     }
 
@@ -161,6 +200,12 @@ impl Partition for Own {
             referer: access.referer,
             agent: access.user_agent,
         });
+    }
+
+    fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
+        if let Some(others) = self.noise.tell(Instant::now()) {
+            self.log.event(Level::Warning, Failed { peer, error, others });
+        }
     }
 
     fn draining(&self) -> bool {

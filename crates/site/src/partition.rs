@@ -7,10 +7,13 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conditioning::MinRate;
 use conditioning::checks::{self, Setting};
+use http::HeaderValue;
 use worker::counters::Sheds;
 
 use crate::body::{BoundedBody, ResponseBody};
@@ -22,6 +25,8 @@ use crate::hook::Hooks;
 use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
+use crate::socket::Socket;
+use crate::tls_stream::Watch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
 const SCRATCH_BYTES: usize = 32 << 10;
@@ -33,6 +38,8 @@ pub struct Ends {
     pub peer: SocketAddr,
     /// Ours.
     pub local: SocketAddr,
+    /// Whether the connection is under TLS.
+    pub tls: bool,
 }
 
 /// What a client may take.
@@ -67,7 +74,7 @@ pub struct Access<'a> {
     pub method: &'a str,
     /// The target as sent; empty if the head was refused.
     pub target: &'a str,
-    /// The minor HTTP version.
+    /// The minor version of HTTP/1, or 2 for HTTP/2.
     pub minor: u8,
     /// The host as sent, without port.
     pub host: &'a [u8],
@@ -122,6 +129,17 @@ pub trait Partition: 'static {
     /// Takes note of an answered request; must be quick.
     fn record(&self, access: &Access<'_>);
 
+    /// Takes note of a connection that failed under TLS, in the handshake or after it; must be quick.
+    fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
+        let _ = (peer, error);
+    }
+
+    /// Takes note of a client one of whose records could not be decrypted: somebody has changed it, or made it up.
+    /// Comes after [`Partition::tls_failed`].
+    fn tampered(&self, peer: SocketAddr) {
+        let _ = peer;
+    }
+
     /// Whether only the first request of a connection is answered here: filters are to see the others as well.
     fn filtered(&self) -> bool {
         false
@@ -135,6 +153,14 @@ pub trait Partition: 'static {
 
     /// The limits.
     fn limits(&self) -> &Limits;
+}
+
+/// `Strict-Transport-Security`, in the two forms that answers need it in.
+#[derive(Debug)]
+pub(crate) struct Hsts {
+    pub value: HeaderValue,
+    /// The whole line.
+    pub line: Vec<u8>,
 }
 
 /// What all connections of a worker share.
@@ -153,6 +179,9 @@ pub struct Site<P> {
     pub clock: Clock,
     /// What was shed.
     pub shed: Sheds,
+    /// How connections under TLS are set up; those that come from now on take this one.
+    pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
+    pub(crate) hsts: RefCell<Option<Rc<Hsts>>>,
     pub(crate) seats: Seats,
     pub(crate) scratch: RefCell<Box<[u8]>>,
 }
@@ -176,6 +205,8 @@ impl<P: Partition> Site<P> {
             cache: Cache::new(CACHE_BYTES),
             clock: Clock::default(),
             shed: Sheds::default(),
+            tls: RefCell::default(),
+            hsts: RefCell::default(),
             seats,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
         }
@@ -187,6 +218,23 @@ impl<P: Partition> Site<P> {
             |rule: &Rule| matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_));
         self.partition.service(path).is_some()
             || self.rules.plan(path).is_ok_and(|plan| plan.rule.is_some_and(passes))
+    }
+
+    /// Has every answer over TLS say this in `Strict-Transport-Security`.
+    pub fn set_hsts(&self, value: Option<HeaderValue>) {
+        let hsts = value.map(|value| {
+            let line = [b"Strict-Transport-Security: ", value.as_bytes(), b"\r\n"].concat();
+            Rc::new(Hsts { value, line })
+        });
+        *self.hsts.borrow_mut() = hsts;
+    }
+
+    /// What answers on `socket` are to say of transport security.
+    pub(crate) fn hsts_over(&self, socket: &Socket) -> Option<Rc<Hsts>> {
+        match socket.plain() {
+            Some(_) => None,
+            None => self.hsts.borrow().clone(),
+        }
     }
 
     /// Checks a whole head for what only attackers send, or nobody has reason to.
@@ -207,5 +255,15 @@ impl<P: Partition> Site<P> {
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
         self.partition.owns(lower, path)
+    }
+}
+
+impl<P: Partition> Watch for Site<P> {
+    fn failed(&self, peer: SocketAddr, error: &rustls::Error) {
+        self.shed.note(|shed| shed.malformed += 1);
+        self.partition.tls_failed(peer, error);
+        if matches!(error, rustls::Error::DecryptError) {
+            self.partition.tampered(peer);
+        }
     }
 }

@@ -183,7 +183,7 @@ impl Relay {
     async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         // The client itself, so that its requests get their turn by who it is.
-        let Ends { peer, local } = ends;
+        let Ends { peer, local, .. } = ends;
         self.pairs.waiting.set(self.pairs.waiting.get() + 1);
         self.outlets.send(Outgoing { stream: theirs, peer, local, relayed: true, taken: Vec::new() });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
@@ -255,7 +255,8 @@ fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
     };
     set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
     set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
-    set(HeaderName::from_static("x-forwarded-proto"), "http".into());
+    let scheme = if ends.tls { "https" } else { "http" };
+    set(HeaderName::from_static("x-forwarded-proto"), scheme.into());
 }
 
 fn request_host(request: &Request<BoundedBody>) -> HeaderValue {

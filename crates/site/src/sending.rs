@@ -15,6 +15,8 @@ use crate::pace::{self, Pace};
 use crate::partition::Partition;
 use crate::serve::{Link, Next};
 use crate::socket::Socket;
+use crate::stream::Stream;
+use crate::tls_stream::{STEP_BYTES, TlsStream};
 
 /// LIMIT: bytes of a file sent before others have their turn, about 0.2 ms of copying.
 const TURN_BYTES: u64 = 1 << 20;
@@ -43,12 +45,17 @@ pub(crate) struct Sending {
 impl<P: Partition> Link<'_, P> {
     /// Writes all of `bytes` to a client that is fast enough.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let stream = self.lend()?;
+        let mut stream = self.lend()?;
         let pace = self.takes();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        while !bytes.is_empty() {
-            let written = pace::push(&stream, &pace, || rustix::net::send(&stream, bytes, flags)).await;
-            bytes = &bytes[written.map_err(|error| self.note(&error)).ok()?..];
+        match &mut stream {
+            Stream::Plain(tcp) => {
+                while !bytes.is_empty() {
+                    let written = pace::push(tcp, &pace, || rustix::net::send(&*tcp, bytes, flags)).await;
+                    bytes = &bytes[written.map_err(|error| self.note(&error)).ok()?..];
+                }
+            }
+            Stream::Tls(tls) => tls.write(bytes, &pace).await.map_err(|error| self.note(&error)).ok()?,
         }
         self.socket = Some(Socket::Registered(stream));
         Some(())
@@ -72,11 +79,15 @@ impl<P: Partition> Link<'_, P> {
         if partial.keep { self.go_on() } else { Next::Close }
     }
 
-    /// Sends a file, from the page cache to the socket.
+    /// Sends a file, in plaintext from the page cache to the socket.
     pub(crate) async fn send_file(&mut self, sending: Sending) -> Next {
-        let (sent, whole) = match self.lead(&sending).await {
-            Some(()) => self.push(&sending).await,
-            None => (0, false),
+        let (sent, whole) = if self.ends.tls {
+            self.seal(&sending).await
+        } else {
+            match self.lead(&sending).await {
+                Some(()) => self.push(&sending).await,
+                None => (0, false),
+            }
         };
         if let Checked::Whole(head) = head::check(&sending.head, usize::MAX) {
             self.record(Some(&head), 200, sent);
@@ -88,7 +99,7 @@ impl<P: Partition> Link<'_, P> {
     async fn lead(&mut self, sending: &Sending) -> Option<()> {
         let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         flags.set(SendFlags::MORE, sending.size > 0);
-        let sent = match rustix::net::send(self.socket.as_ref()?.fd(), &sending.lead, flags) {
+        let sent = match rustix::net::send(self.socket.as_ref()?.plain()?, &sending.lead, flags) {
             Err(Errno::AGAIN | Errno::INTR) => 0,
             other => other.ok()?,
         };
@@ -105,7 +116,7 @@ impl<P: Partition> Link<'_, P> {
         }
         let pace = self.takes();
         let mut offset = 0;
-        let Some(stream) = self.lend() else {
+        let Some(Stream::Plain(stream)) = self.lend() else {
             return (0, false);
         };
         while offset < sending.size {
@@ -114,9 +125,63 @@ impl<P: Partition> Link<'_, P> {
                 return (offset, false);
             }
         }
-        self.socket = Some(Socket::Registered(stream));
+        self.socket = Some(Socket::Registered(Stream::Plain(stream)));
         (offset, true)
     }
+
+    /// Reads the file piece by piece, and encrypts it; tells how many bytes were sent, and whether that was all.
+    async fn seal(&mut self, sending: &Sending) -> (u64, bool) {
+        let pace = self.takes();
+        let Some(Stream::Tls(mut tls)) = self.lend() else {
+            return (0, false);
+        };
+        let mut piece = Vec::with_capacity(STEP_BYTES);
+        piece.extend_from_slice(&sending.lead);
+        let (mut offset, mut turn) = (0, 0);
+        loop {
+            let before = offset;
+            if let Err(error) = seal_step(&mut tls, sending, &mut piece, &mut offset, &pace).await {
+                self.note(&error);
+                return (before, false);
+            }
+            if offset == sending.size {
+                break;
+            }
+            turn += offset - before;
+            if turn >= TURN_BYTES {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        self.socket = Some(Socket::Registered(Stream::Tls(tls)));
+        (offset, true)
+    }
+}
+
+/// Fills `piece` from the file and sends it, once the client has taken what was sent before.
+async fn seal_step(
+    tls: &mut TlsStream,
+    sending: &Sending,
+    piece: &mut Vec<u8>,
+    offset: &mut u64,
+    pace: &Pace,
+) -> io::Result<()> {
+    let end = STEP_BYTES.min(piece.len() + usize::try_from(sending.size - *offset).unwrap_or(STEP_BYTES));
+    while piece.len() < end {
+        let start = piece.len();
+        piece.resize(end, 0);
+        let read = match rustix::io::pread(&sending.file.fd, &mut piece[start..], *offset) {
+            Err(Errno::INTR) => 0,
+            // The file became shorter than was announced.
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            other => other?,
+        };
+        piece.truncate(start + read);
+        *offset += read as u64;
+    }
+    tls.write(piece, pace).await?;
+    piece.clear();
+    Ok(())
 }
 
 /// Sends what the socket takes, once it takes some.

@@ -16,7 +16,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
@@ -28,6 +28,7 @@ use crate::partition::{Access, Ends, Partition, Site};
 use crate::seats::Guest;
 use crate::sending::{Partial, Sending};
 use crate::socket::{Socket, expired, is_set};
+use crate::stream::Stream;
 
 /// A connection as it comes from the gate.
 pub struct Client {
@@ -39,6 +40,10 @@ pub struct Client {
     pub peer: SocketAddr,
     /// Our address.
     pub local: SocketAddr,
+    /// Whether it begins with a ClientHello.
+    pub tls: bool,
+    /// Whether it may begin with the preface of HTTP/2, in plaintext.
+    pub h2c: bool,
 }
 
 /// How serving a connection ended.
@@ -57,7 +62,7 @@ pub enum Ended {
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
-    let ends = Ends { peer: client.peer, local: client.local };
+    let ends = Ends { peer: client.peer, local: client.local, tls: client.tls };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
     let guest = site.seats.enter(ends.peer.ip());
@@ -75,7 +80,7 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
         begun: Cell::new(false),
     };
     let mut drained = pin!(unconstrained(site.partition.drained()));
-    let mut next = link.first();
+    let mut next = if client.tls { Next::Handshake } else { link.first() };
     loop {
         next = match next {
             Next::Read => link.wait(drained.as_mut()).await,
@@ -83,8 +88,10 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
             Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
             Next::File(sending) => Box::pin(link.send_file(*sending)).await,
             Next::General => Box::pin(link.general()).await,
+            Next::Handshake => Box::pin(link.handshake()).await,
             Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
-            Next::Close => return Ended::Closed,
+            Next::Misdirected => Box::pin(link.misdirected()).await,
+            Next::Close => return link.close(),
             Next::HandBack => return link.hand_back(),
         };
     }
@@ -96,7 +103,10 @@ pub(crate) enum Next {
     Write(Box<Partial>),
     File(Box<Sending>),
     General,
+    Handshake,
     Refuse(Refusal),
+    /// A request on a connection under TLS that is not ours.
+    Misdirected,
     Close,
     HandBack,
 }
@@ -104,20 +114,20 @@ pub(crate) enum Next {
 /// A connection and how far it has come.
 pub(crate) struct Link<'a, P> {
     pub(crate) site: &'a Rc<Site<P>>,
-    ends: Ends,
+    pub(crate) ends: Ends,
     /// `None` only while it is lent out, or after it broke.
     pub(crate) socket: Option<Socket>,
     /// Bytes read and not yet answered.
     pub(crate) taken: Vec<u8>,
     /// When the bytes being worked on arrived.
-    arrived: Instant,
+    pub(crate) arrived: Instant,
     /// Since when the next head, or the rest of it, has been awaited.
-    since: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
+    pub(crate) since: Instant,
+    pub(crate) timer: Option<Pin<Box<Sleep>>>,
     /// How fast the client takes what is sent to it, once it had to be waited for: one that lets answer after answer
     /// wait has only one grace period for all.
     takes: Option<Rc<Pace>>,
-    guest: Guest<'a>,
+    pub(crate) guest: Guest<'a>,
     /// Whether a head of it has been worked on: filters are to see the next one.
     begun: Cell<bool>,
 }
@@ -150,10 +160,10 @@ impl<P: Partition> Link<'_, P> {
         }
         let site = self.site;
         let mut scratch = site.scratch.borrow_mut();
-        let Some(socket) = &self.socket else {
+        let Some(fd) = self.socket.as_ref().and_then(Socket::plain) else {
             return Next::Close;
         };
-        match rustix::net::recv(socket.fd(), &mut scratch[..], RecvFlags::DONTWAIT) {
+        match rustix::net::recv(fd, &mut scratch[..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
             Ok((0, _)) | Err(_) => Next::Close,
             Ok((count, _)) => self.digest(&scratch[..count]),
@@ -191,7 +201,7 @@ impl<P: Partition> Link<'_, P> {
     }
 
     /// Answers all heads in `data` that the fast path can.
-    fn work(&self, data: &[u8]) -> Worked {
+    fn work(&mut self, data: &[u8]) -> Worked {
         let limits = self.site.partition.limits();
         let tick = self.site.clock.tick(self.arrived);
         let (mut used, mut answered) = (0, false);
@@ -209,7 +219,11 @@ impl<P: Partition> Link<'_, P> {
                 Checked::Refused(refusal) => break Next::Refuse(refusal),
             };
             let again = self.begun.replace(true);
-            if !self.site.owns(head.host, head.path) || (again && self.site.partition.filtered()) {
+            let owned = self.site.owns(head.host, head.path);
+            if self.ends.tls && !owned {
+                break Next::Misdirected;
+            }
+            if !owned || (again && !self.ends.tls && self.site.partition.filtered()) {
                 break Next::HandBack;
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
@@ -229,11 +243,11 @@ impl<P: Partition> Link<'_, P> {
     }
 
     /// `Next::Read` stands for "answered, go on".
-    fn fast(&self, head: &Head<'_>, raw: &[u8], tick: u64) -> Next {
-        let Some(socket) = &self.socket else {
+    fn fast(&mut self, head: &Head<'_>, raw: &[u8], tick: u64) -> Next {
+        let Some(socket) = &mut self.socket else {
             return Next::Close;
         };
-        match fast::answer(self.site, head, raw, socket.fd(), tick) {
+        match fast::answer(self.site, head, raw, socket, tick) {
             Fast::General => Next::General,
             Fast::Refused(refusal) => Next::Refuse(refusal),
             Fast::Broken => Next::Close,
@@ -278,7 +292,7 @@ impl<P: Partition> Link<'_, P> {
     }
 
     /// Takes the socket out, registered with the runtime.
-    pub(crate) fn lend(&mut self) -> Option<tokio::net::TcpStream> {
+    pub(crate) fn lend(&mut self) -> Option<Stream> {
         self.guest.sit();
         self.socket.take()?.register().ok()
     }
@@ -310,7 +324,7 @@ impl<P: Partition> Link<'_, P> {
     fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &mut tokio::net::TcpStream,
+        stream: &mut Stream,
         drained: Pin<&mut impl Future<Output = ()>>,
         deadline: Instant,
     ) -> Poll<Waited> {
@@ -318,7 +332,7 @@ impl<P: Partition> Link<'_, P> {
         // tried in vain.
         let mut scratch = self.site.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
-        match Pin::new(stream).poll_read(cx, &mut buffer) {
+        match stream.poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 return Poll::Ready(Waited::Read(buffer.filled().len()));
             }

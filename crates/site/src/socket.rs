@@ -2,43 +2,80 @@
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
 use std::task::Context;
 use std::time::Instant;
 
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
+
+use crate::stream::Stream;
 
 /// The socket of a connection.
 pub(crate) enum Socket {
     /// Not registered with the runtime; a connection of one request never is.
     Fresh(TcpStream),
-    Registered(tokio::net::TcpStream),
+    Registered(Stream),
 }
 
 impl Socket {
-    /// The descriptor.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    /// The descriptor, if the connection is in plaintext.
+    pub fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Socket::Fresh(stream) => stream.as_fd(),
-            Socket::Registered(stream) => stream.as_fd(),
+            Socket::Fresh(stream) => Some(stream.as_fd()),
+            Socket::Registered(Stream::Plain(stream)) => Some(stream.as_fd()),
+            Socket::Registered(Stream::Tls(_)) => None,
         }
     }
 
-    /// The socket, registered with the runtime.
-    pub fn register(self) -> io::Result<tokio::net::TcpStream> {
+    /// The connection, registered with the runtime.
+    pub fn register(self) -> io::Result<Stream> {
         match self {
-            Socket::Fresh(stream) => {
-                // Several small answers in a row must not wait for the client's acknowledgements.
-                stream.set_nodelay(true)?;
-                tokio::net::TcpStream::from_std(stream)
-            }
+            Socket::Fresh(stream) => Ok(Stream::Plain(register(stream)?)),
             Socket::Registered(stream) => Ok(stream),
         }
     }
+
+    /// Whether bytes wait that were encrypted already.
+    pub fn unsent(&self) -> bool {
+        matches!(self, Socket::Registered(Stream::Tls(tls)) if tls.unsent())
+    }
+
+    /// Sends the bytes of `slices`, one after the other, as far as the socket takes them at once; tells how many are
+    /// sent, or encrypted and waiting.
+    pub fn send(&mut self, slices: [&[u8]; 4]) -> io::Result<usize> {
+        if let Socket::Registered(Stream::Tls(tls)) = self {
+            return tls.push_all(&slices);
+        }
+        let fd = self.plain().ok_or(io::ErrorKind::NotConnected)?;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            let sent = match slices {
+                [bytes, [], [], []] => rustix::net::send(fd, bytes, flags),
+                _ => {
+                    let slices = slices.map(IoSlice::new);
+                    rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+                }
+            };
+            match sent {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+/// Registers a socket with the runtime.
+pub(crate) fn register(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
+    // Several small answers in a row must not wait for the client's acknowledgements.
+    stream.set_nodelay(true)?;
+    tokio::net::TcpStream::from_std(stream)
 }
 
 /// Whether the timer will fire, at `deadline` or before: then there is no need to ask [`expired`].

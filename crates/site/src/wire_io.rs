@@ -16,13 +16,12 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
-use rustix::net::SendFlags;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncWrite, ReadBuf};
 
 use crate::body::Intake;
 use crate::pace::{PROBE, Pace};
 use crate::partition::Limits;
+use crate::stream::Stream;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: usize = 16 << 10;
@@ -77,7 +76,7 @@ pub(crate) enum Left {
 
 /// The adapter.
 pub(crate) struct Wire {
-    pub stream: Rc<RefCell<TcpStream>>,
+    pub stream: Rc<RefCell<Stream>>,
     pub gauge: Rc<Gauge>,
     /// The head, rewritten.
     pub head: Bytes,
@@ -114,7 +113,7 @@ impl Wire {
     ) -> Poll<io::Result<()>> {
         let mut bytes = [0; STEP_BYTES];
         let mut buffer = ReadBuf::new(&mut bytes[..room.min(STEP_BYTES)]);
-        let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_read(cx, &mut buffer);
+        let polled = self.stream.borrow_mut().poll_read(cx, &mut buffer);
         if polled.is_pending() {
             self.gauge.sends.wait();
         }
@@ -125,35 +124,50 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes on how a write went; what epoll sees no room for is tried all the same once it is time to.
-    fn wrote(&self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all the
+    /// same once it is time to: whether it is.
+    fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
         let gauge = &self.gauge;
-        let count = match polled {
-            Poll::Ready(Ok(count)) => count,
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => {
-                gauge.takes.wait();
-                let now = Instant::now();
-                let next = gauge.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
-                match gauge.probe.get() {
-                    None => {
-                        gauge.probe.set(Some(next));
-                        return Poll::Pending;
-                    }
-                    Some(at) if now < at => return Poll::Pending,
-                    Some(_) => gauge.probe.set(Some(next)),
-                }
-                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                match rustix::net::send(&*self.stream.borrow(), bytes, flags) {
-                    Ok(count) => count,
-                    Err(_) => return Poll::Pending,
-                }
+        if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
+            gauge.probe.set(None);
+            gauge.takes.moved(moved);
+        }
+        if polled.is_ready() {
+            return false;
+        }
+        gauge.takes.wait();
+        let now = Instant::now();
+        let next = gauge.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
+        match gauge.probe.get() {
+            Some(at) if now < at => false,
+            before => {
+                gauge.probe.set(Some(next));
+                before.is_some()
             }
-        };
-        gauge.probe.set(None);
-        gauge.takes.moved(count);
-        gauge.written.set(gauge.written.get() + count as u64);
-        Poll::Ready(Ok(count))
+        }
+    }
+
+    /// Writes through `write`, and without asking the runtime where that is called for.
+    fn write(
+        &self,
+        bytes: &[u8],
+        write: impl FnOnce(&mut Stream, &mut usize) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut moved = 0;
+        let mut polled = write(&mut self.stream.borrow_mut(), &mut moved);
+        if self.wrote(&polled, moved) {
+            moved = 0;
+            if let Ok(count) = self.stream.borrow_mut().try_write(bytes, &mut moved) {
+                polled = Poll::Ready(Ok(count));
+            }
+            if moved > 0 {
+                self.wrote(&polled, moved);
+            }
+        }
+        if let Poll::Ready(Ok(count)) = polled {
+            self.gauge.written.set(self.gauge.written.get() + count as u64);
+        }
+        polled
     }
 }
 
@@ -190,8 +204,7 @@ impl hyper::rt::Read for Wire {
 
 impl hyper::rt::Write for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_write(cx, bytes);
-        self.wrote(polled, bytes)
+        self.write(bytes, |stream, moved| stream.poll_write(cx, bytes, moved))
     }
 
     fn poll_write_vectored(
@@ -199,16 +212,37 @@ impl hyper::rt::Write for Wire {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_write_vectored(cx, slices);
-        self.wrote(polled, slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice))
+        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        self.write(first, |stream, moved| match stream {
+            Stream::Plain(tcp) => {
+                let count = ready!(Pin::new(tcp).poll_write_vectored(cx, slices))?;
+                *moved += count;
+                Poll::Ready(Ok(count))
+            }
+            Stream::Tls(_) => stream.poll_write(cx, first, moved),
+        })
     }
 
+    /// Under TLS, a head and what follows are to be in one record.
     fn is_write_vectored(&self) -> bool {
-        true
+        !self.stream.borrow().is_tls()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut moved = 0;
+        let mut polled = self.stream.borrow_mut().poll_flush(cx, &mut moved);
+        let plain = !self.stream.borrow().is_tls();
+        if !plain && self.wrote(&polled, moved) {
+            moved = 0;
+            let tried = self.stream.borrow_mut().try_write(&[], &mut moved);
+            if tried.is_ok() {
+                polled = Poll::Ready(Ok(()));
+            }
+            if moved > 0 {
+                self.wrote(&polled, moved);
+            }
+        }
+        polled
     }
 
     /// Does nothing: hyper flushes before it; whether the connection goes on is not hyper's to say.

@@ -133,7 +133,9 @@ async fn accept(site: Rc<Site<Own>>) {
 
 async fn attend(site: Rc<Site<Own>>, arrival: Arrival) {
     let Arrival { stream, taken, peer, local, lease, .. } = arrival;
-    if let Ended::HandBack { stream, taken } = serve(&site, Client { stream, taken, peer, local }).await {
+    if let Ended::HandBack { stream, taken } =
+        serve(&site, Client { stream, taken, peer, local, tls: false, h2c: false }).await
+    {
         // Without a gate to take it, that is, at the end of everything, the connection is closed.
         let _ = lease.hand_back(stream, taken).await;
     }

@@ -1,6 +1,8 @@
 //! A server on 127.0.0.1 for the tests, with a client that speaks raw bytes.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod tls;
+
 use std::future::pending;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,6 +29,9 @@ pub struct Shared {
     pub relay_dropped: Mutex<u32>,
     /// Late heads, malformed ones, slow bodies, slow responses.
     pub shed: Mutex<[u64; 4]>,
+    /// What was told of connections that failed under TLS, and how many were tampered with.
+    pub failed: Mutex<Vec<String>>,
+    pub tampered: Mutex<u32>,
     pub drain: tokio::sync::Notify,
     pub draining: std::sync::atomic::AtomicBool,
 }
@@ -53,7 +58,12 @@ impl Partition for Site1 {
         path.starts_with("/svc/").then_some(7)
     }
 
-    async fn relay(&self, service: usize, _: Ends, request: Request<BoundedBody>) -> Response<ResponseBody> {
+    async fn relay(
+        &self,
+        service: usize,
+        ends: Ends,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
         assert_eq!(service, 7);
         let _guard = OnDrop(self.shared.clone());
         let (parts, body) = request.into_parts();
@@ -69,6 +79,10 @@ impl Partition for Site1 {
             "/svc/mirror" => Response::new(ResponseBody::stream(body)),
             "/svc/early" => Response::new(ResponseBody::Full(Bytes::from_static(b"early"))),
             "/svc/never" => pending().await,
+            "/svc/where" => {
+                let text = if ends.tls { "over TLS" } else { "in the clear" };
+                Response::new(ResponseBody::Full(text.into()))
+            }
             "/svc/slow" => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Response::new(ResponseBody::Full(Bytes::from_static(b"slow")))
@@ -102,6 +116,14 @@ impl Partition for Site1 {
     fn record(&self, access: &Access<'_>) {
         let record = (access.method.into(), access.target.into(), access.status, access.body_bytes);
         self.shared.records.lock().unwrap().push(record);
+    }
+
+    fn tls_failed(&self, _: SocketAddr, error: &rustls::Error) {
+        self.shared.failed.lock().unwrap().push(error.to_string());
+    }
+
+    fn tampered(&self, _: SocketAddr) {
+        *self.shared.tampered.lock().unwrap() += 1;
     }
 
     fn draining(&self) -> bool {
@@ -159,6 +181,8 @@ pub fn limits() -> Limits {
     }
 }
 
+pub const HSTS: &str = "max-age=31536000";
+
 pub const BIG: usize = 3_000_000;
 
 pub fn big() -> Vec<u8> {
@@ -178,6 +202,11 @@ impl Server {
     }
 
     pub fn with(limits: Limits) -> Server {
+        Server::over(limits, None)
+    }
+
+    /// A server whose connections begin with a ClientHello, if there is something to answer it with.
+    pub fn over(limits: Limits, tls: Option<Arc<rustls::ServerConfig>>) -> Server {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let base = std::env::temp_dir().join(format!("site-test-{}-{number}", std::process::id()));
@@ -197,7 +226,7 @@ impl Server {
         let shared = Arc::new(Shared::default());
         let partition = Site1 { shared: shared.clone(), limits };
         let root_fd = std::fs::File::open(&root).unwrap().into();
-        std::thread::spawn(move || run(listener, partition, root_fd));
+        std::thread::spawn(move || run(listener, partition, root_fd, tls));
         Server { address, root, shared }
     }
 
@@ -242,12 +271,20 @@ impl Drop for Server {
     }
 }
 
-fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::OwnedFd) {
+fn run(
+    listener: std::net::TcpListener,
+    partition: Site1,
+    root: std::os::fd::OwnedFd,
+    config: Option<Arc<rustls::ServerConfig>>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let shared = partition.shared.clone();
         let site = Rc::new(Site::new(partition, Some(root), &["index.html".into()]));
+        let tls = config.is_some();
+        *site.tls.borrow_mut() = config;
+        site.set_hsts(tls.then(|| http::HeaderValue::from_static(HSTS)));
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         loop {
@@ -258,7 +295,9 @@ fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::Own
                 // As from a gate: with its first request, if there is one.
                 let _ = tokio::time::timeout(Duration::from_secs(2), stream.peek(&mut [0])).await;
                 let stream = stream.into_std().unwrap().into();
-                match site::serve(&site, Client { stream, taken: Vec::new(), peer, local }).await {
+                match site::serve(&site, Client { stream, taken: Vec::new(), peer, local, tls, h2c: !tls })
+                    .await
+                {
                     Ended::Closed => {}
                     Ended::HandBack { stream, taken } => {
                         let mut stream = TcpStream::from(stream);
@@ -275,8 +314,8 @@ fn run(listener: std::net::TcpListener, partition: Site1, root: std::os::fd::Own
     });
 }
 
-pub struct Peer {
-    pub stream: TcpStream,
+pub struct Peer<S = TcpStream> {
+    pub stream: S,
     read: Vec<u8>,
 }
 
@@ -298,14 +337,23 @@ impl Answer {
     }
 }
 
-impl Peer {
+impl<S: Read + Write> Peer<S> {
+    pub fn new(stream: S) -> Self {
+        Peer { stream, read: Vec::new() }
+    }
+
     pub fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
     fn more(&mut self) -> bool {
         let mut buffer = [0; 65536];
-        let count = self.stream.read(&mut buffer).unwrap();
+        let count = match self.stream.read(&mut buffer) {
+            Ok(count) => count,
+            // The client's library says so where the server ended without a word of TLS.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => panic!("broken off"),
+            Err(error) => panic!("{error}"),
+        };
         self.read.extend_from_slice(&buffer[..count]);
         count > 0
     }

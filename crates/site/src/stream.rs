@@ -1,0 +1,99 @@
+//! A client's connection, registered with the runtime: as it is, or under TLS.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::tls_stream::TlsStream;
+
+/// The connection.
+pub(crate) enum Stream {
+    /// Plaintext.
+    Plain(TcpStream),
+    /// TLS.
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// The socket below.
+    pub fn tcp(&mut self) -> &mut TcpStream {
+        match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        }
+    }
+
+    /// Whether it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
+    /// Reads what the client says; nothing at the end.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, out),
+            Stream::Tls(tls) => tls.poll_read(cx, out),
+        }
+    }
+
+    /// Looks whether the client has closed its side; once it has sent more instead, which clears `watch`, that cannot
+    /// be seen any more.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>, watch: &mut bool) -> bool {
+        let tcp = match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => return tls.poll_gone(cx, watch),
+        };
+        let mut byte = [0];
+        match tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(count)) if count > 0 => {
+                *watch = false;
+                false
+            }
+            Poll::Ready(_) => true,
+        }
+    }
+
+    /// Writes some of `bytes`; adds to `moved` how many bytes, under TLS: of ciphertext, the kernel took.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        moved: &mut usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => {
+                let count = ready!(Pin::new(tcp).poll_write(cx, bytes))?;
+                *moved += count;
+                Poll::Ready(Ok(count))
+            }
+            Stream::Tls(tls) => tls.poll_write(cx, bytes, moved),
+        }
+    }
+
+    /// As [`Stream::poll_write`], but asks the kernel, and not the runtime, whether there is room.
+    pub fn try_write(&mut self, bytes: &[u8], moved: &mut usize) -> io::Result<usize> {
+        match self {
+            Stream::Plain(tcp) => {
+                let count = rustix::net::send(&*tcp, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+                *moved += count;
+                Ok(count)
+            }
+            Stream::Tls(tls) => tls.try_write(bytes, moved),
+        }
+    }
+
+    /// Ready once the kernel has all that was written.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_flush(cx, moved),
+        }
+    }
+}
