@@ -38,6 +38,8 @@ impl Format {
 
 /// The version of a request that was not understood.
 const NOT_UNDERSTOOD: u8 = 255;
+/// The version of a request that came by HTTP/2; the others are minor versions of HTTP/1.
+const HTTP2: u8 = 2;
 
 /// Appends the line of an answered request.
 pub fn access_line(out: &mut Vec<u8>, clock: &mut Clock, format: Format, access: &Access<'_>) {
@@ -120,6 +122,15 @@ pub fn format_batch(
     Ok(())
 }
 
+fn put_version(out: &mut Vec<u8>, version: u8) {
+    if version == HTTP2 {
+        out.extend_from_slice(b"HTTP/2.0");
+    } else {
+        out.extend_from_slice(b"HTTP/1.");
+        put_number(out, version.into());
+    }
+}
+
 fn put_common(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
     put_address(out, access.peer.ip());
     out.extend_from_slice(b" - - [");
@@ -131,8 +142,8 @@ fn put_common(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
         put_quoted(out, access.method);
         out.push(b' ');
         put_quoted(out, access.target);
-        out.extend_from_slice(b" HTTP/1.");
-        put_number(out, access.version.into());
+        out.push(b' ');
+        put_version(out, access.version);
     }
     out.extend_from_slice(b"\" ");
     put_number(out, access.status.into());
@@ -163,8 +174,8 @@ fn put_object(out: &mut Vec<u8>, clock: &mut Clock, access: &Access<'_>) {
     if access.version == NOT_UNDERSTOOD {
         out.extend_from_slice(b"\",\"version\":null");
     } else {
-        out.extend_from_slice(b"\",\"version\":\"HTTP/1.");
-        put_number(out, access.version.into());
+        out.extend_from_slice(b"\",\"version\":\"");
+        put_version(out, access.version);
         out.push(b'"');
     }
     out.extend_from_slice(b",\"status\":");
@@ -284,6 +295,13 @@ mod tests {
         );
         assert!(line(Format::Json, &access).contains("\"method\":\"\\u0016\\u0003\\u0001\""));
         assert!(line(Format::Json, &access).contains("\"version\":null"));
+    }
+
+    #[test]
+    fn a_request_by_http2() {
+        let access = Access { version: 2, ..access() };
+        assert!(line(Format::Combined, &access).contains("\"GET /x HTTP/2.0\""));
+        assert!(line(Format::Json, &access).contains("\"version\":\"HTTP/2.0\""));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::http2::upload::Upload;
 use crate::range::Span;
 
 /// The error of a response body.
@@ -160,7 +161,7 @@ pub enum BodyError {
     /// It came too slowly.
     Slow,
     /// The client sent something wrong, or went away.
-    Client(hyper::Error),
+    Client(BoxError),
 }
 
 impl std::fmt::Display for BodyError {
@@ -177,7 +178,7 @@ impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BodyError::TooLarge { .. } | BodyError::Slow => None,
-            BodyError::Client(error) => Some(error),
+            BodyError::Client(error) => Some(&**error),
         }
     }
 }
@@ -198,10 +199,27 @@ pub(crate) enum Intake {
     Abandoned,
 }
 
+/// Where the body of a request comes from.
+enum Source {
+    /// It has none, and was made again.
+    None,
+    Http1(hyper::body::Incoming),
+    Http2(Box<Upload>),
+}
+
+impl Source {
+    fn is_end(&self) -> bool {
+        match self {
+            Source::None => true,
+            Source::Http1(inner) => inner.is_end_stream(),
+            Source::Http2(inner) => inner.is_end_stream(),
+        }
+    }
+}
+
 /// The body of a request, cut off with an error at a number of bytes.
 pub struct BoundedBody {
-    /// `None` for a request without a body, made again.
-    inner: Option<hyper::body::Incoming>,
+    inner: Source,
     limit: u64,
     left: u64,
     intake: Rc<Cell<Intake>>,
@@ -211,12 +229,18 @@ impl BoundedBody {
     /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody { inner: Some(inner), limit, left: limit, intake }
+        BoundedBody { inner: Source::Http1(inner), limit, left: limit, intake }
+    }
+
+    /// The same, of a request that came by HTTP/2.
+    pub(crate) fn of_http2(inner: Upload, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
+        intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
+        BoundedBody { inner: Source::Http2(Box::new(inner)), limit, left: limit, intake }
     }
 
     /// No body at all.
     pub(crate) fn empty() -> Self {
-        Self { inner: None, limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
+        Self { inner: Source::None, limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
     }
 }
 
@@ -229,16 +253,20 @@ impl Body for BoundedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let Some(inner) = &mut this.inner else {
-            return Poll::Ready(None);
+        let polled = match &mut this.inner {
+            Source::None => return Poll::Ready(None),
+            Source::Http1(inner) => {
+                Pin::new(inner).poll_frame(cx).map_err(|error| BodyError::Client(error.into()))
+            }
+            Source::Http2(inner) => Pin::new(&mut **inner).poll_frame(cx),
         };
-        let Some(frame) = ready!(Pin::new(&mut *inner).poll_frame(cx)) else {
+        let Some(frame) = ready!(polled) else {
             this.intake.set(Intake::Done);
             return Poll::Ready(None);
         };
         let frame = frame.map_err(|error| match this.intake.get() {
             Intake::Slow => BodyError::Slow,
-            _ => BodyError::Client(error),
+            _ => error,
         })?;
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         let Some(left) = this.left.checked_sub(length) else {
@@ -246,18 +274,22 @@ impl Body for BoundedBody {
             return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
         };
         this.left = left;
-        if inner.is_end_stream() {
+        if this.inner.is_end() {
             this.intake.set(Intake::Done);
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Body::is_end_stream)
+        self.inner.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+        match &self.inner {
+            Source::None => SizeHint::with_exact(0),
+            Source::Http1(inner) => inner.size_hint(),
+            Source::Http2(inner) => inner.size_hint(),
+        }
     }
 }
 

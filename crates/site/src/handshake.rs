@@ -43,8 +43,7 @@ impl<P: Partition> Link<'_, P> {
         }
         self.arrived = Instant::now();
         self.since = self.arrived;
-        // HTTP/2 is not spoken yet.
-        let next = if tls.is_http2() { Next::Close } else { Next::Read };
+        let next = if tls.is_http2() { Next::Http2 } else { Next::Read };
         self.socket = Some(Socket::Registered(Stream::Tls(tls)));
         next
     }

@@ -16,6 +16,7 @@ pub mod fast;
 pub mod files;
 pub mod hook;
 mod handshake;
+pub mod http2;
 
 pub mod mime;
 pub mod own;

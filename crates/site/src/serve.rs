@@ -4,30 +4,30 @@
 //! answer a request that is not the partition's, wait for a client without a deadline, or lose a byte that
 //! was read when it hands a connection back.
 
+mod waiting;
+
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use tokio::io::ReadBuf;
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 use crate::exchange::exchange;
 use crate::fast::{self, Fast};
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::http2::frames::PREFACE;
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
 use crate::seats::Guest;
 use crate::sending::{Partial, Sending};
-use crate::socket::{Socket, expired, is_set};
+use crate::socket::Socket;
 use crate::stream::Stream;
 
 /// A connection as it comes from the gate.
@@ -78,6 +78,7 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
         takes: None,
         guest,
         begun: Cell::new(false),
+        h2c: client.h2c && !client.tls,
     };
     let mut drained = pin!(unconstrained(site.partition.drained()));
     let mut next = if client.tls { Next::Handshake } else { link.first() };
@@ -88,6 +89,7 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
             Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
             Next::File(sending) => Box::pin(link.send_file(*sending)).await,
             Next::General => Box::pin(link.general()).await,
+            Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
             Next::Handshake => Box::pin(link.handshake()).await,
             Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
             Next::Misdirected => Box::pin(link.misdirected()).await,
@@ -104,6 +106,7 @@ pub(crate) enum Next {
     File(Box<Sending>),
     General,
     Handshake,
+    Http2,
     Refuse(Refusal),
     /// A request on a connection under TLS that is not ours.
     Misdirected,
@@ -130,6 +133,8 @@ pub(crate) struct Link<'a, P> {
     pub(crate) guest: Guest<'a>,
     /// Whether a head of it has been worked on: filters are to see the next one.
     begun: Cell<bool>,
+    /// Whether it may begin with the preface of HTTP/2.
+    h2c: bool,
 }
 
 /// What [`Link::work`] did with its bytes.
@@ -140,13 +145,11 @@ struct Worked {
     next: Next,
 }
 
-/// What ended a wait.
-enum Waited {
-    Read(usize),
-    Gone,
-    Late,
-    Drained,
-    MustGo,
+/// How the bytes compare with the preface of HTTP/2.
+enum Preface {
+    Whole,
+    Partial,
+    Other,
 }
 
 impl<P: Partition> Link<'_, P> {
@@ -213,6 +216,11 @@ impl<P: Partition> Link<'_, P> {
             if used == data.len() {
                 break Next::Read;
             }
+            match self.preface(&data[used..]) {
+                Preface::Whole => break Next::Http2,
+                Preface::Partial => break Next::Read,
+                Preface::Other => {}
+            }
             let head = match head::check(&data[used..], limits.head_bytes) {
                 Checked::Whole(head) => head,
                 Checked::Partial => break Next::Read,
@@ -240,6 +248,19 @@ impl<P: Partition> Link<'_, P> {
             }
         };
         Worked { used, answered, next }
+    }
+
+    /// Whether a connection begins with the preface of HTTP/2, in plaintext, where that is allowed.
+    fn preface(&self, data: &[u8]) -> Preface {
+        if !self.h2c || self.begun.get() {
+            return Preface::Other;
+        }
+        let count = data.len().min(PREFACE.len());
+        match data[..count] == PREFACE[..count] {
+            true if count == PREFACE.len() => Preface::Whole,
+            true => Preface::Partial,
+            false => Preface::Other,
+        }
     }
 
     /// `Next::Read` stands for "answered, go on".
@@ -295,63 +316,6 @@ impl<P: Partition> Link<'_, P> {
     pub(crate) fn lend(&mut self) -> Option<Stream> {
         self.guest.sit();
         self.socket.take()?.register().ok()
-    }
-
-    /// Waits for bytes, the deadline, or the end of the worker.
-    async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
-        let limits = self.site.partition.limits();
-        let idle = self.taken.is_empty();
-        let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
-        let Some(mut stream) = self.lend() else {
-            return Next::Close;
-        };
-        self.guest.rest();
-        let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
-        self.guest.rise();
-        self.socket = Some(Socket::Registered(stream));
-        match waited {
-            Waited::Read(count) => {
-                self.arrived = Instant::now();
-                let site = self.site;
-                self.digest(&site.scratch.borrow()[..count])
-            }
-            Waited::Drained => Next::HandBack,
-            Waited::Late if !idle => Next::Refuse(Refusal::Late),
-            Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
-        }
-    }
-
-    fn poll_wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut Stream,
-        drained: Pin<&mut impl Future<Output = ()>>,
-        deadline: Instant,
-    ) -> Poll<Waited> {
-        // A read that does not fill the buffer makes tokio wait for readiness before the next: no read is
-        // tried in vain.
-        let mut scratch = self.site.scratch.borrow_mut();
-        let mut buffer = ReadBuf::new(&mut scratch);
-        match stream.poll_read(cx, &mut buffer) {
-            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                return Poll::Ready(Waited::Read(buffer.filled().len()));
-            }
-            Poll::Ready(_) => return Poll::Ready(Waited::Gone),
-            Poll::Pending => {}
-        }
-        if self.guest.must_go() {
-            return Poll::Ready(Waited::MustGo);
-        }
-        // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
-        // seat; all of them wake this task.
-        if is_set(&self.timer, deadline) && !self.site.partition.draining() {
-            return Poll::Pending;
-        }
-        self.guest.wake(cx);
-        if drained.poll(cx).is_ready() {
-            return Poll::Ready(Waited::Drained);
-        }
-        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
     }
 
     /// After an answer that took its time: the next request.

@@ -63,6 +63,72 @@ impl Gauge {
             body_bytes: Cell::default(),
         }
     }
+
+    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all the
+    /// same once it is time to: whether it is.
+    fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
+        if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
+            self.probe.set(None);
+            self.takes.moved(moved);
+        }
+        if polled.is_ready() {
+            return false;
+        }
+        self.takes.wait();
+        let now = Instant::now();
+        let next = self.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
+        match self.probe.get() {
+            Some(at) if now < at => false,
+            before => {
+                self.probe.set(Some(next));
+                before.is_some()
+            }
+        }
+    }
+
+    /// Writes through `write`, and without asking the runtime where that is called for.
+    pub fn write(
+        &self,
+        stream: &RefCell<Stream>,
+        bytes: &[u8],
+        write: impl FnOnce(&mut Stream, &mut usize) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut moved = 0;
+        let mut polled = write(&mut stream.borrow_mut(), &mut moved);
+        if self.wrote(&polled, moved) {
+            moved = 0;
+            if let Ok(count) = stream.borrow_mut().try_write(bytes, &mut moved) {
+                polled = Poll::Ready(Ok(count));
+            }
+            if moved > 0 {
+                self.wrote(&polled, moved);
+            }
+        }
+        if let Poll::Ready(Ok(count)) = polled {
+            self.written.set(self.written.get() + count as u64);
+        }
+        polled
+    }
+
+    /// Has the kernel take what is encrypted and waits for it.
+    pub fn flush(&self, stream: &RefCell<Stream>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !stream.borrow().is_tls() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut moved = 0;
+        let mut polled = stream.borrow_mut().poll_flush(cx, &mut moved);
+        if self.wrote(&polled, moved) {
+            moved = 0;
+            let tried = stream.borrow_mut().try_write(&[], &mut moved);
+            if tried.is_ok() {
+                polled = Poll::Ready(Ok(()));
+            }
+            if moved > 0 {
+                self.wrote(&polled, moved);
+            }
+        }
+        polled
+    }
 }
 
 /// How much of the stream belongs to the request after its head.
@@ -123,52 +189,6 @@ impl Wire {
         self.use_up(buffer.filled().len());
         Poll::Ready(Ok(()))
     }
-
-    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all the
-    /// same once it is time to: whether it is.
-    fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
-        let gauge = &self.gauge;
-        if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
-            gauge.probe.set(None);
-            gauge.takes.moved(moved);
-        }
-        if polled.is_ready() {
-            return false;
-        }
-        gauge.takes.wait();
-        let now = Instant::now();
-        let next = gauge.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
-        match gauge.probe.get() {
-            Some(at) if now < at => false,
-            before => {
-                gauge.probe.set(Some(next));
-                before.is_some()
-            }
-        }
-    }
-
-    /// Writes through `write`, and without asking the runtime where that is called for.
-    fn write(
-        &self,
-        bytes: &[u8],
-        write: impl FnOnce(&mut Stream, &mut usize) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        let mut moved = 0;
-        let mut polled = write(&mut self.stream.borrow_mut(), &mut moved);
-        if self.wrote(&polled, moved) {
-            moved = 0;
-            if let Ok(count) = self.stream.borrow_mut().try_write(bytes, &mut moved) {
-                polled = Poll::Ready(Ok(count));
-            }
-            if moved > 0 {
-                self.wrote(&polled, moved);
-            }
-        }
-        if let Poll::Ready(Ok(count)) = polled {
-            self.gauge.written.set(self.gauge.written.get() + count as u64);
-        }
-        polled
-    }
 }
 
 impl hyper::rt::Read for Wire {
@@ -204,7 +224,7 @@ impl hyper::rt::Read for Wire {
 
 impl hyper::rt::Write for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(bytes, |stream, moved| stream.poll_write(cx, bytes, moved))
+        self.gauge.write(&self.stream, bytes, |stream, moved| stream.poll_write(cx, bytes, moved))
     }
 
     fn poll_write_vectored(
@@ -213,7 +233,7 @@ impl hyper::rt::Write for Wire {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        self.write(first, |stream, moved| match stream {
+        self.gauge.write(&self.stream, first, |stream, moved| match stream {
             Stream::Plain(tcp) => {
                 let count = ready!(Pin::new(tcp).poll_write_vectored(cx, slices))?;
                 *moved += count;
@@ -229,20 +249,7 @@ impl hyper::rt::Write for Wire {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut moved = 0;
-        let mut polled = self.stream.borrow_mut().poll_flush(cx, &mut moved);
-        let plain = !self.stream.borrow().is_tls();
-        if !plain && self.wrote(&polled, moved) {
-            moved = 0;
-            let tried = self.stream.borrow_mut().try_write(&[], &mut moved);
-            if tried.is_ok() {
-                polled = Poll::Ready(Ok(()));
-            }
-            if moved > 0 {
-                self.wrote(&polled, moved);
-            }
-        }
-        polled
+        self.gauge.flush(&self.stream, cx)
     }
 
     /// Does nothing: hyper flushes before it; whether the connection goes on is not hyper's to say.

@@ -44,7 +44,7 @@ pub struct Access<'a> {
     pub status: u16,
     /// Bytes of the response's body.
     pub body_bytes: u64,
-    /// The minor version of HTTP/1, or 255 if the request was not understood.
+    /// The minor version of HTTP/1, 2 for HTTP/2, or 255 if the request was not understood.
     pub version: u8,
     /// The method, as sent.
     pub method: &'a [u8],

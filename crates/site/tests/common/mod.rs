@@ -1,6 +1,7 @@
 //! A server on 127.0.0.1 for the tests, with a client that speaks raw bytes.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod h2c;
 pub mod tls;
 
 use std::future::pending;
@@ -32,6 +33,9 @@ pub struct Shared {
     /// What was told of connections that failed under TLS, and how many were tampered with.
     pub failed: Mutex<Vec<String>>,
     pub tampered: Mutex<u32>,
+    /// Connections ended for abuse of HTTP/2, of which those that ended by now.
+    pub abusive: Mutex<u64>,
+    pub versions: Mutex<Vec<u8>>,
     pub drain: tokio::sync::Notify,
     pub draining: std::sync::atomic::AtomicBool,
 }
@@ -116,6 +120,7 @@ impl Partition for Site1 {
     fn record(&self, access: &Access<'_>) {
         let record = (access.method.into(), access.target.into(), access.status, access.body_bytes);
         self.shared.records.lock().unwrap().push(record);
+        self.shared.versions.lock().unwrap().push(access.minor);
     }
 
     fn tls_failed(&self, _: SocketAddr, error: &rustls::Error) {
@@ -308,6 +313,7 @@ fn run(
                 let shed = site.shed.snapshot();
                 *shared.shed.lock().unwrap() =
                     [shed.late_head, shed.malformed, shed.slow_body, shed.slow_response];
+                *shared.abusive.lock().unwrap() = shed.abusive;
                 *shared.ended.lock().unwrap() += 1;
             });
         }

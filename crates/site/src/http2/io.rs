@@ -1,0 +1,103 @@
+//! The connection as the HTTP/2 library sees it: every byte passes, and its frames are counted.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the client sends, of which only the heads of
+//! frames are looked at. Must never: read on once a client has done too much.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::{Buf, Bytes};
+use conditioning::http2::{Abuse, Excess, Limits};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::frames::{self, PREFACE, Scanner};
+use crate::stream::Stream;
+use crate::wire_io::Gauge;
+
+/// What the client has done.
+pub(super) struct Meter {
+    abuse: RefCell<Abuse>,
+    /// What was too much.
+    pub excess: Cell<Option<Excess>>,
+}
+
+impl Meter {
+    /// For blocks of at most so many bytes, as compressed.
+    pub fn new(block_bytes: u32) -> Self {
+        let limits = Limits { block_bytes, ..Limits::default() };
+        Self { abuse: RefCell::new(Abuse::new(limits)), excess: Cell::new(None) }
+    }
+
+    fn note(&self, count: impl FnOnce(&mut Abuse) -> Result<(), Excess>) {
+        if let Err(excess) = count(&mut self.abuse.borrow_mut())
+            && self.excess.get().is_none()
+        {
+            self.excess.set(Some(excess));
+        }
+    }
+}
+
+/// The adapter.
+pub(super) struct Watched {
+    stream: Rc<RefCell<Stream>>,
+    gauge: Rc<Gauge>,
+    meter: Rc<Meter>,
+    /// What was read from the socket before.
+    taken: Bytes,
+    came: Scanner,
+    went: Scanner,
+}
+
+impl Watched {
+    pub fn new(stream: Rc<RefCell<Stream>>, gauge: Rc<Gauge>, meter: Rc<Meter>, taken: Bytes) -> Self {
+        let came = Scanner::after(PREFACE.len() as u32);
+        Self { stream, gauge, meter, taken, came, went: Scanner::default() }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.meter.excess.get().is_some() {
+            return Poll::Pending;
+        }
+        let before = out.filled().len();
+        if this.taken.has_remaining() {
+            let count = this.taken.len().min(out.remaining());
+            out.put_slice(&this.taken.split_to(count));
+        } else {
+            ready!(this.stream.borrow_mut().poll_read(cx, out))?;
+        }
+        let (meter, now) = (&this.meter, Instant::now());
+        this.came.scan(&out.filled()[before..], |frame| {
+            meter.note(|abuse| frames::came(abuse, frame, now));
+        });
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let write = |stream: &mut Stream, moved: &mut usize| stream.poll_write(cx, bytes, moved);
+        let count = ready!(this.gauge.write(&this.stream, bytes, write))?;
+        let (meter, now) = (&this.meter, Instant::now());
+        this.went.scan(&bytes[..count], |frame| {
+            meter.note(|abuse| frames::went(abuse, frame, now));
+        });
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.gauge.flush(&self.stream, cx)
+    }
+
+    /// Does nothing: the connection is closed by whoever gets it back.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}

@@ -1,0 +1,295 @@
+//! One request of an HTTP/2 connection, from its head to the last byte of its answer.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the request, the answers of services. Must never:
+//! answer a request that is not the partition's, or wait for a client that takes nothing.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::time::timeout_at;
+
+use super::head;
+use super::upload::Upload;
+use crate::answer;
+use crate::body::{BoundedBody, Intake, ResponseBody};
+use crate::dispatch;
+use crate::head::{Checked, Framing, Head, Refusal};
+use crate::pace::Pace;
+use crate::partition::{Access, Ends, Partition, Site};
+
+/// What is written to the log for a client that went away before its answer began.
+const CLIENT_GONE: u16 = 499;
+
+/// A request that is being answered; when it is over, however it ends, the log is told.
+struct Ticket<P: Partition> {
+    site: Rc<Site<P>>,
+    ends: Ends,
+    /// Its head, as one of HTTP/1.1.
+    raw: Vec<u8>,
+    began: Instant,
+    status: Cell<u16>,
+    body_bytes: Cell<u64>,
+}
+
+impl<P: Partition> Drop for Ticket<P> {
+    fn drop(&mut self) {
+        let head = match crate::head::check(&self.raw, usize::MAX) {
+            Checked::Whole(head) => Some(head),
+            _ => None,
+        };
+        let head = head.as_ref();
+        self.site.partition.record(&Access {
+            ends: &self.ends,
+            method: head.map_or("", |head| head.method),
+            target: head.map_or("", |head| head.target),
+            minor: 2,
+            host: head.map_or(b"", |head| head.host),
+            status: self.status.get(),
+            body_bytes: self.body_bytes.get(),
+            referer: head.map_or(b"", |head| head.referer),
+            user_agent: head.map_or(b"", |head| head.user_agent),
+            duration_us: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
+        });
+    }
+}
+
+/// Why a stream came to no good end.
+enum Broken {
+    /// The client has reset it, or is gone.
+    Gone,
+    /// The client takes too little of the answer.
+    Slow,
+    /// Whoever answers broke off.
+    Source,
+}
+
+/// Answers a request.
+pub(super) async fn answer<P: Partition>(
+    site: Rc<Site<P>>,
+    ends: Ends,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let (parts, body) = request.into_parts();
+    let (raw, refusal) = match head::as_http1(&parts) {
+        Ok(raw) => (raw, None),
+        Err(refusal) => (Vec::new(), Some(refusal.status())),
+    };
+    let ticket = Ticket {
+        site: site.clone(),
+        ends,
+        began: Instant::now(),
+        status: Cell::new(CLIENT_GONE),
+        body_bytes: Cell::new(0),
+        raw,
+    };
+    let silent = parts.method == Method::HEAD;
+    let request = Request::from_parts(parts, body);
+    let response = match refusal.map_or_else(|| admit(&site, &ticket.raw), Err) {
+        Ok(admitted) => produce(&site, ends, admitted, request, &mut respond).await,
+        Err(status) => {
+            if status != StatusCode::MISDIRECTED_REQUEST {
+                site.shed.note(|shed| shed.malformed += 1);
+            }
+            Some(answer::error(status))
+        }
+    };
+    // The client has gone: nobody is left to be told.
+    let Some(mut response) = response else { return };
+    finish(&site, ends, &mut response);
+    ticket.status.set(response.status().as_u16());
+    match send(&site, &mut respond, response, silent, &ticket.body_bytes).await {
+        Ok(()) | Err(Broken::Gone) => {}
+        Err(Broken::Slow) => {
+            site.shed.note(|shed| shed.slow_response += 1);
+            respond.send_reset(Reason::CANCEL);
+        }
+        Err(Broken::Source) => respond.send_reset(Reason::INTERNAL_ERROR),
+    }
+}
+
+/// What the checks found out of a request that they let pass.
+struct Admitted {
+    length: Option<u64>,
+    expects: bool,
+}
+
+/// The checks that a request of HTTP/1.1 goes through.
+fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCode> {
+    let limits = site.partition.limits();
+    let head: Head<'_> = match crate::head::check(raw, limits.head_bytes) {
+        Checked::Whole(head) => head,
+        Checked::Refused(refusal) => return Err(refusal.status()),
+        Checked::Partial => return Err(StatusCode::BAD_REQUEST),
+    };
+    if !site.owns(head.host, head.path) {
+        return Err(StatusCode::MISDIRECTED_REQUEST);
+    }
+    site.examine(raw).map_err(Refusal::status)?;
+    let length = match head.framing {
+        Framing::Length(length) if length > limits.body_bytes => return Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Framing::Length(length) => Some(length),
+        // RFC 9113 8.2.2: the library refuses what would say this.
+        Framing::Chunked => return Err(StatusCode::BAD_REQUEST),
+        Framing::None => None,
+    };
+    Ok(Admitted { length, expects: head.expects })
+}
+
+/// Has the request answered; nothing if the client has reset it meanwhile.
+async fn produce<P: Partition>(
+    site: &Rc<Site<P>>,
+    ends: Ends,
+    admitted: Admitted,
+    request: Request<RecvStream>,
+    respond: &mut SendResponse<Bytes>,
+) -> Option<Response<ResponseBody>> {
+    let limits = site.partition.limits();
+    let (mut parts, stream) = request.into_parts();
+    head::tidy(&mut parts);
+    if admitted.expects && !stream.is_end_stream() {
+        let mut go_on = Response::new(());
+        *go_on.status_mut() = StatusCode::CONTINUE;
+        let _ = respond.send_informational(go_on);
+    }
+    let intake = Rc::new(Cell::new(Intake::default()));
+    let upload = Upload::new(stream, admitted.length, limits, intake.clone());
+    let body = BoundedBody::of_http2(upload, limits.body_bytes, intake.clone());
+    let mut answering = pin!(dispatch::respond(site, ends, Request::from_parts(parts, body)));
+    let response = poll_fn(|cx| {
+        if let Poll::Ready(response) = answering.as_mut().poll(cx) {
+            return Poll::Ready(Some(response));
+        }
+        respond.poll_reset(cx).map(|_| None)
+    })
+    .await?;
+    Some(match intake.get() {
+        Intake::TooLarge => answer::error(StatusCode::PAYLOAD_TOO_LARGE),
+        Intake::Slow => {
+            site.shed.note(|shed| shed.slow_body += 1);
+            answer::error(StatusCode::REQUEST_TIMEOUT)
+        }
+        Intake::Open | Intake::Done | Intake::Abandoned => response,
+    })
+}
+
+/// Adds what every answer has, and takes away what HTTP/2 has no place for.
+fn finish<P: Partition>(site: &Site<P>, ends: Ends, response: &mut Response<ResponseBody>) {
+    const OF_CONNECTIONS: [HeaderName; 5] = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+    ];
+    let size = response.body().size_hint().exact();
+    let bodiless =
+        response.status() == StatusCode::NO_CONTENT || response.status() == StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    OF_CONNECTIONS.iter().for_each(|name| drop(headers.remove(name)));
+    headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
+    site.clock.tick(Instant::now());
+    if let Ok(date) = HeaderValue::from_bytes(&site.clock.date()) {
+        headers.entry(header::DATE).or_insert(date);
+    }
+    if let Some(size) = size.filter(|_| !bodiless) {
+        headers.entry(header::CONTENT_LENGTH).or_insert(size.into());
+    }
+    if ends.tls
+        && let Some(hsts) = &*site.hsts.borrow()
+    {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
+    }
+}
+
+/// Sends the answer; counts the bytes of its body in `sent`.
+async fn send<P: Partition>(
+    site: &Site<P>,
+    respond: &mut SendResponse<Bytes>,
+    response: Response<ResponseBody>,
+    silent: bool,
+    sent: &Cell<u64>,
+) -> Result<(), Broken> {
+    let (parts, body) = response.into_parts();
+    let empty = silent || body.is_end_stream();
+    let begun = respond.send_response(Response::from_parts(parts, ()), empty);
+    let mut stream = begun.map_err(|_| Broken::Gone)?;
+    if empty {
+        return Ok(());
+    }
+    let limits = site.partition.limits();
+    let pace = Pace::new(limits.response_rate, limits.stall_timeout);
+    let mut body = pin!(body);
+    loop {
+        let frame = poll_fn(|cx| {
+            if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
+                return Poll::Ready(Ok(frame));
+            }
+            stream.poll_reset(cx).map(|_| Err(Broken::Gone))
+        });
+        let Some(frame) = frame.await? else {
+            return stream.send_data(Bytes::new(), true).map_err(|_| Broken::Gone);
+        };
+        let frame = frame.map_err(|_| Broken::Source)?;
+        match frame.into_data() {
+            Ok(data) => {
+                let last = body.is_end_stream();
+                push(&mut stream, &pace, data, last, sent).await?;
+                if last {
+                    return Ok(());
+                }
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return stream.send_trailers(trailers).map_err(|_| Broken::Gone);
+                }
+            }
+        }
+    }
+}
+
+/// Sends `data` as the client's window, and what may wait for the socket, have room.
+async fn push(
+    stream: &mut SendStream<Bytes>,
+    pace: &Pace,
+    mut data: Bytes,
+    last: bool,
+    sent: &Cell<u64>,
+) -> Result<(), Broken> {
+    while !data.is_empty() {
+        stream.reserve_capacity(data.len());
+        let mut room = pin!(poll_fn(|cx| match stream.capacity() {
+            0 => stream.poll_capacity(cx).map(|room| room.and_then(Result::ok)),
+            room => Poll::Ready(Some(room)),
+        }));
+        let ready = poll_fn(|cx| Poll::Ready(room.as_mut().poll(cx))).await;
+        let room = match ready {
+            Poll::Ready(room) => room,
+            Poll::Pending => {
+                pace.wait();
+                let deadline = pace.deadline().unwrap_or_else(Instant::now);
+                timeout_at(deadline.into(), room).await.map_err(|_| Broken::Slow)?
+            }
+        };
+        let count = room.ok_or(Broken::Gone)?.min(data.len());
+        if count == 0 {
+            continue;
+        }
+        pace.moved(count);
+        let piece = data.split_to(count);
+        let end = last && data.is_empty();
+        stream.send_data(piece, end).map_err(|_| Broken::Gone)?;
+        sent.set(sent.get() + count as u64);
+    }
+    Ok(())
+}
