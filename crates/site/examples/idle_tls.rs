@@ -1,4 +1,4 @@
-//! What an idle connection under TLS costs its worker: `cargo run --release -p site --example idle_tls [CONNECTIONS]`.
+//! What an idle connection under TLS costs its worker: `cargo run --release -p site --example idle_tls [CONNECTIONS [h2]]`.
 //!
 //! Runs as two processes on the loopback network: this one has the clients, the other the worker, whose memory is
 //! read from /proc. Each connection has had one answer and is kept alive.
@@ -22,7 +22,10 @@ fn main() {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some("worker") => worker(),
-        count => clients(count.map_or(10_000, |count| count.parse().unwrap())),
+        count => {
+            let count = count.map_or(10_000, |count| count.parse().unwrap());
+            clients(count, words.next().as_deref() == Some("h2"));
+        }
     }
 }
 
@@ -37,7 +40,7 @@ fn worker() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-fn clients(count: usize) {
+fn clients(count: usize, http2: bool) {
     raise_limit();
     let this = std::env::current_exe().unwrap();
     let mut child =
@@ -47,7 +50,10 @@ fn clients(count: usize) {
     let pem = lines.next().unwrap().replace('|', "\n");
     let mut roots = rustls::RootCertStore::empty();
     roots.add(rustls::pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
-    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    if http2 {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
     let config = Arc::new(config);
     let mut idle = Vec::new();
     // The first ones pay for what all share.
@@ -69,6 +75,13 @@ fn connect(address: SocketAddr, config: &Arc<rustls::ClientConfig>) -> TcpStream
     let name = ServerName::try_from("a.example").unwrap();
     let mut client = rustls::ClientConnection::new(config.clone(), name).unwrap();
     let mut stream = rustls::Stream::new(&mut client, &mut socket);
+    if !config.alpn_protocols.is_empty() {
+        let mut raw = common::h2c::Raw::over(stream, &[]);
+        raw.send(&common::h2c::frame(common::h2c::SETTINGS, common::h2c::ACK, 0, &[]));
+        raw.request(1, "GET", "/small.txt", &[]);
+        assert_eq!(raw.wait(common::h2c::DATA, 1).unwrap().payload, b"0123456789");
+        return socket;
+    }
     stream.write_all(b"GET /small.txt HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"0123456789") {

@@ -101,12 +101,18 @@ pub enum Piece {
 pub struct FileBody {
     fd: OwnedFd,
     pieces: VecDeque<Piece>,
+    step: u64,
 }
 
 impl FileBody {
     /// These pieces of `fd`, none of them empty.
     pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
-        FileBody { fd, pieces: pieces.into() }
+        FileBody { fd, pieces: pieces.into(), step: FILE_STEP_BYTES }
+    }
+
+    /// Has at most so many bytes read at once.
+    pub(crate) fn in_steps_of(&mut self, bytes: u64) {
+        self.step = bytes;
     }
 
     fn left(&self) -> u64 {
@@ -122,7 +128,7 @@ impl FileBody {
             Piece::Bytes(bytes) => return Some(Ok(bytes)),
             Piece::Span(span) => span,
         };
-        let step = span.length.min(FILE_STEP_BYTES);
+        let step = span.length.min(self.step);
         let read = read(&self.fd, span.start, step);
         let got = read.as_ref().map_or(0, |bytes| bytes.len() as u64);
         if got < span.length {

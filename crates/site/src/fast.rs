@@ -85,6 +85,20 @@ pub(crate) fn answer<P: Partition>(
     }
 }
 
+/// The answer to `head` that is in the cache, or can be put there, and whether the client has it already.
+pub(crate) fn cached<P: Partition>(site: &Site<P>, head: &Head<'_>, tick: u64) -> Option<(Rc<Entry>, bool)> {
+    if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
+        return None;
+    }
+    let kept = site.cache.get(site.files.as_ref()?, head.path, tick);
+    let entry = kept.or_else(|| fill(site, head.path, tick).ok())?;
+    match compare(head, &entry) {
+        Compared::Whole => Some((entry, false)),
+        Compared::Unchanged => Some((entry, true)),
+        Compared::Unsure => None,
+    }
+}
+
 /// Makes the answer for `path`, or finds the file to be sent for it.
 fn fill<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
     let files = site.files.as_ref().ok_or(None)?;

@@ -178,7 +178,8 @@ mod tests {
     use super::*;
 
     fn call(hooks: &Hooks, name: &str, path: &str) -> Result<Response<ResponseBody>, Box<Parts>> {
-        let ends = Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap() };
+        let ends =
+            Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap(), tls: false };
         let request = http::Request::get(path).body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();

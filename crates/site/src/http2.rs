@@ -4,6 +4,7 @@
 //! them, and `frames` counts them. Must never: wait for a client without a deadline, or let one connection hold more
 //! than its limits.
 
+mod cached;
 pub mod frames;
 mod head;
 mod io;

@@ -14,8 +14,8 @@ mod dispatch;
 mod exchange;
 pub mod fast;
 pub mod files;
-pub mod hook;
 mod handshake;
+pub mod hook;
 pub mod http2;
 
 pub mod mime;

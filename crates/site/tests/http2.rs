@@ -13,6 +13,11 @@ use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode};
 use site::Limits;
 
+/// A server that gives a busy machine time.
+fn patient() -> Server {
+    Server::with(Limits { idle_timeout: Duration::from_secs(10), ..limits() })
+}
+
 struct Got {
     status: StatusCode,
     headers: HeaderMap,
@@ -61,7 +66,7 @@ async fn ask(sender: &SendRequest<Bytes>, request: Request<()>, body: &[u8]) -> 
 
 #[test]
 fn answers_like_http1() {
-    let server = Server::start();
+    let server = patient();
     with_client(&server, async |sender| {
         for _ in 0..3 {
             let got = ask(&sender, request("GET", "/small.txt"), b"").await.unwrap();
@@ -110,7 +115,7 @@ fn answers_like_http1() {
 
 #[test]
 fn requests_are_held_to_the_same_rules() {
-    let server = Server::start();
+    let server = patient();
     with_client(&server, async |sender| {
         let with = |lines: &[(&str, &str)]| {
             let mut request = request("GET", "/svc/head?x=/y");
@@ -147,7 +152,7 @@ fn requests_are_held_to_the_same_rules() {
 
 #[test]
 fn many_at_once() {
-    let server = Server::start();
+    let server = patient();
     with_client(&server, async |sender| {
         let began = Instant::now();
         let mut tasks = tokio::task::JoinSet::new();
@@ -166,7 +171,7 @@ fn many_at_once() {
 
 #[test]
 fn a_stream_that_is_reset_ends_the_work_for_it() {
-    let server = Server::start();
+    let server = patient();
     with_client(&server, async |sender| {
         let mut sender = sender.ready().await.unwrap();
         let (answer, mut stream) = sender.send_request(request("GET", "/svc/never"), true).unwrap();

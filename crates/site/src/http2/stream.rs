@@ -18,17 +18,21 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
-use super::head;
 use super::upload::Upload;
+use super::{cached, head};
 use crate::answer;
 use crate::body::{BoundedBody, Intake, ResponseBody};
-use crate::dispatch;
+use crate::cache::Entry;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
+use crate::{dispatch, fast};
 
 /// What is written to the log for a client that went away before its answer began.
 const CLIENT_GONE: u16 = 499;
+
+/// LIMIT: bytes of a file read for one stream at once; a connection has many.
+const FILE_STEP_BYTES: u64 = 32 << 10;
 
 /// A request that is being answered; when it is over, however it ends, the log is told.
 struct Ticket<P: Partition> {
@@ -122,6 +126,8 @@ pub(super) async fn answer<P: Partition>(
 struct Admitted {
     length: Option<u64>,
     expects: bool,
+    /// The answer, if it is in the cache, and whether the client has it.
+    cached: Option<(Rc<Entry>, bool)>,
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
@@ -143,7 +149,9 @@ fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCod
         Framing::Chunked => return Err(StatusCode::BAD_REQUEST),
         Framing::None => None,
     };
-    Ok(Admitted { length, expects: head.expects })
+    let tick = site.clock.tick(Instant::now());
+    let cached = fast::cached(site, &head, tick);
+    Ok(Admitted { length, expects: head.expects, cached })
 }
 
 /// Has the request answered; nothing if the client has reset it meanwhile.
@@ -156,6 +164,10 @@ async fn produce<P: Partition>(
 ) -> Option<Response<ResponseBody>> {
     let limits = site.partition.limits();
     let (mut parts, stream) = request.into_parts();
+    // A body that nobody announced makes it a matter for the others.
+    if let (Some((entry, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
+        return Some(cached::response(entry, unchanged));
+    }
     head::tidy(&mut parts);
     if admitted.expects && !stream.is_end_stream() {
         let mut go_on = Response::new(());
@@ -220,7 +232,10 @@ async fn send<P: Partition>(
     silent: bool,
     sent: &Cell<u64>,
 ) -> Result<(), Broken> {
-    let (parts, body) = response.into_parts();
+    let (parts, mut body) = response.into_parts();
+    if let ResponseBody::File(file) = &mut body {
+        file.in_steps_of(FILE_STEP_BYTES);
+    }
     let empty = silent || body.is_end_stream();
     let begun = respond.send_response(Response::from_parts(parts, ()), empty);
     let mut stream = begun.map_err(|_| Broken::Gone)?;
@@ -231,6 +246,8 @@ async fn send<P: Partition>(
     let pace = Pace::new(limits.response_rate, limits.stall_timeout);
     let mut body = pin!(body);
     loop {
+        // Nothing is read for a client that has no room for any of it.
+        room(&mut stream, &pace, 1).await?;
         let frame = poll_fn(|cx| {
             if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
                 return Poll::Ready(Ok(frame));
@@ -267,7 +284,21 @@ async fn push(
     sent: &Cell<u64>,
 ) -> Result<(), Broken> {
     while !data.is_empty() {
-        stream.reserve_capacity(data.len());
+        let count = room(stream, pace, data.len()).await?.min(data.len());
+        pace.moved(count);
+        let piece = data.split_to(count);
+        let end = last && data.is_empty();
+        stream.send_data(piece, end).map_err(|_| Broken::Gone)?;
+        sent.set(sent.get() + count as u64);
+    }
+    Ok(())
+}
+
+/// Waits until there is room for some of `wanted` bytes, in the client's windows and before the socket; tells for how
+/// many.
+async fn room(stream: &mut SendStream<Bytes>, pace: &Pace, wanted: usize) -> Result<usize, Broken> {
+    stream.reserve_capacity(wanted);
+    loop {
         let mut room = pin!(poll_fn(|cx| match stream.capacity() {
             0 => stream.poll_capacity(cx).map(|room| room.and_then(Result::ok)),
             room => Poll::Ready(Some(room)),
@@ -281,15 +312,10 @@ async fn push(
                 timeout_at(deadline.into(), room).await.map_err(|_| Broken::Slow)?
             }
         };
-        let count = room.ok_or(Broken::Gone)?.min(data.len());
-        if count == 0 {
-            continue;
+        let room = room.ok_or(Broken::Gone)?;
+        if room > 0 {
+            pace.moved(0);
+            return Ok(room);
         }
-        pace.moved(count);
-        let piece = data.split_to(count);
-        let end = last && data.is_empty();
-        stream.send_data(piece, end).map_err(|_| Broken::Gone)?;
-        sent.set(sent.get() + count as u64);
     }
-    Ok(())
 }

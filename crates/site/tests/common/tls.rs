@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 
+use site::Limits;
+
 use super::{Answer, Peer, Server, limits};
 
 pub type Secure = StreamOwned<ClientConnection, TcpStream>;
@@ -41,7 +43,9 @@ impl Server {
     /// A server under TLS, and what its clients need.
     pub fn secure() -> (Server, Arc<ClientConfig>) {
         let ends = ends();
-        (Server::over(limits(), Some(ends.server)), Arc::new(ends.client))
+        // Both ends of TLS on a busy machine take their time.
+        let limits = Limits { idle_timeout: Duration::from_secs(4), ..limits() };
+        (Server::over(limits, Some(ends.server)), Arc::new(ends.client))
     }
 }
 
