@@ -24,6 +24,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     site_names(&raw.sites, problems);
     routes(raw, problems);
     worker::check(&raw.sites, problems);
+    crate::tls::check(raw, problems);
     for site in &raw.sites {
         listen(raw, site, problems);
         purpose(site, problems);
@@ -39,14 +40,16 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     };
     let services: usize = raw.sites.iter().map(|site| site.services.len()).sum();
     let filters = raw.conditioning.filters.len();
-    let needed = ROLES + raw.sites.len() + services + filters;
+    // The signer, where there is something to sign with.
+    let roles = ROLES + usize::from(raw.sites.iter().any(|site| site.tls.is_some()));
+    let needed = roles + raw.sites.len() + services + filters;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;
     if has < needed as u64 {
         let sites = raw.sites.len();
         let filters = if filters > 0 { format!(", {filters} filters") } else { String::new() };
         let message = format!(
-            "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {ROLES} roles, \
+            "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {roles} roles, \
              {sites} sites, {services} services{filters}"
         );
         let help = format!("write at least `\"{first}-{}\"`", u64::from(first) + needed as u64 - 1);
@@ -246,6 +249,20 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
                 let place = problems.place(root.offset);
                 let message = format!("`{published_by}` (at {place}) would publish this file of users");
                 problems.report_help(users.offset, message, "move the file out of the folder");
+            }
+            for file in raw.sites.iter().flat_map(|other| &other.tls).flat_map(|tls| &tls.certificates) {
+                if resolve(&file.value).starts_with(&published) {
+                    let (path, place) = (show_path(&file.value), problems.place(root.offset));
+                    let message = format!(
+                        "`{published_by}` of {} (at {place}) would publish the key in {path}",
+                        site.label
+                    );
+                    problems.report_help(
+                        file.offset,
+                        message,
+                        "move the file out of every folder that is published",
+                    );
+                }
             }
         }
     }

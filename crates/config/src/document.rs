@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue, Error};
 use crate::decode::Table;
 use crate::diagnostic::{Problems, escape};
 use crate::raw::RawConfig;
-use crate::rules::{CONDITIONING, LIMITS, LOG, RESTART, ROOT, SERVER};
-use crate::{conditioning, sections, sites};
+use crate::rules::{CONDITIONING, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
+use crate::{conditioning, sections, sites, tls};
 
 /// LIMIT: after one broken line the parser may call every line broken; nobody reads past these.
 const SYNTAX_ERRORS_MAX: usize = 10;
@@ -42,6 +42,7 @@ pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Optio
         server: sections::server(&section(SERVER, "server", problems), dir, problems),
         listeners,
         listeners_known,
+        tls: tls::tls(&section(TLS, "tls", problems), problems),
         log,
         error_file,
         restart: sections::restart(&section(RESTART, "restart", problems), problems),

@@ -65,6 +65,10 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
         if let Some((command, at)) = &site.worker.program {
             program("worker", command, at, problems);
         }
+        if let Some(tls) = &site.tls {
+            tls.certificates.iter().for_each(|at| file("certificates", at, problems));
+            tls.client_ca.iter().for_each(|at| file("client_ca", at, problems));
+        }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
             if let Some(at) = &service.program {
@@ -88,6 +92,20 @@ fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     let help = "make it with `htpasswd -B`, or correct the path";
     if metadata(key, at, help, problems).is_some_and(|found| !found.is_file()) {
         problems.report_help(at.offset, format!("`{key}` {} is not a file", show_path(&at.value)), help);
+    }
+}
+
+/// A file of certificates, which only the signer looks into.
+fn file(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+    let Some(found) = metadata(key, at, "create the file, or correct the path", problems) else {
+        return;
+    };
+    let path = show_path(&at.value);
+    if !found.is_file() {
+        problems.report_help(at.offset, format!("`{key}` {path} is not a file"), "name the file itself");
+    } else if found.permissions().mode() & 0o002 != 0 {
+        let help = format!("run `chmod o-w {path}`");
+        problems.report_help(at.offset, format!("`{key}` {path} can be written by everybody"), help);
     }
 }
 

@@ -25,6 +25,7 @@ mod sites;
 mod statics;
 mod statics_schema;
 mod suggest;
+mod tls;
 mod worker;
 
 use std::path::Path;
@@ -33,8 +34,8 @@ pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, Checks, Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Priority,
-    Restart, Server, Service, Site, Worker,
+    AccessFormat, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation, Limits, Listener, Log,
+    Network, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Tls, TlsVersion, Worker,
 };
 pub use statics_schema::{
     Action, Auth, Compress, Encoding, Matcher, Redirect, Route, Statics, Target, Terms,

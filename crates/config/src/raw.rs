@@ -11,9 +11,10 @@ use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
-    Worker,
+    Tls, Worker,
 };
 use crate::statics_schema::{Redirect, Statics};
+use crate::tls::RawSiteTls;
 
 /// The whole file. What could not be decoded is `None` or left out, and was reported.
 pub(crate) struct RawConfig {
@@ -21,6 +22,7 @@ pub(crate) struct RawConfig {
     pub(crate) listeners: Vec<RawListener>,
     /// Whether those are all that the file means; if not, one that is missing may be one of the others.
     pub(crate) listeners_known: bool,
+    pub(crate) tls: Tls,
     pub(crate) log: Log,
     /// Also in `log`, with its place.
     pub(crate) error_file: Option<At<PathBuf>>,
@@ -45,6 +47,9 @@ pub(crate) struct RawServer {
 pub(crate) struct RawListener {
     pub(crate) address: At<SocketAddr>,
     pub(crate) shared_connections: bool,
+    pub(crate) tls: bool,
+    pub(crate) redirect_to_https: bool,
+    pub(crate) h2c: bool,
 }
 
 /// `[conditioning]`.
@@ -74,6 +79,7 @@ pub(crate) struct RawSite {
     pub(crate) path: Option<String>,
     pub(crate) has_root: HasRoot,
     pub(crate) index: Vec<String>,
+    pub(crate) tls: Option<RawSiteTls>,
     pub(crate) services: Vec<RawService>,
     pub(crate) vhosts: Option<At<PathBuf>>,
     pub(crate) redirect: Option<Redirect>,
@@ -131,6 +137,7 @@ impl RawConfig {
             dir: dir.to_owned(),
             server: self.server.finish()?,
             listeners: self.listeners.into_iter().map(RawListener::finish).collect(),
+            tls: self.tls,
             log: self.log,
             restart: self.restart,
             limits: self.limits,
@@ -142,7 +149,13 @@ impl RawConfig {
 
 impl RawListener {
     fn finish(self) -> Listener {
-        Listener { address: self.address.value, shared_connections: self.shared_connections }
+        Listener {
+            address: self.address.value,
+            shared_connections: self.shared_connections,
+            tls: self.tls,
+            redirect_to_https: self.redirect_to_https,
+            h2c: self.h2c,
+        }
     }
 }
 
@@ -218,6 +231,7 @@ impl RawSite {
             listen: self.listen.into_iter().flatten().map(|address| address.value).collect(),
             path: self.path?,
             index: self.index,
+            tls: self.tls.map(RawSiteTls::finish),
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
             vhosts: self.vhosts.map(|vhosts| vhosts.value),
             redirect: self.redirect,

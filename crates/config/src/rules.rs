@@ -59,6 +59,16 @@ pub(crate) const EXEMPT: [&str; 1] = ["127.0.0.0/8"];
 pub(crate) const EXEMPT_MAX: usize = 256;
 /// LIMIT: every request goes through all of them, one after the other.
 pub(crate) const FILTERS_MAX: usize = 16;
+/// LIMIT: 0 never bans; above 30 days an address has another owner.
+pub(crate) const TAMPER_BAN_MS: Bounds = Bounds::new(0, 30 * 24 * HOUR, 24 * HOUR);
+/// LIMIT: each look costs a system call for every file; a certificate that is renewed is old for a month before.
+pub(crate) const REREAD_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, HOUR);
+/// What browsers are told with every answer over TLS if the file does not say.
+pub(crate) const HSTS: &str = "max-age=31536000; includeSubDomains";
+/// LIMIT: it is part of every answer's head.
+pub(crate) const HSTS_BYTES_MAX: usize = 256;
+/// LIMIT: each is compared with the name that a client asks for.
+pub(crate) const CERTIFICATES_MAX: usize = 64;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
@@ -126,7 +136,7 @@ pub const LAYERS: [&str; 19] = [
 
 /// The default of `user_range`: clear of what distributions give to people and to system services.
 pub(crate) const USER_RANGE: std::ops::RangeInclusive<u32> = 51001..=51999;
-/// Partitions that exist whatever the file says: gate, logger, admin.
+/// Partitions that exist whatever the file says: gate, logger, admin. The signer is one more, where there is TLS.
 pub(crate) const ROLES: usize = 3;
 /// LIMIT: sun_path is 108 bytes and must end in NUL (unix(7)).
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
@@ -134,17 +144,20 @@ pub(crate) const SOCKET_PATH_MAX: usize = 107;
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [Keys; 11] =
-    [ROOT, SERVER, LISTEN, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE, ROUTE, COMPRESS];
+pub(crate) const TABLES: [Keys; 12] =
+    [ROOT, SERVER, LISTEN, TLS, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE, ROUTE, COMPRESS];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
 pub(crate) const ROOT: Keys =
-    ("the top level", &["server", "listen", "log", "restart", "limits", "conditioning", "site"]);
+    ("the top level", &["server", "listen", "tls", "log", "restart", "limits", "conditioning", "site"]);
 pub(crate) const SERVER: Keys =
     ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
-pub(crate) const LISTEN: Keys = ("[[listen]]", &["address", "shared_connections"]);
+pub(crate) const LISTEN: Keys =
+    ("[[listen]]", &["address", "shared_connections", "tls", "redirect_to_https", "h2c"]);
+pub(crate) const TLS: Keys =
+    ("[tls]", &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp"]);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
 pub(crate) const LIMITS: Keys = (
@@ -204,6 +217,9 @@ pub(crate) const SITE: Keys = (
         "allow",
         "deny",
         "auth",
+        "certificates",
+        "client_ca",
+        "client_certificates",
         "service",
         "route",
         "access_log",

@@ -18,6 +18,8 @@ pub struct Config {
     pub server: Server,
     /// `[[listen]]`: at least one, all different.
     pub listeners: Vec<Listener>,
+    /// `[tls]`.
+    pub tls: Tls,
     /// `[log]`.
     pub log: Log,
     /// `[restart]`.
@@ -81,6 +83,71 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whether one connection may carry requests of several users, as behind some load balancers.
     pub shared_connections: bool,
+    /// Whether connections begin with a handshake of TLS.
+    pub tls: bool,
+    /// Whether requests for hosts of sites with certificates are redirected to these.
+    pub redirect_to_https: bool,
+    /// Whether HTTP/2 is spoken without TLS to those who begin with it.
+    pub h2c: bool,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2.
+    V12,
+    /// 1.3.
+    V13,
+}
+
+/// How a client takes up an earlier session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumption {
+    /// By a ticket that it keeps, which every worker of the site can read.
+    Tickets,
+    /// By what the worker keeps, for as long as it lives.
+    Stateful,
+    /// Not at all.
+    Off,
+}
+
+/// `[tls]`: what holds of TLS on every site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// How long a client whose records fail to decrypt is refused, in milliseconds; 0: not at all.
+    pub tamper_ban_ms: u32,
+    /// Networks that are never refused for this, as `ADDRESS/BITS`.
+    pub tamper_exempt: Vec<String>,
+    /// The value of `Strict-Transport-Security`; empty: none is sent.
+    pub hsts: String,
+    /// How often files of certificates are looked at for changes, in milliseconds.
+    pub reread_ms: u32,
+    /// How sessions are resumed.
+    pub resumption: Resumption,
+    /// Whether certificates' status is stapled, where they name a responder.
+    pub ocsp: bool,
+}
+
+/// What becomes of clients without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are refused.
+    Require,
+    /// They are served without.
+    Request,
+}
+
+/// What a site with TLS has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTls {
+    /// Files with a key and its chain of certificates each; at least one.
+    pub certificates: Vec<PathBuf>,
+    /// The authorities that clients' certificates are checked by, if clients are asked for some.
+    pub client_ca: Option<PathBuf>,
+    /// What becomes of clients without one.
+    pub client_certificates: ClientCertificates,
 }
 
 /// The shape of a line of the access log.
@@ -215,6 +282,8 @@ pub struct Site {
     pub root: Option<PathBuf>,
     /// File names tried, in order, for a request for a folder.
     pub index: Vec<String>,
+    /// What it has for TLS; `None`: it does without.
+    pub tls: Option<SiteTls>,
     /// `[[site.service]]`: in the order of the file.
     pub services: Vec<Service>,
     /// The folder with a folder for each host, in place of `root`.

@@ -93,8 +93,10 @@ pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<R
         table.check_keys(rules::LISTEN, problems);
         let entry = table.require("address", "\"127.0.0.1:8080\"", problems);
         let address = entry.and_then(|entry| entry.parsed(hosts::address, problems));
-        let shared = table.get("shared_connections").and_then(|entry| entry.boolean(problems));
-        let listener = |address| RawListener { address, shared_connections: shared.unwrap_or(false) };
+        let mut flag = |key| table.get(key).and_then(|entry| entry.boolean(problems)).unwrap_or(false);
+        let (shared_connections, tls) = (flag("shared_connections"), flag("tls"));
+        let (redirect_to_https, h2c) = (flag("redirect_to_https"), flag("h2c"));
+        let listener = |address| RawListener { address, shared_connections, tls, redirect_to_https, h2c };
         listeners.extend(address.map(listener));
     }
     let known = count > 0 && listeners.len() == count;

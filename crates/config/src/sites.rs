@@ -13,7 +13,7 @@ use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
 use crate::schema::Network;
 use crate::sections::require_tables;
-use crate::{routes, rules, statics, worker};
+use crate::{routes, rules, statics, tls, worker};
 
 pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
     let tables = require_tables(root, "site", rules::SITE.0, problems);
@@ -39,6 +39,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         has_root: root.unwrap_or(HasRoot::No),
         index: index(&table, problems),
         worker: worker::worker(&table, dir, problems),
+        tls: tls::site(&table, dir, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
         vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
         redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, problems)),

@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use config::{
-    AccessFormat, Checks, Compress, Conditioning, Config, Encoding, Filter, Limits, Listener, Log, Priority,
-    Restart, Server, Service, Site, Statics, Terms,
+    AccessFormat, Checks, ClientCertificates, Compress, Conditioning, Config, Encoding, Filter, Limits,
+    Listener, Log, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Statics, Terms, Tls,
+    TlsVersion,
 };
 
 fn repository() -> PathBuf {
@@ -52,6 +53,7 @@ fn bare_site() -> Site {
         path: "/".to_owned(),
         root: None,
         index: strings(&["index.html"]),
+        tls: None,
         services: Vec::new(),
         vhosts: None,
         redirect: None,
@@ -73,6 +75,28 @@ fn bare_statics() -> Statics {
     }
 }
 
+fn listener(address: &str) -> Listener {
+    Listener {
+        address: address.parse().unwrap(),
+        shared_connections: false,
+        tls: false,
+        redirect_to_https: false,
+        h2c: false,
+    }
+}
+
+fn default_tls() -> Tls {
+    Tls {
+        min_version: TlsVersion::V12,
+        tamper_ban_ms: 24 * 3600 * 1000,
+        tamper_exempt: strings(&["127.0.0.0/8"]),
+        hsts: "max-age=31536000; includeSubDomains".to_owned(),
+        reread_ms: 3600 * 1000,
+        resumption: Resumption::Tickets,
+        ocsp: true,
+    }
+}
+
 /// What main-job.toml says, in a folder /srv.
 fn main_job() -> Config {
     let search = ["bin/search", "--index", "data/packages.json"];
@@ -90,7 +114,8 @@ fn main_job() -> Config {
             isolation: config::Isolation::Strict,
             danger_without: vec![],
         },
-        listeners: vec![Listener { address: "127.0.0.1:8080".parse().unwrap(), shared_connections: false }],
+        listeners: vec![listener("127.0.0.1:8080")],
+        tls: default_tls(),
         log: default_log(),
         restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
         limits: default_limits(),
@@ -103,6 +128,7 @@ fn main_job() -> Config {
                 path: "/".to_owned(),
                 root: Some("/srv/public".into()),
                 index: strings(&["index.html"]),
+                tls: None,
                 services: vec![
                     Service { memory_max: Some(256 << 20), ..search },
                     Service { takes_connections: true, ..package },
@@ -118,6 +144,7 @@ fn main_job() -> Config {
                 path: "/".to_owned(),
                 root: Some("/srv/other".into()),
                 index: strings(&["index.html"]),
+                tls: None,
                 services: Vec::new(),
                 worker: worker("other.access.log"),
                 ..bare_site()
@@ -270,7 +297,7 @@ fn every_key_is_taken() {
     assert_eq!(config.server.run_dir, Path::new("/run/bulkhead"));
     assert_eq!(config.server.log_dir, Path::new("/srv/../log"));
     assert_eq!(config.server.gates, Some(64));
-    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(config.listeners.len(), 3);
     let log = Log {
         access_format: AccessFormat::Json,
         flush_ms: 60_000,
@@ -291,7 +318,7 @@ fn every_key_is_taken() {
     };
     assert_eq!(config.limits, limits);
     let shared: Vec<bool> = config.listeners.iter().map(|listener| listener.shared_connections).collect();
-    assert_eq!(shared, [false, true]);
+    assert_eq!(shared, [false, true, false]);
     assert_eq!(config.conditioning, every_policy());
     let site = &config.sites[0];
     assert_eq!(site.hosts, ["blog.example.org", "*.example.org", "*", "[::1]", "192.0.2.1"]);
@@ -386,4 +413,29 @@ fn a_folder_that_is_not_absolute_is_refused() {
     assert!(
         Config::parse("", "f", Path::new("srv")).unwrap_err().to_string().contains("not an absolute path")
     );
+}
+
+#[test]
+fn tls_of_every_key() {
+    let text = std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap();
+    let config = parse(&text).unwrap();
+    let kinds: Vec<_> = config.listeners.iter().map(|l| (l.tls, l.redirect_to_https, l.h2c)).collect();
+    assert_eq!(kinds, [(false, true, false), (false, false, true), (true, false, false)]);
+    let expected = Tls {
+        min_version: TlsVersion::V13,
+        tamper_ban_ms: 0,
+        tamper_exempt: strings(&["10.0.0.0/8", "192.0.2.1/32"]),
+        hsts: String::new(),
+        reread_ms: 1000,
+        resumption: Resumption::Stateful,
+        ocsp: false,
+    };
+    assert_eq!(config.tls, expected);
+    assert_eq!(config.sites[0].tls, None);
+    let api = SiteTls {
+        certificates: vec!["/srv/api-ecdsa.pem".into(), "/etc/ssl/api-rsa.pem".into()],
+        client_ca: Some("/srv/clients.pem".into()),
+        client_certificates: ClientCertificates::Request,
+    };
+    assert_eq!(config.sites[1].tls, Some(api));
 }

@@ -1,0 +1,211 @@
+//! Decoding of `[tls]` and of what sites say of their certificates, and the rules between these and the listeners.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: open a
+//! certificate, or parse one; the signer does.
+
+use std::path::{Path, PathBuf};
+
+use crate::decode::{Entry, Table};
+use crate::diagnostic::Problems;
+use crate::parse::{Fault, networks};
+use crate::place::At;
+use crate::raw::{RawConfig, RawListener, RawSite};
+use crate::rules;
+use crate::schema::{ClientCertificates, Resumption, SiteTls, Tls, TlsVersion};
+use crate::sections::one_of;
+
+/// What a site says of its certificates.
+pub(crate) struct RawSiteTls {
+    /// Where `certificates` stands.
+    pub(crate) offset: usize,
+    pub(crate) certificates: Vec<At<PathBuf>>,
+    pub(crate) client_ca: Option<At<PathBuf>>,
+    pub(crate) client_certificates: ClientCertificates,
+}
+
+impl RawSiteTls {
+    pub(crate) fn finish(self) -> SiteTls {
+        SiteTls {
+            certificates: self.certificates.into_iter().map(|file| file.value).collect(),
+            client_ca: self.client_ca.map(|file| file.value),
+            client_certificates: self.client_certificates,
+        }
+    }
+}
+
+/// `[tls]`.
+pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems<'_>) -> Tls {
+    let version = table.get("min_version").and_then(|entry| entry.parsed(version, problems));
+    let resumption = table.get("resumption").and_then(|entry| entry.parsed(resumption, problems));
+    let hsts = table.get("hsts").and_then(|entry| entry.string(field_value, problems));
+    let exempt = match table.get("tamper_exempt") {
+        None => rules::EXEMPT.map(str::to_owned).to_vec(),
+        Some(entry) => {
+            let elements = entry.elements(problems).unwrap_or_default();
+            if elements.len() > rules::EXEMPT_MAX {
+                let (count, max) = (elements.len(), rules::EXEMPT_MAX);
+                let message = format!("`tamper_exempt` has {count} networks; it may have {max}");
+                problems.report(entry.offset, message);
+            }
+            let networks = elements.iter().filter_map(|one| one.parsed(networks::network, problems));
+            networks.map(|network| network.value).collect()
+        }
+    };
+    Tls {
+        min_version: version.map_or(TlsVersion::V12, |version| version.value),
+        tamper_ban_ms: tamper_ban(table, problems),
+        tamper_exempt: exempt,
+        hsts: hsts.map_or_else(|| rules::HSTS.to_owned(), |hsts| hsts.value),
+        reread_ms: table.duration_ms("reread", &rules::REREAD_MS, problems),
+        resumption: resumption.map_or(Resumption::Tickets, |resumption| resumption.value),
+        ocsp: table.get("ocsp").and_then(|entry| entry.boolean(problems)).unwrap_or(true),
+    }
+}
+
+/// How long, or `"0"` for never: nought is the same in every unit.
+fn tamper_ban(table: &Table<'_>, problems: &mut Problems<'_>) -> u32 {
+    match table.get("tamper_ban") {
+        Some(entry) if entry.plain() == Some("0") => 0,
+        _ => table.duration_ms("tamper_ban", &rules::TAMPER_BAN_MS, problems),
+    }
+}
+
+fn version(text: &str) -> Result<TlsVersion, Fault> {
+    match text {
+        "1.2" => Ok(TlsVersion::V12),
+        "1.3" => Ok(TlsVersion::V13),
+        _ => Err(one_of("the versions of TLS are", text, &["1.2", "1.3"])),
+    }
+}
+
+fn resumption(text: &str) -> Result<Resumption, Fault> {
+    match text {
+        "tickets" => Ok(Resumption::Tickets),
+        "stateful" => Ok(Resumption::Stateful),
+        "off" => Ok(Resumption::Off),
+        _ => Err(one_of("the kinds of resumption are", text, &["tickets", "stateful", "off"])),
+    }
+}
+
+fn client_certificates(text: &str) -> Result<ClientCertificates, Fault> {
+    match text {
+        "require" => Ok(ClientCertificates::Require),
+        "request" => Ok(ClientCertificates::Request),
+        _ => Err(one_of("a client's certificate is one to", text, &["require", "request"])),
+    }
+}
+
+/// The value of a header line.
+fn field_value(text: &str) -> Result<(), Fault> {
+    if text.len() > rules::HSTS_BYTES_MAX {
+        let (max, has) = (rules::HSTS_BYTES_MAX, text.len());
+        return Err(Fault::new(format!(
+            "a value of this header has at most {max} bytes, and this has {has}"
+        )));
+    }
+    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        true => Ok(()),
+        false => Err(Fault::new("a header's value has only printable ASCII characters")),
+    }
+}
+
+/// What a site says of its certificates; nothing, if it says nothing.
+pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawSiteTls> {
+    let entry = table.get("certificates");
+    let client_ca = table.get("client_ca");
+    let demand = table.get("client_certificates");
+    if let (None, Some(other)) = (&entry, client_ca.as_ref().or(demand.as_ref())) {
+        let message = format!("`{}` is without `certificates`, and so without effect", other.key());
+        problems.report_help(other.offset, message, "add for example `certificates = [\"site.pem\"]`");
+    }
+    if let (None, Some(demand)) = (&client_ca, &demand) {
+        let message = "`client_certificates` is without a `client_ca` to check them by";
+        problems.report_help(demand.offset, message, "add for example `client_ca = \"clients.pem\"`");
+    }
+    let demand = demand.and_then(|entry| entry.parsed(client_certificates, problems));
+    let client_ca = client_ca.and_then(|entry| entry.path(dir, problems));
+    let entry = entry?;
+    Some(RawSiteTls {
+        offset: entry.offset,
+        certificates: files(&entry, &table.label, dir, problems),
+        client_ca,
+        client_certificates: demand.map_or(ClientCertificates::Require, |demand| demand.value),
+    })
+}
+
+fn files(entry: &Entry<'_>, label: &str, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+    let Some(elements) = entry.elements(problems) else {
+        return Vec::new();
+    };
+    if elements.is_empty() {
+        let message = format!("`certificates` is empty in {label}");
+        problems.report_help(entry.offset, message, "leave it out for a site without TLS");
+    } else if elements.len() > rules::CERTIFICATES_MAX {
+        let (count, max) = (elements.len(), rules::CERTIFICATES_MAX);
+        problems.report(entry.offset, format!("`certificates` has {count} files; it may have {max}"));
+    }
+    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
+}
+
+/// The rules between listeners and certificates.
+pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
+    for listener in &raw.listeners {
+        check_listener(raw, listener, problems);
+    }
+    for site in &raw.sites {
+        if let Some(tls) = &site.tls {
+            check_site(raw, site, tls, problems);
+        }
+    }
+}
+
+fn check_listener(raw: &RawConfig, listener: &RawListener, problems: &mut Problems<'_>) {
+    let (offset, address) = (listener.address.offset, listener.address.value);
+    for (is_set, key, why) in [
+        (listener.redirect_to_https, "redirect_to_https", "there is nothing to redirect to"),
+        (listener.h2c, "h2c", "it is HTTP/2 without TLS; with TLS, clients choose HTTP/2 by themselves"),
+    ] {
+        if listener.tls && is_set {
+            let message = format!("listener \"{address}\" has both `tls` and `{key}`: {why}");
+            problems.report_help(offset, message, format!("remove `{key}`"));
+        }
+    }
+    if listener.tls && !raw.sites.iter().any(|site| site.tls.is_some() && answers_on(site, listener)) {
+        let message = format!("listener \"{address}\" has `tls`, and no site on it has `certificates`");
+        problems.report_help(
+            offset,
+            message,
+            "add `certificates = [\"site.pem\"]` to a site, or remove `tls`",
+        );
+    }
+    if listener.redirect_to_https && raw.listeners_known && !raw.listeners.iter().any(|other| other.tls) {
+        let message = format!("listener \"{address}\" redirects to https, and no listener has `tls`");
+        problems.report_help(offset, message, "add a `[[listen]]` with `tls = true`");
+    }
+}
+
+fn check_site(raw: &RawConfig, site: &RawSite, tls: &RawSiteTls, problems: &mut Problems<'_>) {
+    if raw.listeners_known && !raw.listeners.iter().any(|listener| listener.tls && answers_on(site, listener))
+    {
+        let message = format!("{} has `certificates`, and no listener with `tls`", site.label);
+        let help = "add `tls = true` to a `[[listen]]` that it answers on, or remove `certificates`";
+        problems.report_help(tls.offset, message, help);
+    }
+    if site.path.as_deref().is_some_and(|path| path != "/") {
+        let message = format!(
+            "{} has `certificates` and a `path`: with TLS a connection is one site's, whatever its requests' paths",
+            site.label
+        );
+        problems.report_help(
+            tls.offset,
+            message,
+            "make it a `[[site.service]]` of the site that has the host",
+        );
+    }
+}
+
+/// Whether a site answers on a listener.
+fn answers_on(site: &RawSite, listener: &RawListener) -> bool {
+    let on = |listen: &Vec<At<_>>| listen.iter().any(|address| address.value == listener.address.value);
+    site.listen.as_ref().is_none_or(on)
+}
