@@ -4,4 +4,5 @@
 //! accepts a head that two readers could understand differently.
 
 pub mod head;
+pub mod hello;
 pub mod target;
