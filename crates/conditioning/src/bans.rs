@@ -79,6 +79,22 @@ impl Bans {
         true
     }
 
+    /// Bans `address` until then, whatever it has done here; whom the operator exempts is for the caller to know.
+    pub fn ban(&mut self, address: IpAddr, until: Instant, now: Instant) {
+        let new = || Offender { since: now, offences: 0, banned_until: None };
+        self.offenders.hear(Origin::from(address), new).banned_until = Some(until);
+        self.bans += 1;
+    }
+
+    /// Makes an end of a ban.
+    pub fn pardon(&mut self, address: IpAddr, now: Instant) {
+        let origin = Origin::from(address);
+        if self.offenders.get(origin).is_some() {
+            let new = || Offender { since: now, offences: 0, banned_until: None };
+            *self.offenders.hear(origin, new) = new();
+        }
+    }
+
     /// How many are banned.
     pub fn banned_now(&self, now: Instant) -> usize {
         self.offenders

@@ -13,6 +13,7 @@ use worker::log::now_us;
 use crate::connection::Connection;
 use crate::desk::Desk;
 use crate::incomplete::Stage;
+use crate::tls;
 
 /// LIMIT: after an answer, what the client still sends is thrown away for so long and so much, since closing
 /// the connection with unread bytes would destroy the answer on its way.
@@ -34,6 +35,10 @@ pub enum Refusal {
     Strange,
     /// The client makes more requests than it may.
     TooMany,
+    /// It is no TLS, on a listener that speaks nothing else.
+    NotTls,
+    /// There is https for it, at this port.
+    Redirect(u16),
 }
 
 impl Refusal {
@@ -69,6 +74,8 @@ impl Refusal {
                 (503, "Service Unavailable", "This part of the site is not available at the moment.")
             }
             Self::Strange => (400, "Bad Request", "This server does not accept requests like this one."),
+            Self::NotTls => (400, "Bad Request", "This port speaks TLS: use https."),
+            Self::Redirect(_) => (308, "Permanent Redirect", "This site is at https."),
             Self::TooMany => (429, "Too Many Requests", "These are more requests than one client may make."),
         }
     }
@@ -91,7 +98,20 @@ impl Refusal {
 
 /// Answers a connection, notes it, and closes it with care.
 pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
-    let (status, reason, sentence) = refusal.words();
+    if connection.kind == wire::Kind::Tls {
+        return refuse_tls(desk, connection, site, refusal, now);
+    }
+    let (mut status, mut reason, sentence) = refusal.words();
+    let mut more = refusal.retry_after().to_owned();
+    if let Refusal::Redirect(port) = refusal {
+        let mut buffer = desk.peeked.borrow_mut();
+        if let Checked::Whole(head) = head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
+            more = location(&head, port);
+            if matches!(head.method, "GET" | "HEAD") {
+                (status, reason) = (301, "Moved Permanently");
+            }
+        }
+    }
     let body =
         format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
     let body_bytes = {
@@ -110,12 +130,33 @@ pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refus
          Content-Length: {}\r\nConnection: close\r\n{}\r\n",
         httpdate::fmt_http_date(SystemTime::now()),
         body.len(),
-        refusal.retry_after(),
+        more,
     );
     answer.push_str(&body[..body_bytes]);
+    say(desk, connection, answer.as_bytes(), now);
+}
+
+/// Refuses a client that speaks TLS, to which there is but a word to say.
+fn refuse_tls(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
+    note(desk, &connection, site, refusal.words().0, 0, None);
+    say(desk, connection, &tls::alert(refusal), now);
+}
+
+/// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
+/// a line.
+fn location(head: &Head<'_>, port: u16) -> String {
+    let host = String::from_utf8_lossy(head.host).to_ascii_lowercase();
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let path = if head.path == "*" { "/" } else { head.path };
+    let query = head.query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("Location: https://{host}{port}{path}{query}\r\n")
+}
+
+/// Sends the last words to a client, and closes with care.
+fn say(desk: &Rc<Desk>, connection: Connection, answer: &[u8], now: Instant) {
     desk.answered();
     // A fresh socket has room for an answer as short as this; a client that left none gets none.
-    let _ = send(&connection.stream, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     let _ = shutdown(&connection.stream, Shutdown::Write);
     if !desk.incomplete.take(connection, Stage::Answered { left: LINGER_BYTES }, now) {
         desk.went();

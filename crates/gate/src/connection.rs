@@ -18,6 +18,7 @@ use crate::answer::{self, Refusal};
 use crate::desk::Desk;
 use crate::incomplete::Stage;
 use crate::partition::{Partition, Share};
+use crate::tls::Speaks;
 
 /// The first byte of a TLS handshake; no request begins with it.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -40,6 +41,8 @@ pub struct Connection {
     share: Option<Share>,
     /// Whether the filters have had this request.
     filtered: bool,
+    /// What is spoken on it, as far as its first bytes have said.
+    pub kind: wire::Kind,
 }
 
 /// What a look at the connection showed.
@@ -63,6 +66,8 @@ pub enum Seen {
         /// Whether the client's address counts for a share of it.
         counted: bool,
     },
+    /// Its client is banned where it wants to go.
+    Banned,
     /// It is answered here, in the log of that site.
     Refused(Refusal, u16),
 }
@@ -84,6 +89,7 @@ impl Connection {
             searched: 0,
             share: None,
             filtered: false,
+            kind: wire::Kind::Plain,
         };
         new.begin(desk, Stage::Silent, now);
     }
@@ -107,13 +113,17 @@ impl Connection {
             // Not a connection of a client, or one that is gone.
             return;
         };
-        if !desk.has_room() {
+        // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here.
+        if !desk.has_room()
+            || desk.listener(local).is_some_and(|listener| listener.speaks.get() == Speaks::Tls)
+        {
             return;
         }
         desk.came();
         let stage = if taken.is_empty() { Stage::Idle } else { Stage::Begun };
         let now = Instant::now();
-        Self { stream, peer, local, taken, since: now, searched: 0, share, filtered }.begin(desk, stage, now);
+        let (since, searched, kind) = (now, 0, wire::Kind::Plain);
+        Self { stream, peer, local, taken, since, searched, share, filtered, kind }.begin(desk, stage, now);
     }
 
     fn begin(mut self, desk: &Rc<Desk>, stage: Stage, now: Instant) {
@@ -157,6 +167,12 @@ impl Connection {
         let first = self.searched == 0;
         let from = self.searched.saturating_sub(3);
         self.searched = bytes.len();
+        if desk.is_polyglot()
+            && let Some(listener) = desk.listener(self.local)
+            && let Some(seen) = self.beginning(desk, &listener, bytes, now)
+        {
+            return seen;
+        }
         if bytes.first() == Some(&TLS_HANDSHAKE)
             && let Some(listener) = desk.listener(self.local)
             && let Some(place) = listener.default_place().filter(|place| place.partition.guarded.get())
@@ -188,6 +204,13 @@ impl Connection {
         if counted && !self.filtered && !desk.policies().within_rate(self.peer.ip(), now) {
             return Seen::Refused(Refusal::TooMany, NO_PARTITION);
         }
+        // Those who come from the network: what a filter let pass would have been redirected before.
+        if !self.filtered
+            && desk.is_polyglot()
+            && let Some(port) = listener.as_ref().and_then(|listener| listener.redirect(head))
+        {
+            return Seen::Refused(Refusal::Redirect(port), NO_PARTITION);
+        }
         if !self.filtered && desk.filters().is_some() {
             return Seen::Unfiltered { length: raw.len() };
         }
@@ -198,6 +221,7 @@ impl Connection {
         match listener.place(head) {
             None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
             Some(place) if place.partition.broken.get() => Seen::Refused(Refusal::Broken, place.site),
+            Some(place) if counted && place.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
             Some(place) => Seen::Whole { partition: place.partition, counted },
         }
     }
@@ -214,6 +238,12 @@ impl Connection {
             Seen::Refused(refusal, site) => {
                 desk.refused(self.peer, self.local, refusal, now);
                 answer::refuse(desk, self, site, refusal, now);
+            }
+            Seen::Banned => {
+                desk.sheds.note(|shed| shed.banned += 1);
+                // Bytes that nobody has read would make a reset of the end, which says more than silence.
+                discard(desk, &self.stream, desk.limits.head_bytes);
+                desk.went();
             }
             Seen::Gone | Seen::Partial { .. } => desk.went(),
         }
@@ -233,14 +263,14 @@ impl Connection {
     }
 
     fn outgoing(self) -> Outgoing {
-        let Self { stream, peer, local, taken, .. } = self;
-        Outgoing { stream, peer, local, relayed: false, taken }
+        let Self { stream, peer, local, taken, kind, .. } = self;
+        Outgoing { stream, peer, local, kind, taken }
     }
 
     /// The other way round, for one that nobody took.
     pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
-        let Outgoing { stream, peer, local, taken, .. } = outgoing;
-        Self { stream, peer, local, taken, since: now, searched: 0, share: None, filtered: true }
+        let Outgoing { stream, peer, local, taken, kind } = outgoing;
+        Self { stream, peer, local, taken, since: now, searched: 0, share: None, filtered: true, kind }
     }
 
     /// Looks once more at what is answered here, for the log.

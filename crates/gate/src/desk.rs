@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use conditioning::Exempt;
 use request::head::{self, Head};
 use tokio::sync::Notify;
 use worker::counters::{Counters, Sheds};
@@ -20,6 +21,7 @@ use crate::chain::Chain;
 use crate::incomplete::Incomplete;
 use crate::partition::Partition;
 use crate::policies::Policies;
+use crate::tls::Speaks;
 
 /// The longest host name.
 const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
@@ -55,6 +57,12 @@ pub struct Listener {
     routes: RefCell<Routes<Place>>,
     /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
     pub shared: Cell<bool>,
+    /// What is spoken on it.
+    pub speaks: Cell<Speaks>,
+    /// Hosts whose requests are redirected to https, with the port there.
+    redirects: RefCell<Routes<u16>>,
+    /// The first site that was named for it.
+    first: RefCell<Option<Place>>,
 }
 
 impl Listener {
@@ -66,16 +74,33 @@ impl Listener {
     /// Whose a request is.
     pub fn place(&self, head: &Head<'_>) -> Option<Place> {
         let mut lower = [0; HOST_BYTES_MAX];
-        let lower = lower.get_mut(..head.host.len())?;
-        lower.copy_from_slice(head.host);
-        lower.make_ascii_lowercase();
-        self.routes.borrow().find(lower, head.path).cloned()
+        self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
+    }
+
+    /// The port at which there is https for the host of a request, if it is to go there.
+    pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
+        let mut lower = [0; HOST_BYTES_MAX];
+        self.redirects.borrow().find(lower_case(head.host, &mut lower)?, "/").copied()
+    }
+
+    /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
+    /// first.
+    pub fn place_of_host(&self, host: &[u8]) -> Option<Place> {
+        let found = self.routes.borrow().find(host, "/").cloned();
+        found.or_else(|| self.first.borrow().clone().filter(|_| host.is_empty()))
     }
 
     /// Whose it is what names no host.
     pub fn default_place(&self) -> Option<Place> {
         self.routes.borrow().find(b"", "/").cloned()
     }
+}
+
+fn lower_case<'a>(host: &[u8], room: &'a mut [u8; HOST_BYTES_MAX]) -> Option<&'a [u8]> {
+    let lower = room.get_mut(..host.len())?;
+    lower.copy_from_slice(host);
+    lower.make_ascii_lowercase();
+    Some(lower)
 }
 
 /// The shared state of a gate.
@@ -94,6 +119,9 @@ pub struct Desk {
     pub sheds: Sheds,
     /// Who holds what of the connections that were sent to a guarded server.
     pub guarded: Rc<Guarded>,
+    /// Networks whose clients are not banned for what fails to decrypt.
+    pub tamper_exempt: RefCell<Exempt>,
+    polyglot: Cell<bool>,
     policies: OnceCell<Policies>,
     counters: Counters,
     listeners: RefCell<Vec<Rc<Listener>>>,
@@ -111,7 +139,9 @@ impl Desk {
             limits,
             log,
             // One byte more than a head may have shows that it has too many.
-            peeked: RefCell::new(vec![0; limits.head_bytes + 1]),
+            peeked: RefCell::new(vec![0; limits.head_bytes.max(request::hello::HELLO_BYTES_MAX) + 1]),
+            tamper_exempt: RefCell::default(),
+            polyglot: Cell::new(false),
             incomplete,
             sheds: Sheds::default(),
             guarded: Rc::default(),
@@ -140,8 +170,15 @@ impl Desk {
 
     /// Adds a listener, which has no routes yet.
     pub fn listen(&self, number: u16, address: SocketAddr) -> Rc<Listener> {
-        let (routes, shared) = (RefCell::default(), Cell::new(false));
-        let listener = Rc::new(Listener { number, address, routes, shared });
+        let listener = Rc::new(Listener {
+            number,
+            address,
+            routes: RefCell::default(),
+            shared: Cell::new(false),
+            speaks: Cell::default(),
+            redirects: RefCell::default(),
+            first: RefCell::default(),
+        });
         self.listeners.borrow_mut().push(listener.clone());
         listener
     }
@@ -161,8 +198,31 @@ impl Desk {
         let partition = self.new_partition(partition, &format!(" ({host}{path})"), site);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
             let place = Place { partition: partition.clone(), site };
+            if path == "/" {
+                listener.first.borrow_mut().get_or_insert_with(|| place.clone());
+            }
             listener.routes.borrow_mut().add(host, path, place);
         }
+    }
+
+    /// Sets what is spoken on a listener.
+    pub fn speak(&self, listener: u16, speaks: Speaks) {
+        self.polyglot.set(true);
+        let listeners = self.listeners.borrow();
+        listeners.iter().filter(|known| known.number == listener).for_each(|known| known.speaks.set(speaks));
+    }
+
+    /// Requests for `host` on a listener are redirected to https at `port`.
+    pub fn redirect(&self, listener: u16, host: &str, port: u16) {
+        self.polyglot.set(true);
+        for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
+            listener.redirects.borrow_mut().add(host, "/", port);
+        }
+    }
+
+    /// Whether there is a listener on which more is done than HTTP/1.1.
+    pub fn is_polyglot(&self) -> bool {
+        self.polyglot.get()
     }
 
     /// The addresses of the clients of a listener say nothing.
@@ -209,7 +269,8 @@ impl Desk {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
             Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
             Refusal::TooMany => shed.over_rate += 1,
-            Refusal::NoSuchPlace | Refusal::Broken => shed.admitted += 1,
+            Refusal::NotTls => shed.malformed += 1,
+            Refusal::NoSuchPlace | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
             // Whoever has let it wait has counted it.
             Refusal::Unavailable => {}
         });

@@ -16,5 +16,6 @@ mod partition;
 mod policies;
 mod report;
 mod start;
+mod tls;
 
 pub use start::run;

@@ -3,10 +3,13 @@
 //! Runs in: the gate. Sees: connections that workers hand back, which may be compromised. Never: lets those of one
 //! partition take the room of others.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use conditioning::{Bans, Exempt};
 
 use worker::outlets::{Outgoing, Outlets, Owner};
 
@@ -22,6 +25,10 @@ pub struct Partition {
     pub broken: Cell<bool>,
     /// Whether a server that we only guard is behind it.
     pub guarded: Rc<Cell<bool>>,
+    /// Clients whose records failed to decrypt, if there were any.
+    ///
+    /// SECURITY: only of this partition: a worker that was taken over names whom it likes.
+    banned: RefCell<Option<Bans>>,
 }
 
 impl Partition {
@@ -31,7 +38,24 @@ impl Partition {
         let host = Host { desk: desk.me.clone(), site, shared: Rc::default(), guarded: guarded.clone() };
         let Limits { start_timeout, connections, .. } = desk.limits;
         let outlets = Outlets::new(name, start_timeout, connections, Rc::new(host));
-        Rc::new(Self { outlets, broken: Cell::new(false), guarded })
+        Rc::new(Self { outlets, broken: Cell::new(false), guarded, banned: RefCell::default() })
+    }
+
+    /// Refuses a client until then; without a time, no more.
+    pub fn ban(&self, client: IpAddr, until: Option<Instant>, now: Instant) {
+        let mut banned = self.banned.borrow_mut();
+        match until {
+            Some(until) => {
+                let new = || Bans::new(0, Duration::ZERO, Exempt::default());
+                banned.get_or_insert_with(new).ban(client, until, now);
+            }
+            None => banned.iter_mut().for_each(|banned| banned.pardon(client, now)),
+        }
+    }
+
+    /// Whether a client is refused.
+    pub fn has_banned(&self, client: IpAddr, now: Instant) -> bool {
+        self.banned.borrow_mut().as_mut().is_some_and(|banned| banned.is_banned(client, now))
     }
 }
 

@@ -79,7 +79,8 @@ impl Policies {
     /// Writes its part of a report.
     pub fn report(&self, shed: &mut wire::Shed, now: Instant) {
         let bans = self.bans.borrow();
-        (shed.bans, shed.banned) = (bans.bans, bans.banned);
+        shed.bans += bans.bans;
+        shed.banned += bans.banned;
         shed.banned_now = u32::try_from(bans.banned_now(now)).unwrap_or(u32::MAX);
     }
 }

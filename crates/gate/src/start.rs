@@ -3,9 +3,10 @@
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
 
+use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conditioning::Exempt;
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use crate::desk::{Desk, Limits, Listener};
 use crate::incomplete::Incomplete;
 use crate::policies::Policies;
 use crate::report;
+use crate::tls::Speaks;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
@@ -96,6 +98,18 @@ impl Gate {
                 let wrong = |error| Fault::Launcher(format!("exempt: {error}"));
                 exempt.0.push(network.as_str().parse().map_err(wrong)?);
             }
+            (Stage::SetUp { .. }, LauncherToGate::TamperExempt { network }, None) => {
+                let wrong = |error| Fault::Launcher(format!("tamper_exempt: {error}"));
+                self.desk.tamper_exempt.borrow_mut().0.push(network.as_str().parse().map_err(wrong)?);
+            }
+            (Stage::SetUp { .. }, LauncherToGate::Speaks { listener, tls, h2c }, None) => match (tls, h2c) {
+                (true, _) => self.desk.speak(listener, Speaks::Tls),
+                (false, true) => self.desk.speak(listener, Speaks::PlainOrHttp2),
+                (false, false) => self.desk.speak(listener, Speaks::Plain),
+            },
+            (Stage::SetUp { .. }, LauncherToGate::Redirect { listener, host, port }, None) => {
+                self.desk.redirect(listener, host.as_str(), port);
+            }
             (Stage::SetUp { .. }, LauncherToGate::Begin {}, None) => return self.begin().await,
             (Stage::Serving, message @ LauncherToGate::Begin {}, None) => {
                 return Err(Fault::Launcher(format!("after Begin: {message:?}")));
@@ -131,6 +145,14 @@ impl Gate {
             }
             (LauncherToGate::Broken { partition, broken }, None) => {
                 desk.partition(partition).broken.set(broken);
+            }
+            (LauncherToGate::Ban { partition, address_high, address_low, seconds }, None) => {
+                let address = Ipv6Addr::from(u128::from(address_high) << 64 | u128::from(address_low));
+                let (client, now) = (address.to_canonical(), Instant::now());
+                let until = (seconds > 0).then(|| now + Duration::from_secs(seconds.into()));
+                if !desk.tamper_exempt.borrow().contains(client) {
+                    desk.partition(partition).ban(client, until, now);
+                }
             }
             (LauncherToGate::Report {}, None) => {
                 // A launcher whose channel is full asks again.

@@ -217,7 +217,7 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
             id: 77,
             peer: passed.peer,
             local: gate.address,
-            relayed: false,
+            kind: wire::Kind::Plain,
             taken: wire::Bytes(Vec::new()),
         };
         let mut message = Vec::new();

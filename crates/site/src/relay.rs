@@ -185,7 +185,13 @@ impl Relay {
         // The client itself, so that its requests get their turn by who it is.
         let Ends { peer, local, .. } = ends;
         self.pairs.waiting.set(self.pairs.waiting.get() + 1);
-        self.outlets.send(Outgoing { stream: theirs, peer, local, relayed: true, taken: Vec::new() });
+        self.outlets.send(Outgoing {
+            stream: theirs,
+            peer,
+            local,
+            kind: wire::Kind::Relayed,
+            taken: Vec::new(),
+        });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;

@@ -7,12 +7,26 @@
 
 use std::net::SocketAddr;
 
-use crate::codec::{Bytes, messages, record};
+use crate::codec::{Bytes, choice, messages, record};
 
 /// The most bytes already read from a connection that may travel with it.
 ///
 /// LIMIT: a whole request head at its largest setting (64 KiB).
 pub const TAKEN_MAX: usize = 64 * 1024;
+
+choice! {
+    /// What is spoken on a connection, and by whom. Filters and guarded servers see the first two only.
+    pub enum Kind {
+        /// HTTP/1.1, by a client.
+        0 => Plain,
+        /// HTTP/1.1, by a site worker, which relays requests of several clients.
+        1 => Relayed,
+        /// TLS, by a client; nothing was taken of it.
+        2 => Tls,
+        /// HTTP/2 without TLS, by a client that began with its preface.
+        3 => Http2,
+    }
+}
 
 record! {
     /// What is known of a connection besides its descriptor.
@@ -23,8 +37,8 @@ record! {
         peer: SocketAddr,
         /// The address of ours that it connected to.
         local: SocketAddr,
-        /// True where the other end is a site worker, which relays requests of several clients.
-        relayed: bool,
+        /// What is spoken on it.
+        kind: Kind,
         /// Bytes that were read from it already; they come before what is still in the socket.
         taken: Bytes<TAKEN_MAX>,
     }

@@ -23,12 +23,22 @@ pub enum Role {
     Admin = 5,
     /// A filter of the operator's, any program: gets requests from the gates, and passes them on or drops them.
     Filter = 6,
+    /// Holds the private keys of all sites, and signs with them.
+    Signer = 7,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 7] =
-        [Self::Launcher, Self::Gate, Self::Site, Self::Service, Self::Logger, Self::Admin, Self::Filter];
+    pub const ALL: [Self; 8] = [
+        Self::Launcher,
+        Self::Gate,
+        Self::Site,
+        Self::Service,
+        Self::Logger,
+        Self::Admin,
+        Self::Filter,
+        Self::Signer,
+    ];
 
     /// The name of the crate, the program and the process.
     pub const fn name(self) -> &'static str {
@@ -40,6 +50,7 @@ impl Role {
             Self::Logger => "logger",
             Self::Admin => "admin",
             Self::Filter => "filter",
+            Self::Signer => "signer",
         }
     }
 }
@@ -68,15 +79,22 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
-        "its root directory, channels from gates, to services",
+        "its root directory, channels from gates, to services and the signer",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
     edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),
     edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket, what a probe says"),
+    edge(
+        Role::Launcher,
+        Role::Signer,
+        "LauncherToSigner",
+        "files with keys and certificates, sites' channels",
+    ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Signer, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -87,10 +105,13 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Site, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Site, "FromWorker", "none"),
+    edge(Role::Site, Role::Signer, "SiteToSigner", "none"),
+    edge(Role::Signer, Role::Site, "SignerToSite", "none"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),
     edge(Role::Admin, Role::Logger, "log batch", "none"),
+    edge(Role::Signer, Role::Logger, "log batch", "none"),
 ];
 
 /// The table as Markdown.

@@ -8,7 +8,8 @@
 use std::net::Ipv6Addr;
 
 use crate::channels::Role;
-use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
+use crate::codec::{Bytes, DecodeError, Field, Reader, Text, choice, messages, record};
+use crate::tls::{ClientAuth, Resume, TICKET_KEY_BYTES, Verdict};
 
 /// Stands for "no partition": a request whose Host names no site.
 pub const NO_PARTITION: u16 = u16::MAX;
@@ -172,6 +173,10 @@ messages! {
         3 => Heavy { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
         /// The answer to `ReportShed` is complete.
         4 => Shed { shed: Shed },
+        /// From the signer: what became of a certificate that it was given.
+        20 => Certificate { site: u16, number: u16, verdict: Verdict },
+        /// From a site: a client's records fail to decrypt; its address, as in `Heavy`.
+        21 => Tampered { address_high: u64, address_low: u64 },
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
     }
@@ -215,6 +220,14 @@ messages! {
         /// The guarded server behind `partition` can serve so many connections at once: it is sent no more, and
         /// shares are of them.
         16 => Capacity { partition: u16, connections: u32 },
+        /// Before `Begin`: what is spoken on listener `listener`.
+        20 => Speaks { listener: u16, tls: bool, h2c: bool },
+        /// Before `Begin`: requests on listener `listener` for `host` are redirected to https at `port`.
+        21 => Redirect { listener: u16, host: Text<255>, port: u16 },
+        /// Connections of this client, as in `Heavy`, are not for `partition` for so long; 0 makes an end of it.
+        22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
+        /// After the policies: a network whose clients have no such bans.
+        23 => TamperExempt { network: Text<64> },
     }
 }
 
@@ -275,6 +288,15 @@ messages! {
         11 => ReportShed {},
         /// Before `Begin`: requests go through filters, so that a connection is handed back with its second one.
         12 => Filtered {},
+        /// Before `Begin`: TLS is spoken, from version `version_min` (as on the wire) on. `hsts` goes with each answer,
+        /// if it is not empty; `tamper` is whether clients whose records fail to decrypt are to be named.
+        20 => Tls { version_min: u16, resume: Resume, client_auth: ClientAuth, tamper: bool, hsts: Text<256> },
+        /// A secret comes for tickets, the newest of all; `generation` counts them.
+        21 => TicketKey { generation: u64, secret: Bytes<TICKET_KEY_BYTES> },
+        /// The channel to a signer comes along; it replaces an earlier one.
+        22 => Signer {},
+        /// Before `Begin`, after `Tls`: the file with the authorities of clients' certificates comes along.
+        23 => ClientAuthorities {},
         /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
         /// `stat_interval_ms` 0 for the worker's own choice. An encoding's number is its place in the order of
         /// preference, from 1; 0 for not at all.

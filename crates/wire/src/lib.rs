@@ -11,8 +11,9 @@ mod channels;
 mod codec;
 mod control;
 pub mod log;
+pub mod tls;
 
-pub use bundle::{Bundle, FromGuarded, FromWorker, TAKEN_MAX, ToGuard, ToWorker};
+pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, TAKEN_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use control::{

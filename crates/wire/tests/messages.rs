@@ -7,9 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
+use wire::tls::{
+    CERTIFICATE_MAX, ClientAuth, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX, SignerToSite,
+    SiteToSigner, TICKET_KEY_BYTES, Verdict,
+};
 use wire::{
     AccessRight, AdminToLauncher, Bundle, Bytes, ChildToLauncher, Conditioning, Counters, DecodeError,
-    FromGuarded, FromWorker, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
+    FromGuarded, FromWorker, Kind, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
     LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, ProbeKind, Role, RouteTarget, RuleAction,
     Shed, Source, TAKEN_MAX, Text, ToGuard, ToWorker, WorkerLimits,
 };
@@ -24,7 +28,7 @@ fn text<const MAX: usize>(length: usize) -> Text<MAX> {
     Text::new("x".repeat(length))
 }
 
-fn bytes(length: usize) -> Bytes<TAKEN_MAX> {
+fn bytes<const MAX: usize>(length: usize) -> Bytes<MAX> {
     Bytes((0..length).map(|at| at as u8).collect())
 }
 
@@ -99,18 +103,19 @@ fn addresses() -> Vec<SocketAddr> {
 
 impl Samples for ToWorker {
     fn samples() -> Vec<Self> {
-        let connection = |peer, local, relayed, taken| {
-            let bundle = Bundle { id: u64::MAX - 1, peer, local, relayed, taken: bytes(taken) };
+        let connection = |peer, local, kind, taken| {
+            let bundle = Bundle { id: u64::MAX - 1, peer, local, kind, taken: bytes(taken) };
             Self::Connection { bundle }
         };
         let mut all = Vec::new();
         for peer in addresses() {
             for local in addresses() {
-                all.push(connection(peer, local, false, 0));
-                all.push(connection(peer, local, true, 1));
+                all.push(connection(peer, local, Kind::Plain, 0));
+                all.push(connection(peer, local, Kind::Relayed, 1));
             }
         }
-        all.push(connection(addresses()[1], addresses()[4], true, TAKEN_MAX));
+        all.push(connection(addresses()[1], addresses()[4], Kind::Tls, TAKEN_MAX));
+        all.push(connection(addresses()[1], addresses()[4], Kind::Http2, 24));
         all
     }
 }
@@ -148,6 +153,9 @@ impl Samples for ChildToLauncher {
             |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
         let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
         all.push(Self::Confirmed { ticket: u32::MAX });
+        all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good });
+        all.push(Self::Certificate { site: 1, number: 0, verdict: Verdict::Mismatch });
+        all.push(Self::Tampered { address_high: u64::MAX, address_low: 1 });
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -211,6 +219,10 @@ impl Samples for LauncherToGate {
             Self::AttachProcess { partition: u16::MAX },
             Self::ReportShed {},
             Self::Capacity { partition: 1, connections: u32::MAX },
+            Self::Speaks { listener: 1, tls: true, h2c: false },
+            Self::Redirect { listener: 1, host: text(255), port: 443 },
+            Self::Ban { partition: 1, address_high: u64::MAX, address_low: 0, seconds: u32::MAX },
+            Self::TamperExempt { network: text(64) },
         ];
         all.extend(policies);
         all
@@ -252,6 +264,23 @@ impl Samples for LauncherToSite {
             Self::RuleNetwork { rule: 2, network: text(64), allow: true },
             Self::RuleUsers { rule: 3, realm: text(128) },
             Self::Vhosts {},
+            Self::TicketKey { generation: u64::MAX, secret: bytes(TICKET_KEY_BYTES) },
+            Self::Signer {},
+            Self::ClientAuthorities {},
+            Self::Tls {
+                version_min: 0x0303,
+                resume: Resume::Tickets,
+                client_auth: ClientAuth::Require,
+                tamper: true,
+                hsts: text(256),
+            },
+            Self::Tls {
+                version_min: 0x0304,
+                resume: Resume::Off,
+                client_auth: ClientAuth::None,
+                tamper: false,
+                hsts: text(0),
+            },
         ];
         let actions = [
             RuleAction::Terms,
@@ -267,6 +296,36 @@ impl Samples for LauncherToSite {
         }));
         all.extend(policies);
         all
+    }
+}
+
+impl Samples for LauncherToSigner {
+    fn samples() -> Vec<Self> {
+        let certificate = Self::Certificate { site: 1, number: u16::MAX };
+        vec![certificate, Self::Client { site: NO_PARTITION }, Self::Begin {}, Self::Report {}]
+    }
+}
+
+impl Samples for SiteToSigner {
+    fn samples() -> Vec<Self> {
+        let sign =
+            |size| Self::Sign { ticket: 1, number: 2, version: 3, scheme: 0x0403, message: bytes(size) };
+        vec![sign(0), sign(SIGNED_MAX)]
+    }
+}
+
+impl Samples for SignerToSite {
+    fn samples() -> Vec<Self> {
+        let part = |kind, size| {
+            let (index, count, der) = (1, u8::MAX, bytes(size));
+            Self::Certificate { number: 1, version: 2, kind, index, count, der }
+        };
+        vec![
+            part(KeyKind::P256, 0),
+            part(KeyKind::Rsa, CERTIFICATE_MAX),
+            Self::Signed { ticket: 1, signature: bytes(SIGNATURE_MAX) },
+            Self::Refused { ticket: u32::MAX },
+        ]
     }
 }
 
@@ -361,6 +420,9 @@ macro_rules! every_edge {
         $check::<LauncherToService>();
         $check::<LauncherToLogger>();
         $check::<LauncherToAdmin>();
+        $check::<LauncherToSigner>();
+        $check::<SiteToSigner>();
+        $check::<SignerToSite>();
     };
 }
 
@@ -381,6 +443,10 @@ fn samples_have_every_variant() {
         let sampled: BTreeSet<u8> = M::samples().iter().map(|message| encoded(message)[1]).collect();
         assert_eq!(sampled, kinds::<M>(), "{}", std::any::type_name::<M>());
         assert_eq!(sampled.first(), Some(&1));
+        // Numbers are given out in tens: from 20 on to TLS.
+        for (one, next) in sampled.iter().zip(sampled.iter().skip(1)) {
+            assert!(next - one == 1 || next % 10 == 0, "a gap between {one} and {next}");
+        }
     }
     every_edge!(check);
 }
@@ -545,7 +611,7 @@ fn values_that_a_field_does_not_have_are_refused() {
         let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
         assert_eq!(LauncherToAdmin::decode(&bytes), Err(DecodeError::Value("Outcome")));
     }
-    for role in 7..=u8::MAX {
+    for role in 8..=u8::MAX {
         assert_eq!(LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]), Err(DecodeError::Value("role")));
     }
     for not_utf8 in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {
@@ -566,7 +632,7 @@ fn text_is_cut_between_characters() {
 #[test]
 fn a_mapped_address_is_an_ipv4_address() {
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
-    let bundle = Bundle { id: 0, peer: mapped, local: mapped, relayed: false, taken: Bytes(vec![]) };
+    let bundle = Bundle { id: 0, peer: mapped, local: mapped, kind: Kind::Plain, taken: Bytes(vec![]) };
     let ToWorker::Connection { bundle } =
         ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
     assert_eq!(bundle.peer, "192.0.2.1:80".parse().unwrap());

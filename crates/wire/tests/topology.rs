@@ -52,6 +52,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::LauncherToService>(),
         std::any::type_name::<wire::LauncherToLogger>(),
         std::any::type_name::<wire::LauncherToAdmin>(),
+        std::any::type_name::<wire::tls::LauncherToSigner>(),
+        std::any::type_name::<wire::tls::SiteToSigner>(),
+        std::any::type_name::<wire::tls::SignerToSite>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -63,7 +66,7 @@ fn messages_are_types() {
 fn the_launcher_hears_two_types_and_takes_no_descriptor() {
     for edge in CHANNELS.iter().filter(|edge| edge.to == Role::Launcher) {
         let expected = match edge.from {
-            Role::Gate | Role::Site | Role::Service | Role::Logger => "ChildToLauncher",
+            Role::Gate | Role::Site | Role::Service | Role::Logger | Role::Signer => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -119,4 +122,15 @@ fn roles_have_a_number_and_a_name_each() {
     let names: HashSet<_> = Role::ALL.iter().map(|role| role.name()).collect();
     let numbers: HashSet<_> = Role::ALL.iter().map(|role| *role as u8).collect();
     assert_eq!((names.len(), numbers.len()), (Role::ALL.len(), Role::ALL.len()));
+}
+
+/// Nothing of a client's, and nothing of a service's, comes to the keys.
+#[test]
+fn the_signer_meets_the_launcher_sites_and_the_log_only() {
+    let touches = |edge: &Edge| edge.from == Role::Signer || edge.to == Role::Signer;
+    let met: HashSet<Role> =
+        CHANNELS.iter().filter(|edge| touches(edge)).flat_map(|e| [e.from, e.to]).collect();
+    assert_eq!(met, HashSet::from([Role::Signer, Role::Launcher, Role::Site, Role::Logger]));
+    let given = CHANNELS.iter().filter(|edge| edge.from == Role::Signer || edge.from == Role::Site);
+    assert!(given.filter(|edge| touches(edge)).all(|edge| edge.descriptors == "none"));
 }

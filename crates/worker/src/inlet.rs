@@ -65,6 +65,10 @@ pub struct Arrival {
     pub local: SocketAddr,
     /// Whether a site worker is at the other end.
     pub relayed: bool,
+    /// Whether it begins with a handshake of TLS.
+    pub tls: bool,
+    /// Whether it begins with the preface of HTTP/2.
+    pub h2c: bool,
     /// Says that the connection ended when dropped.
     pub lease: Lease,
 }
@@ -174,6 +178,8 @@ impl Inlets {
                         peer: bundle.peer,
                         local: bundle.local,
                         relayed: inlet.relays,
+                        tls: bundle.kind == wire::Kind::Tls,
+                        h2c: bundle.kind == wire::Kind::Http2,
                         lease,
                     });
                     if self.live.get() <= self.live_max {

@@ -33,8 +33,8 @@ pub struct Outgoing {
     pub peer: SocketAddr,
     /// The address of ours that it connected to.
     pub local: SocketAddr,
-    /// Whether this process is at its other end.
-    pub relayed: bool,
+    /// What is spoken on it; `Relayed` where this process is at its other end.
+    pub kind: wire::Kind,
     /// Bytes that were read from it already.
     pub taken: Vec<u8>,
 }

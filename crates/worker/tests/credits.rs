@@ -57,7 +57,7 @@ fn a_source_that_sends_more_than_it_has_credits_for_is_closed() {
         // All at once, so that none comes back meanwhile.
         let (peer, local) = (address(), address());
         for id in 0..=u64::from(credits) {
-            let bundle = Bundle { id, peer, local, relayed: false, taken: Bytes(vec![]) };
+            let bundle = Bundle { id, peer, local, kind: wire::Kind::Plain, taken: Bytes(vec![]) };
             source.try_send(&ToWorker::Connection { bundle }, Some(stream().as_fd())).unwrap();
         }
         let mut kept = Vec::new();
@@ -87,7 +87,13 @@ fn a_worker_that_never_says_what_ended_gets_no_more_than_it_may_hold() {
             tokio::time::sleep(Duration::from_millis(2)).await;
             for _ in 0..100 {
                 let (peer, local) = (address(), address());
-                outlets.send(Outgoing { stream: stream(), peer, local, relayed: false, taken: vec![] });
+                outlets.send(Outgoing {
+                    stream: stream(),
+                    peer,
+                    local,
+                    kind: wire::Kind::Plain,
+                    taken: vec![],
+                });
                 let _ = sys::seqpacket::receive(&theirs, &mut buffer);
             }
         }

@@ -241,7 +241,7 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
 
 fn connection(id: u64, taken: Vec<u8>) -> Vec<u8> {
     let peer = SocketAddr::from(([192, 0, 2, 2], 2));
-    let bundle = Bundle { id, peer, local: peer, relayed: false, taken: Bytes(taken) };
+    let bundle = Bundle { id, peer, local: peer, kind: wire::Kind::Plain, taken: Bytes(taken) };
     encoded(&ToWorker::Connection { bundle })
 }
 

@@ -67,7 +67,7 @@ impl Place {
             return Err(waiting);
         };
         let Waiting { stream, peer, local, taken } = waiting;
-        let bundle = Bundle { id: line.next_id, peer, local, relayed: false, taken: Bytes(taken) };
+        let bundle = Bundle { id: line.next_id, peer, local, kind: wire::Kind::Plain, taken: Bytes(taken) };
         line.next_id += 1;
         line.credits -= 1;
         send(&line.channel, &encoded(&ToWorker::Connection { bundle }), &[stream.as_fd()]);

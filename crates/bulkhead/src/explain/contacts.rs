@@ -59,6 +59,7 @@ pub fn posts(config: &Config) -> Vec<Post> {
             service: Some(service),
         }));
     }
+    posts.extend(config.sites.iter().any(|site| site.tls.is_some()).then(|| role(Role::Signer)));
     posts.extend([role(Role::Logger), role(Role::Admin)]);
     posts
 }
@@ -99,6 +100,8 @@ fn linked(config: &Config, one: &Post, two: &Post) -> bool {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
         (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
+        (Role::Site, Role::Signer) => one.site(config).is_some_and(|site| site.tls.is_some()),
+        (Role::Signer, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
         _ => true,
     }
 }

@@ -48,7 +48,7 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Service => {
             ("none", "it holds no client's: requests of all users reach it over pairs of sockets")
         }
-        Role::Logger | Role::Admin => ("none", "it holds no client's, and is sent none"),
+        Role::Logger | Role::Admin | Role::Signer => ("none", "it holds no client's, and is sent none"),
     }
 }
 
@@ -88,6 +88,7 @@ impl<'a> Rules<'a> {
                 found.each(is_log, Loss::Whole, "it reads all that is to be logged, and may forge it")
             }
             (Role::Admin, ..) => self.admin(found),
+            (Role::Signer, ..) => self.signer(found),
             (Role::Site | Role::Service, ..) => found,
         }
         .done()
@@ -188,6 +189,23 @@ impl<'a> Rules<'a> {
         }
         let how = "it adds lines, true or false";
         found.one(Kind::Log, &access_log(site), Loss::Part, how).one(Kind::Log, ERROR_LOG, Loss::Part, how)
+    }
+
+    fn signer(&self, mut found: Reaches<'a>) -> Reaches<'a> {
+        if self.has(Role::Launcher, Role::Signer, "LauncherToSigner") {
+            let how =
+                "it has the site's keys: with them, who is on the way to its users can pass for the site";
+            for site in self.config.sites.iter().filter(|site| site.tls.is_some()) {
+                let names = site.services.iter().map(|service| service_name(site, service));
+                for name in names.chain([site.name.clone()]) {
+                    found = found.one(Kind::Users, &name, Loss::Part, how);
+                }
+            }
+        }
+        if self.has(Role::Signer, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
     }
 
     fn admin(&self, mut found: Reaches<'a>) -> Reaches<'a> {

@@ -48,6 +48,7 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Gate, ..) => "all gates, which accept connections; they have one uid".into(),
         (Role::Filter, ..) => "all filters, which see every request; each has a uid of its own".into(),
         (Role::Logger, ..) => "the logger, which writes every log".into(),
+        (Role::Signer, ..) => "the signer, which holds the private keys of all sites".into(),
         (Role::Admin, ..) => "passes the administrator's orders on".into(),
         (Role::Site | Role::Service, ..) => post.role.name().into(),
     }

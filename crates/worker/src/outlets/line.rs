@@ -90,7 +90,7 @@ impl Line {
             id,
             peer: outgoing.peer,
             local: outgoing.local,
-            relayed: outgoing.relayed,
+            kind: outgoing.kind,
             taken: Bytes(std::mem::take(&mut outgoing.taken)),
         };
         let message = ToWorker::Connection { bundle };

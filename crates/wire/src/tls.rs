@@ -1,0 +1,130 @@
+//! Messages about TLS: what the signer is told, what sites ask it, and what becomes of certificates.
+//!
+//! Runs in: the launcher, the signer, site workers. Sees: in the signer, what a site that may be compromised asks to be
+//! signed. Never: a private key; those go from the launcher to the signer as open files, and stay there.
+
+use crate::codec::{Bytes, choice, messages};
+
+/// LIMIT: bytes of one certificate as a site gets it; those of authorities have 1 to 2 KiB.
+pub const CERTIFICATE_MAX: usize = 16 * 1024;
+/// LIMIT: certificates of one chain; browsers give up at about ten.
+pub const CHAIN_MAX: usize = 16;
+/// LIMIT: bytes that a site may have signed: 64 of randoms and the parameters of a key exchange (RFC 8422 5.4), or a
+/// handshake's hash with its context (RFC 8446 4.4.3).
+pub const SIGNED_MAX: usize = 512;
+/// LIMIT: bytes of a signature: RSA with 4096 bits.
+pub const SIGNATURE_MAX: usize = 512;
+/// Bytes of a secret that tickets are encrypted under.
+pub const TICKET_KEY_BYTES: usize = 32;
+
+choice! {
+    /// What became of a file with a certificate.
+    pub enum Verdict {
+        /// It is in use.
+        0 => Good,
+        /// The file cannot be read, or is far too long.
+        1 => Unreadable,
+        /// There is no private key in it, or more than one.
+        2 => NoKey,
+        /// Its key is of a kind or a size that is not for TLS, or broken.
+        3 => BadKey,
+        /// There is no certificate in it.
+        4 => NoCertificate,
+        /// A certificate in it is broken, or there are too many.
+        5 => BadCertificate,
+        /// No certificate in it belongs to the key.
+        6 => Mismatch,
+    }
+}
+
+impl Verdict {
+    /// What it says of a file, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Good => "is in use",
+            Self::Unreadable => "cannot be read, or is longer than 1 MiB",
+            Self::NoKey => "needs exactly one private key (PEM, not encrypted)",
+            Self::BadKey => {
+                "has a key that is broken or of no use here; ECDSA P-256 or P-384, Ed25519, RSA of 2048 to 4096 bits are"
+            }
+            Self::NoCertificate => "has no certificate (PEM)",
+            Self::BadCertificate => "has a broken certificate, or more than 16",
+            Self::Mismatch => "has no certificate that belongs to its key",
+        }
+    }
+}
+
+choice! {
+    /// The kind of a key that the signer holds.
+    pub enum KeyKind {
+        /// ECDSA on P-256.
+        0 => P256,
+        /// ECDSA on P-384.
+        1 => P384,
+        /// Ed25519.
+        2 => Ed25519,
+        /// RSA.
+        3 => Rsa,
+    }
+}
+
+choice! {
+    /// How sessions are resumed.
+    pub enum Resume {
+        /// By tickets.
+        0 => Tickets,
+        /// By what the worker remembers.
+        1 => Stateful,
+        /// Not at all.
+        2 => Off,
+    }
+}
+
+choice! {
+    /// Whether clients show certificates.
+    pub enum ClientAuth {
+        /// Nobody asks them.
+        0 => None,
+        /// They may.
+        1 => Request,
+        /// They must.
+        2 => Require,
+    }
+}
+
+messages! {
+    /// From the launcher to the signer.
+    pub enum LauncherToSigner {
+        /// The file of certificate `number` of `site` comes along; it replaces an earlier one, if it is good.
+        1 => Certificate { site: u16, number: u16 },
+        /// The channel of a worker of `site` comes along.
+        2 => Client { site: u16 },
+        /// Every certificate there is has been named.
+        3 => Begin {},
+        /// Asks for `Counters`.
+        4 => Report {},
+    }
+}
+
+messages! {
+    /// From a site's worker to the signer: the whole of what it may ask for.
+    pub enum SiteToSigner {
+        /// Sign `message` with the key of certificate `number` of the site's own, as it was at `version`, by the TLS
+        /// signature scheme `scheme`.
+        1 => Sign { ticket: u32, number: u16, version: u32, scheme: u16, message: Bytes<SIGNED_MAX> },
+    }
+}
+
+messages! {
+    /// From the signer to a site's worker.
+    pub enum SignerToSite {
+        /// Certificate `index` of `count` of a chain, beginning with the site's own; its key is of the kind `kind`.
+        1 => Certificate {
+            number: u16, version: u32, kind: KeyKind, index: u8, count: u8, der: Bytes<CERTIFICATE_MAX>,
+        },
+        /// The answer to `Sign`.
+        2 => Signed { ticket: u32, signature: Bytes<SIGNATURE_MAX> },
+        /// The answer to `Sign`: no.
+        3 => Refused { ticket: u32 },
+    }
+}
