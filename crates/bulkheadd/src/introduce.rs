@@ -5,6 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
+use wire::tls::LauncherToSigner;
 use wire::{
     AccessRight, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
 };
@@ -35,9 +36,15 @@ impl Launcher {
                 for (message, descriptor) in self.ground.gate_setup(sockets, &self.posts, chain) {
                     self.tell(serial, &message, descriptor);
                 }
+                self.tell_bans(serial);
             }
             Role::Site => {
-                for (message, descriptor) in self.ground.site_setup(&self.posts[post], &self.posts)? {
+                let mut secrets = Vec::new();
+                for secret in self.tickets.told(self.posts[post].site) {
+                    secrets.push((secret, None));
+                }
+                let told = self.ground.site_setup(&self.posts[post], &self.posts, secrets)?;
+                for (message, descriptor) in told {
                     self.tell(serial, &message, descriptor);
                 }
             }
@@ -46,6 +53,7 @@ impl Launcher {
                     self.tell(serial, &message, descriptor);
                 }
             }
+            Role::Signer => self.introduce_signer(serial),
             Role::Filter | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
@@ -108,7 +116,7 @@ impl Launcher {
             // It answers for every site what cannot be passed on.
             Role::Gate => AccessRight::Every,
             Role::Site | Role::Service => AccessRight::Site(post.site),
-            Role::Admin | Role::Logger | Role::Filter | Role::Launcher => AccessRight::None,
+            Role::Admin | Role::Logger | Role::Filter | Role::Signer | Role::Launcher => AccessRight::None,
         };
         if log.is_some() {
             self.tell(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
@@ -151,7 +159,28 @@ impl Launcher {
             }
             _ => Vec::new(),
         };
-        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))
+        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
+        self.connect_signer(serial)
+    }
+
+    /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
+    fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
+        let (signers, sites) = match self.posts[self.processes[&serial].post].role {
+            Role::Signer => (vec![serial], self.active(Role::Site, None)),
+            Role::Site => (self.active(Role::Signer, None), vec![serial]),
+            _ => return Ok(()),
+        };
+        for &signer in &signers {
+            for &worker in &sites {
+                let site = self.posts[self.processes[&worker].post].site;
+                if self.ground.config.sites[usize::from(site)].tls.is_some() {
+                    let (ours, theirs) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+                    self.tell(signer, &LauncherToSigner::Client { site }, Some(ours));
+                    self.tell(worker, &LauncherToSite::Signer {}, Some(theirs));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = u64> {

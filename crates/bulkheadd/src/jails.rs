@@ -52,6 +52,7 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Site => Policy::Site,
         Role::Logger => Policy::Logger,
         Role::Admin => Policy::Admin,
+        Role::Signer => Policy::Signer,
         Role::Service | Role::Filter | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service {

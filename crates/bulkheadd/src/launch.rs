@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use config::{Checks, Config, Priority, Service, Site};
+use config::{Checks, Config, Listener, Priority, Service, Site};
 use sys::inherit::{CONTROL, LOG};
 use sys::process::{Child, Program, StartError};
 use wire::{
@@ -254,6 +254,7 @@ impl Ground {
         for (index, socket) in listeners.into_iter().enumerate() {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }
+        self.tell_of_tls(&mut told);
         for (host, path, post) in self.routes(posts) {
             for listener in self.listeners_of(post).filter(|&listener| self.takes_from(post, listener)) {
                 let (host, path) = (Text::new(host), Text::new(path));
@@ -279,7 +280,10 @@ impl Ground {
     /// SECURITY: a connection that carries several users' requests is never in a service's hands: it could read and
     /// answer those of others, which go to other partitions.
     fn takes_from(&self, post: &Post, listener: u16) -> bool {
-        let shared = self.config.listeners[usize::from(listener)].shared_connections;
+        let Listener { shared_connections: shared, tls, .. } = self.config.listeners[usize::from(listener)];
+        if tls {
+            return post.role == Role::Site && self.config.sites[usize::from(post.site)].tls.is_some();
+        }
         self.service(post).is_none_or(|(_, service)| service.takes_connections && !shared)
     }
 
@@ -296,12 +300,17 @@ impl Ground {
         &self,
         post: &Post,
         posts: &[Post],
+        ticket_keys: Vec<(LauncherToSite, Option<OwnedFd>)>,
     ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
         let site = &self.config.sites[usize::from(post.site)];
         let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
         told.push((LauncherToSite::Conditioning { conditioning: policies(&self.config) }, None));
         if !self.chain.is_empty() {
             told.push((LauncherToSite::Filtered {}, None));
+        }
+        if let Some(tls) = &site.tls {
+            told.extend(self.site_tls(tls)?);
+            told.extend(ticket_keys);
         }
         if let Some(root) = &site.root {
             told.push((LauncherToSite::Root {}, Some(self.site_root(root)?)));

@@ -13,6 +13,8 @@ use config::Config;
 use rustix::event::epoll;
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
+use crate::bans::Bans;
+use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::chain::Chain;
 use crate::cores::Cores;
@@ -33,6 +35,7 @@ use crate::roster::{Post, roster};
 use crate::rotation::Rotation;
 use crate::runtime::Answers;
 use crate::survey::{Range, Survey};
+use crate::tickets::Tickets;
 
 /// How many messages of one child are taken before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -83,6 +86,9 @@ pub struct Launcher {
     pub(crate) chain: Option<Chain>,
     pub(crate) orders: Orders,
     pub(crate) survey: Survey,
+    pub(crate) certificates: Certificates,
+    pub(crate) tickets: Tickets,
+    pub(crate) bans: Bans,
     /// Probes that run.
     pub(crate) probes: BTreeMap<u64, Probe>,
     pub(crate) epoll: OwnedFd,
@@ -158,6 +164,9 @@ impl Launcher {
             unread_logs: VecDeque::new(),
             chain: None,
             survey: Survey::default(),
+            certificates: Certificates::of(&ground.config),
+            tickets: Tickets::of(&ground.config)?,
+            bans: Bans::default(),
             watched: HashSet::new(),
             serial: 0,
             stopping: None,
@@ -334,6 +343,12 @@ impl Launcher {
             }
             ChildToLauncher::Shed { shed } => self.on_shed(serial, shed),
             ChildToLauncher::Confirmed { ticket } => self.on_confirmed(serial, ticket),
+            ChildToLauncher::Certificate { site, number, verdict } => {
+                self.on_certificate(serial, site, number, verdict);
+            }
+            ChildToLauncher::Tampered { address_high, address_low } => {
+                self.on_tampered(serial, address_high, address_low);
+            }
         }
     }
 

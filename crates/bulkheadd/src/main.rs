@@ -6,6 +6,8 @@
 //!
 //! Source: seed 000, 4.1 (okld).
 
+mod bans;
+mod certificates;
 mod cgroups;
 mod chain;
 mod cores;
@@ -17,6 +19,7 @@ mod introduce;
 mod jails;
 mod journal;
 mod launch;
+mod launch_tls;
 mod launcher;
 mod listeners;
 mod logs;
@@ -32,6 +35,7 @@ mod statics;
 mod stopping;
 mod supervise;
 mod survey;
+mod tickets;
 
 use std::path::Path;
 use std::process::ExitCode;

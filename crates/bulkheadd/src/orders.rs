@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use wire::tls::LauncherToSigner;
 use wire::{Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
 use wire::{Outcome, Role, Text};
 
@@ -93,6 +94,7 @@ impl Launcher {
             Role::Service => process.tell(&LauncherToService::Report {}, None),
             Role::Logger => process.tell(&LauncherToLogger::Report {}, None),
             Role::Admin => process.tell(&LauncherToAdmin::Report {}, None),
+            Role::Signer => process.tell(&LauncherToSigner::Report {}, None),
             // It says nothing.
             Role::Filter => process.owes_report = false,
             Role::Launcher => {}

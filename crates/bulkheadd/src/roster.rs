@@ -67,6 +67,10 @@ pub fn roster(
     let none = usize::from(NO_PARTITION);
     post(Role::Logger, "logger", none, none, 0)?;
     post(Role::Admin, "admin", none, none, 0)?;
+    // Before the sites, which are to have their certificates at once.
+    if config.sites.iter().any(|site| site.tls.is_some()) {
+        post(Role::Signer, "signer", none, none, 0)?;
+    }
     let mut services = config.sites.len();
     for (site, about) in config.sites.iter().enumerate() {
         post(Role::Site, &about.name, site, site, 0)?;

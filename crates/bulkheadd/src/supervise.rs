@@ -93,8 +93,11 @@ impl Launcher {
         }
         self.announced = true;
         let config = &self.ground.config;
-        let addresses: Vec<String> =
-            config.listeners.iter().map(|l| format!("http://{}", l.address)).collect();
+        let addresses: Vec<String> = config
+            .listeners
+            .iter()
+            .map(|l| format!("{}://{}", if l.tls { "https" } else { "http" }, l.address))
+            .collect();
         let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
         let (sites, processes) = (config.sites.len(), self.processes.len());
         self.journal.info(format!(
@@ -244,6 +247,8 @@ impl Launcher {
             .chain(deadlines)
             .chain(check)
             .chain(self.orders.deadline())
+            .chain(self.certificates.deadline())
+            .chain(self.tickets.deadline())
             .chain(self.survey.deadline())
             .chain(self.probe_deadline())
             .chain(self.rotation.deadline())
@@ -273,6 +278,8 @@ impl Launcher {
         }
         self.forget_read_logs();
         self.orders_on_time(now);
+        self.certificates_on_time(now);
+        self.tickets_on_time(now);
         self.survey_on_time(now);
         self.probes_on_time(now);
         self.logs_on_time(now);

@@ -46,6 +46,8 @@ pub enum Policy {
     Logger,
     /// Takes orders on a socket.
     Admin,
+    /// Holds keys, and signs with them.
+    Signer,
     /// A program of a site, with the kinds of network socket that it was granted.
     Service {
         /// Streams (TCP).
@@ -68,6 +70,8 @@ impl Policy {
             Self::Site => &[roles::EVERY, roles::SITE],
             Self::Logger => &[roles::EVERY, roles::LOGGER],
             Self::Admin => &[roles::EVERY, roles::ADMIN],
+            // Messages, and nothing else.
+            Self::Signer => &[roles::EVERY],
             Self::Service { tcp: false, udp: false } => &[PROGRAM],
             Self::Service { tcp: true, udp: false } => &[PROGRAM, STREAMS],
             Self::Service { tcp: false, udp: true } => &[PROGRAM, DATAGRAMS],
@@ -94,11 +98,12 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 6] = [
+    const ALL: [Policy; 7] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
         Policy::Admin,
+        Policy::Signer,
         Policy::Service { tcp: false, udp: false },
         Policy::Service { tcp: true, udp: true },
     ];

@@ -288,7 +288,11 @@ impl Guard {
                         *deadline = Instant::now();
                     }
                 }
-                ChildToLauncher::Counters { .. } | ChildToLauncher::Confirmed { .. } => {}
+                // No site, no signer, no logger.
+                ChildToLauncher::Counters { .. }
+                | ChildToLauncher::Certificate { .. }
+                | ChildToLauncher::Tampered { .. }
+                | ChildToLauncher::Confirmed { .. } => {}
             }
         }
         Ok(())

@@ -1,0 +1,94 @@
+//! Clients whose records failed to decrypt: which site's worker says so of whom, and for how long gates believe it.
+//!
+//! Runs in: the launcher. Sees: addresses as numbers, from sites that may be compromised. Never: lets one site decide
+//! who reaches another, or keep more of them than its share.
+//!
+//! Source: mechanisms.md H8.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::{Duration, Instant};
+
+use wire::{LauncherToGate, Role};
+
+use crate::launcher::Launcher;
+
+/// LIMIT: bans of one site at once; the one that ends first makes room. 32 bytes each.
+const BANS_MAX: usize = 4096;
+/// LIMIT: bans of one site that are told of in the log, in a minute.
+const TOLD_MAX: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Those of all sites.
+#[derive(Debug, Default)]
+pub(crate) struct Bans {
+    /// By partition and address: until when.
+    bans: BTreeMap<(u16, u128), Instant>,
+    told: Option<(Instant, u32)>,
+}
+
+impl Bans {
+    fn of(&self, partition: u16) -> impl Iterator<Item = (&(u16, u128), &Instant)> {
+        self.bans.range((partition, 0)..=(partition, u128::MAX))
+    }
+
+    /// Whether there is still a place in the log for one more.
+    fn may_tell(&mut self, now: Instant) -> bool {
+        let (since, count) =
+            self.told.filter(|(since, _)| now.duration_since(*since) < MINUTE).unwrap_or((now, 0));
+        self.told = Some((since, count.saturating_add(1)));
+        count < TOLD_MAX
+    }
+}
+
+fn message(partition: u16, address: u128, until: Instant, now: Instant) -> LauncherToGate {
+    let left = until.saturating_duration_since(now).as_secs();
+    let (address_high, address_low) = ((address >> 64) as u64, address as u64);
+    let seconds = u32::try_from(left).unwrap_or(u32::MAX);
+    LauncherToGate::Ban { partition, address_high, address_low, seconds }
+}
+
+impl Launcher {
+    /// A site names a client whose records fail to decrypt.
+    pub(crate) fn on_tampered(&mut self, serial: u64, address_high: u64, address_low: u64) {
+        let post = self.processes[&serial].post;
+        let (role, partition) = (self.posts[post].role, self.posts[post].partition);
+        let time = Duration::from_millis(self.ground.config.tls.tamper_ban_ms.into());
+        if role != Role::Site || time.is_zero() {
+            return self.nonsense(serial);
+        }
+        let (now, address) = (Instant::now(), u128::from(address_high) << 64 | u128::from(address_low));
+        self.bans.bans.retain(|_, until| *until > now);
+        if self.bans.bans.contains_key(&(partition, address)) {
+            return;
+        }
+        if self.bans.of(partition).count() >= BANS_MAX
+            && let Some(first) = self.bans.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        {
+            self.bans.bans.remove(&first);
+        }
+        self.bans.bans.insert((partition, address), now + time);
+        for gate in self.active(Role::Gate, None) {
+            self.tell(gate, &message(partition, address, now + time, now), None);
+        }
+        if self.bans.may_tell(now) {
+            let (name, client) = (self.posts[post].title(), Ipv6Addr::from(address).to_canonical());
+            let hours = time.as_secs_f64() / 3600.0;
+            self.journal.info(format!(
+                "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
+            ));
+        }
+    }
+
+    /// Tells a new gate of all of them.
+    pub(crate) fn tell_bans(&mut self, gate: u64) {
+        let now = Instant::now();
+        let told: Vec<_> = self
+            .bans
+            .bans
+            .iter()
+            .map(|((partition, address), until)| message(*partition, *address, *until, now))
+            .collect();
+        told.iter().for_each(|message| self.tell(gate, message, None));
+    }
+}

@@ -1,0 +1,121 @@
+//! A file with a key and its certificates, in any order: read, checked against each other, and put in order.
+//!
+//! Runs in: the signer. Sees: files that the operator wrote. Never: keeps the text of a key once it is read.
+
+use std::os::fd::OwnedFd;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::{self, SectionKind};
+use webpki::EndEntityCert;
+use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, KeyKind, Verdict};
+use zeroize::Zeroizing;
+
+use crate::key::Key;
+use crate::step::Step;
+
+/// LIMIT: a key and a chain of 16 certificates at their largest fit in less.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// A key that signs, and the chain that says whose it is.
+#[derive(Debug)]
+pub struct Certified {
+    key: Key,
+    /// The site's own certificate first, then whoever signed the one before.
+    pub chain: Vec<CertificateDer<'static>>,
+}
+
+impl Certified {
+    /// Reads an open file.
+    pub fn read(file: &OwnedFd) -> Result<Self, Verdict> {
+        let mut text = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
+        let mut length = 0;
+        loop {
+            match rustix::io::read(file, &mut text[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Err(Verdict::Unreadable),
+            }
+            if length > FILE_BYTES_MAX {
+                return Err(Verdict::Unreadable);
+            }
+        }
+        Self::parse(&text[..length])
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(text: &[u8]) -> Result<Self, Verdict> {
+        let (mut keys, mut chain) = (Vec::new(), Vec::new());
+        let mut rest = text;
+        loop {
+            match pem::from_buf(&mut rest) {
+                Ok(None) => break,
+                Ok(Some((SectionKind::Certificate, der))) => chain.push(CertificateDer::from(der)),
+                Ok(Some((
+                    SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
+                    der,
+                ))) => {
+                    keys.push(Zeroizing::new(der));
+                }
+                // Parameters of curves, requests: what tools leave in such files.
+                Ok(Some((_, other))) => drop(Zeroizing::new(other)),
+                Err(_) => return Err(Verdict::Unreadable),
+            }
+        }
+        let [key] = &keys[..] else {
+            return Err(Verdict::NoKey);
+        };
+        let key = Key::read(key).ok_or(Verdict::BadKey)?;
+        if chain.is_empty() {
+            return Err(Verdict::NoCertificate);
+        }
+        if chain.len() > CHAIN_MAX || chain.iter().any(|der| der.len() > CERTIFICATE_MAX) {
+            return Err(Verdict::BadCertificate);
+        }
+        let chain = ordered(&key, chain)?;
+        Ok(Self { key, chain })
+    }
+
+    /// The kind of its key.
+    pub fn kind(&self) -> KeyKind {
+        self.key.kind()
+    }
+
+    /// Signs a step of a handshake.
+    pub fn sign(&self, scheme: u16, step: Step, message: &[u8]) -> Option<Vec<u8>> {
+        self.key.sign(scheme, step, message)
+    }
+}
+
+/// What decides about a certificate's place.
+struct Link<'a> {
+    der: &'a CertificateDer<'static>,
+    issuer: Vec<u8>,
+    subject: Vec<u8>,
+    own: bool,
+}
+
+/// The chain from the certificate of `key` upwards; what is no part of it is left out.
+fn ordered(key: &Key, chain: Vec<CertificateDer<'static>>) -> Result<Vec<CertificateDer<'static>>, Verdict> {
+    let mut links = Vec::new();
+    for der in &chain {
+        let parsed = EndEntityCert::try_from(der).map_err(|_| Verdict::BadCertificate)?;
+        links.push(Link {
+            der,
+            issuer: parsed.issuer().to_vec(),
+            subject: parsed.subject().to_vec(),
+            own: parsed.subject_public_key_info().ends_with(key.public()),
+        });
+    }
+    let own = links.iter().position(|link| link.own).ok_or(Verdict::Mismatch)?;
+    let mut next = links.swap_remove(own);
+    let mut ordered = vec![next.der.clone()];
+    // One that has signed itself is the end; its clients have it or do not trust it.
+    while next.issuer != next.subject
+        && let Some(above) = links.iter().position(|link| link.subject == next.issuer)
+    {
+        next = links.swap_remove(above);
+        ordered.push(next.der.clone());
+    }
+    Ok(ordered)
+}

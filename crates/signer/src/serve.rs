@@ -1,0 +1,193 @@
+//! The signer at work: certificates of the launcher's, and channels on which sites ask.
+//!
+//! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised. Never:
+//! serves one site twice while another waits.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use wire::log::Level;
+use wire::tls::{LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
+use wire::{Bytes, ChildToLauncher};
+use worker::channel::{Channel, ChannelError};
+use worker::counters::Counters;
+use worker::log::Log;
+use worker::{Fault, Start};
+
+use crate::certificate::Certified;
+use crate::step::step;
+
+/// How long a line of the log may wait.
+const FLUSH_MS: u32 = 1000;
+/// How much a site may ask for that it may not have before its channel is closed.
+const REFUSALS_MAX: u32 = 100;
+
+type Line = Channel<SiteToSigner, SignerToSite>;
+
+/// The whole life of the process.
+pub async fn run(start: Start) -> Result<(), Fault> {
+    let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::new(start.control)?;
+    let desk = Rc::new(Desk {
+        log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
+        held: RefCell::default(),
+        clients: RefCell::default(),
+        versions: Cell::new(0),
+        counters: Counters::default(),
+    });
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToSigner::Certificate { site, number }, Some(file)) => {
+                let verdict = desk.take(site, number, &file);
+                control.send(&ChildToLauncher::Certificate { site, number, verdict }, None).await?;
+            }
+            (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
+            (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
+            (LauncherToSigner::Report {}, None) => {
+                let counters = desk.counters.snapshot();
+                // A launcher whose channel is full asks again.
+                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
+            }
+            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+        }
+    }
+    desk.log.flush().await;
+    Ok(())
+}
+
+/// A certificate as it is now, and as it was before: handshakes that have begun with that are to end.
+struct Held {
+    version: u32,
+    now: Rc<Certified>,
+    before: Option<(u32, Rc<Certified>)>,
+}
+
+struct Desk {
+    log: Log,
+    /// By site and number.
+    held: RefCell<BTreeMap<(u16, u16), Held>>,
+    clients: RefCell<Vec<(u16, Rc<Line>)>>,
+    versions: Cell<u32>,
+    counters: Counters,
+}
+
+impl Desk {
+    fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd) -> Verdict {
+        let certified = match Certified::read(file) {
+            Ok(certified) => Rc::new(certified),
+            Err(verdict) => {
+                let what = verdict.words();
+                let text = format_args!("certificate {number} of site {site} {what}");
+                self.log.event(Level::Error, text);
+                return verdict;
+            }
+        };
+        self.versions.set(self.versions.get().wrapping_add(1));
+        let version = self.versions.get();
+        let mut held = self.held.borrow_mut();
+        let before = held.remove(&(site, number)).map(|held| (held.version, held.now));
+        held.insert((site, number), Held { version, now: certified, before });
+        drop(held);
+        for (_, line) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
+            let (desk, line) = (self.clone(), line.clone());
+            tokio::task::spawn_local(async move { desk.show(site, Some(number), &line).await });
+        }
+        Verdict::Good
+    }
+
+    fn attach(self: &Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {
+        let line = Rc::new(Line::new(channel)?);
+        self.clients.borrow_mut().push((site, line.clone()));
+        self.counters.connected();
+        let desk = self.clone();
+        tokio::task::spawn_local(async move {
+            desk.show(site, None, &line).await;
+            desk.hear(site, &line).await;
+            desk.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &line));
+            desk.counters.disconnected();
+        });
+        Ok(())
+    }
+
+    /// Sends the chains of a site to one of its workers, or that of one certificate.
+    async fn show(&self, site: u16, only: Option<u16>, line: &Line) {
+        let mut messages = Vec::new();
+        for ((_, number), held) in self.held.borrow().range((site, 0)..=(site, u16::MAX)) {
+            if only.is_some_and(|only| only != *number) {
+                continue;
+            }
+            let (count, kind) = (held.now.chain.len() as u8, held.now.kind());
+            messages.extend(held.now.chain.iter().enumerate().map(|(index, der)| {
+                SignerToSite::Certificate {
+                    number: *number,
+                    version: held.version,
+                    kind,
+                    index: index as u8,
+                    count,
+                    der: Bytes(der.to_vec()),
+                }
+            }));
+        }
+        for message in messages {
+            if line.send(&message, None).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Answers one site until it is gone, or has asked too often for what it may not have.
+    async fn hear(&self, site: u16, line: &Line) {
+        let mut refusals = 0;
+        while refusals < REFUSALS_MAX {
+            let answer = match line.receive().await {
+                Ok(Some((SiteToSigner::Sign { ticket, number, version, scheme, message }, None))) => {
+                    match self.sign(site, number, version, scheme, &message.0) {
+                        Ok(signature) => SignerToSite::Signed { ticket, signature: Bytes(signature) },
+                        Err(why) => {
+                            refusals += 1;
+                            let text = format_args!("refused a signature to site {site}: {why}");
+                            self.log.event(Level::Warning, text);
+                            SignerToSite::Refused { ticket }
+                        }
+                    }
+                }
+                Ok(Some(_)) | Err(ChannelError::Malformed(_)) => {
+                    refusals += 1;
+                    continue;
+                }
+                Ok(None) | Err(ChannelError::Io(_)) => return,
+            };
+            self.counters.answered();
+            // A site that asks and does not listen waits in vain.
+            let _ = line.try_send(&answer, None);
+            // One signature, then the others have their turn.
+            tokio::task::yield_now().await;
+        }
+        self.log.event(
+            Level::Error,
+            format_args!("site {site} asks for what it may not have; its channel is closed"),
+        );
+    }
+
+    fn sign(
+        &self,
+        site: u16,
+        number: u16,
+        version: u32,
+        scheme: u16,
+        message: &[u8],
+    ) -> Result<Vec<u8>, &'static str> {
+        let step = step(message).ok_or("it is no step of a handshake")?;
+        let certified = {
+            let held = self.held.borrow();
+            let held = held.get(&(site, number)).ok_or("it has no certificate of that number")?;
+            match &held.before {
+                _ if held.version == version => held.now.clone(),
+                Some((before, certified)) if *before == version => certified.clone(),
+                _ => return Err("its certificate is out of date"),
+            }
+        };
+        certified.sign(scheme, step, message).ok_or("its key does not sign by that scheme")
+    }
+}
