@@ -33,6 +33,7 @@ pub mod settings;
 pub mod setup;
 mod socket;
 mod stream;
+pub mod tls;
 mod tls_stream;
 
 mod wire_io;

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -86,9 +86,16 @@ pub struct Own {
     /// Whether requests go through filters.
     pub filtered: bool,
     noise: Noise,
+    /// Where clients are named whose records fail to decrypt.
+    tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
 }
 
 impl Own {
+    /// Has clients whose records fail to decrypt named to the launcher; where it has no room for that, another time.
+    pub fn on_tampered(&mut self, name: impl Fn(ChildToLauncher) + 'static) {
+        self.tampered = Some(Box::new(name));
+    }
+
     /// A worker with these limits and, for now, nothing of its own.
     pub fn new(limits: &WorkerLimits, inlets: Rc<Inlets>, log: Log) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
@@ -114,6 +121,7 @@ impl Own {
             log,
             filtered: false,
             noise: Noise::default(),
+            tampered: None,
         }
     }
 
@@ -205,6 +213,18 @@ impl Partition for Own {
     fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
         if let Some(others) = self.noise.tell(Instant::now()) {
             self.log.event(Level::Warning, Failed { peer, error, others });
+        }
+    }
+
+    fn tampered(&self, peer: SocketAddr) {
+        let address = match peer.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let bits = u128::from(address);
+        if let Some(name) = &self.tampered {
+            let (address_high, address_low) = ((bits >> 64) as u64, bits as u64);
+            name(ChildToLauncher::Tampered { address_high, address_low });
         }
     }
 

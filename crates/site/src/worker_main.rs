@@ -20,6 +20,7 @@ use crate::partition::Site;
 use crate::rules::Action;
 use crate::serve::{Client, Ended, serve};
 use crate::setup::Setup;
+use crate::tls::Tls;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
@@ -30,15 +31,17 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 
 /// The whole life of the process.
 pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
-    let control: Control = Channel::new(start.control)?;
-    let Some(site) = set_up(&control, start.log, hooks).await? else {
+    let control: Rc<Control> = Rc::new(Channel::new(start.control)?);
+    let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
-    let accepting = tokio::task::spawn_local(accept(site.clone()));
+    let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     let inlets = &site.partition.inlets;
     while let Some((message, descriptor)) = control.receive().await? {
-        obey(&site, &control, message, descriptor)?;
+        if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
+            obey(&site, &control, message, descriptor)?;
+        }
     }
     // The end of the control channel: take what was sent, answer what was asked, say what was logged.
     inlets.drain();
@@ -50,17 +53,19 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.
 async fn set_up(
-    control: &Control,
+    control: &Rc<Control>,
     log: Option<OwnedFd>,
     hooks: Hooks,
-) -> Result<Option<Rc<Site<Own>>>, Fault> {
+) -> Result<Option<(Rc<Site<Own>>, Rc<Tls>)>, Fault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
     let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
     let mut setup = Setup::default();
+    let mut tls = Tls::default();
     while let Some((message, descriptor)) = control.receive().await? {
+        let Some((message, descriptor)) = tls.take(message, descriptor)? else { continue };
         let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {
             LauncherToSite::Route { host, path, target, partition } => {
@@ -70,8 +75,15 @@ async fn set_up(
             LauncherToSite::Filtered {} => own.filtered = true,
             LauncherToSite::Begin {} => {
                 setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
+                if tls.names_tampering() {
+                    let control = control.clone();
+                    own.on_tampered(move |message| drop(control.try_send(&message, None)));
+                }
                 let site = Site { hooks, ..Site::set_up(own, setup) };
-                return has_functions(&site).map(|()| Some(Rc::new(site)));
+                has_functions(&site)?;
+                *site.tls.borrow_mut() = tls.config()?;
+                site.set_hsts(tls.hsts());
+                return Ok(Some((Rc::new(site), Rc::new(tls))));
             }
             other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }
@@ -125,16 +137,19 @@ fn obey(
 }
 
 /// Serves every connection that arrives, each in a task of its own.
-async fn accept(site: Rc<Site<Own>>) {
+async fn accept(site: Rc<Site<Own>>, tls: Rc<Tls>) {
     while let Some(arrival) = site.partition.inlets.next().await {
-        tokio::task::spawn_local(attend(site.clone(), arrival));
+        tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
     }
 }
 
-async fn attend(site: Rc<Site<Own>>, arrival: Arrival) {
-    let Arrival { stream, taken, peer, local, lease, .. } = arrival;
+async fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) {
+    let Arrival { stream, taken, peer, local, lease, tls, h2c, .. } = arrival;
+    if tls {
+        configured.ready().await;
+    }
     if let Ended::HandBack { stream, taken } =
-        serve(&site, Client { stream, taken, peer, local, tls: false, h2c: false }).await
+        serve(&site, Client { stream, taken, peer, local, tls, h2c }).await
     {
         // Without a gate to take it, that is, at the end of everything, the connection is closed.
         let _ = lease.hand_back(stream, taken).await;

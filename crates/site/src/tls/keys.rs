@@ -1,0 +1,211 @@
+//! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind that
+//! it can check.
+//!
+//! Runs in: the site worker. Sees: chains from the signer; names that clients ask for. Never: has a private key; each
+//! certificate leads to the signer that has.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::{CipherSuite, SignatureAlgorithm, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::sync::Notify;
+use webpki::EndEntityCert;
+use wire::tls::KeyKind;
+
+use super::line::Line;
+
+/// LIMIT: a signer has at most so many for a site (`certificates`).
+const CERTIFICATES_MAX: usize = 64;
+
+/// One chain, or the parts of it that have arrived.
+#[derive(Debug)]
+struct Chain {
+    version: u32,
+    kind: KeyKind,
+    parts: Vec<CertificateDer<'static>>,
+    /// How many it is to have.
+    count: u8,
+    line: Arc<Line>,
+    whole: Option<Arc<CertifiedKey>>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// By number: what is in use, and what is arriving.
+    chains: Mutex<[BTreeMap<u16, Chain>; 2]>,
+    came: Notify,
+}
+
+/// One certificate as it comes from the signer.
+pub struct Part {
+    pub number: u16,
+    pub version: u32,
+    pub kind: KeyKind,
+    pub index: u8,
+    pub count: u8,
+    pub der: Vec<u8>,
+}
+
+impl Keys {
+    fn chains(&self) -> MutexGuard<'_, [BTreeMap<u16, Chain>; 2]> {
+        self.chains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a part; parts of a chain come in order.
+    pub fn take(&self, line: &Arc<Line>, part: Part) {
+        let mut chains = self.chains();
+        let [used, arriving] = &mut *chains;
+        let Part { number, version, kind, index, count, der } = part;
+        if index == 0 && (arriving.contains_key(&number) || arriving.len() < CERTIFICATES_MAX) {
+            let (parts, line) = (Vec::new(), line.clone());
+            arriving.insert(number, Chain { version, kind, parts, count, line, whole: None });
+        }
+        let fits = |chain: &&mut Chain| chain.version == version && chain.parts.len() == usize::from(index);
+        let Some(chain) = arriving.get_mut(&number).filter(fits) else {
+            return;
+        };
+        chain.parts.push(CertificateDer::from(der));
+        if chain.parts.len() < usize::from(chain.count) {
+            return;
+        }
+        let Some(mut chain) = arriving.remove(&number) else { return };
+        let key = RemoteKey { line: chain.line.clone(), number, version, kind };
+        chain.whole = Some(Arc::new(CertifiedKey::new(std::mem::take(&mut chain.parts), Arc::new(key))));
+        used.insert(number, chain);
+        drop(chains);
+        self.came.notify_waiters();
+    }
+
+    /// Forgets what a signer had that is gone.
+    pub fn forget(&self, line: &Arc<Line>) {
+        self.chains().iter_mut().for_each(|chains| chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line)));
+    }
+
+    /// Whether there is one.
+    pub fn are_there(&self) -> bool {
+        !self.chains()[0].is_empty()
+    }
+
+    /// Waits until there is one.
+    pub async fn wait(&self) {
+        loop {
+            let came = self.came.notified();
+            if self.are_there() {
+                return;
+            }
+            came.await;
+        }
+    }
+}
+
+impl ResolvesServerCert for Keys {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let chains = self.chains();
+        let mut best = None;
+        for chain in chains[0].values() {
+            let Some(whole) = &chain.whole else { continue };
+            if !can_check(&hello, chain.kind) {
+                continue;
+            }
+            let named = name.as_ref().is_some_and(|name| is_for(whole, name));
+            // Without one for the name, the client gets another, and can say so to its user.
+            let rank = (named, chain.kind != KeyKind::Rsa);
+            if best.as_ref().is_none_or(|(best, _)| rank > *best) {
+                best = Some((rank, whole.clone()));
+            }
+        }
+        best.map(|(_, whole)| whole)
+    }
+}
+
+fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let own = key.cert.first().and_then(|der| EndEntityCert::try_from(der).ok());
+    own.is_some_and(|own| own.verify_is_valid_for_subject_name(name).is_ok())
+}
+
+/// Whether a client can check signatures of such a key: it names the scheme and, unless it speaks TLS 1.3, whose suites
+/// do not say, a suite as well.
+fn can_check(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    use CipherSuite as S;
+    let offered = hello.signature_schemes();
+    let scheme = schemes(kind).iter().any(|scheme| offered.contains(scheme));
+    let modern =
+        [S::TLS13_AES_128_GCM_SHA256, S::TLS13_AES_256_GCM_SHA384, S::TLS13_CHACHA20_POLY1305_SHA256];
+    let old = match kind {
+        KeyKind::Rsa => [
+            S::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            S::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            S::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ],
+        _ => [
+            S::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ],
+    };
+    scheme && hello.cipher_suites().iter().any(|suite| modern.contains(suite) || old.contains(suite))
+}
+
+/// What a key signs by, the best first.
+fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
+    match kind {
+        KeyKind::P256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
+        KeyKind::P384 => &[SignatureScheme::ECDSA_NISTP384_SHA384],
+        KeyKind::Ed25519 => &[SignatureScheme::ED25519],
+        KeyKind::Rsa => &[
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA512,
+        ],
+    }
+}
+
+/// A key that the signer has.
+#[derive(Clone, Debug)]
+struct RemoteKey {
+    line: Arc<Line>,
+    number: u16,
+    version: u32,
+    kind: KeyKind,
+}
+
+impl SigningKey for RemoteKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let scheme = *schemes(self.kind).iter().find(|scheme| offered.contains(scheme))?;
+        Some(Box::new(RemoteSigner { key: self.clone(), scheme }))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        match self.kind {
+            KeyKind::P256 | KeyKind::P384 => SignatureAlgorithm::ECDSA,
+            KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
+            KeyKind::Rsa => SignatureAlgorithm::RSA,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RemoteSigner {
+    key: RemoteKey,
+    scheme: SignatureScheme,
+}
+
+impl Signer for RemoteSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        let RemoteKey { line, number, version, .. } = &self.key;
+        let signature = line.sign(*number, *version, self.scheme.into(), message);
+        signature.map_err(|error| rustls::Error::General(format!("the signer: {error}")))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.scheme
+    }
+}

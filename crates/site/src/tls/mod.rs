@@ -1,0 +1,184 @@
+//! How this site's worker speaks TLS: its settings, its certificates, its tickets; all of it by what it is told.
+//!
+//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, secrets for tickets from
+//! the launcher, authorities of clients' certificates from the operator's file. Never: has a private key.
+//!
+//! Source: mechanisms.md H1, H3, H13.
+
+mod keys;
+mod line;
+mod tickets;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use wire::LauncherToSite;
+use wire::tls::{ClientAuth, Resume};
+use worker::Fault;
+
+use keys::Keys;
+use tickets::Tickets;
+
+/// LIMIT: sessions that a worker remembers for `resumption = "stateful"`; about 1 KiB each.
+const SESSIONS_MAX: usize = 4096;
+/// LIMIT: bytes of the file with the authorities of clients' certificates.
+const AUTHORITIES_BYTES_MAX: usize = 4 << 20;
+/// LIMIT: how long a connection waits for certificates while a signer starts.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the launcher says of TLS.
+#[derive(Debug, Default)]
+pub struct Tls {
+    settings: Option<Settings>,
+    authorities: Option<OwnedFd>,
+    keys: Arc<Keys>,
+    tickets: Arc<Tickets>,
+}
+
+#[derive(Debug)]
+struct Settings {
+    version_min: u16,
+    resume: Resume,
+    client_auth: ClientAuth,
+    tamper: bool,
+    hsts: Option<HeaderValue>,
+}
+
+impl Tls {
+    /// Takes a message that is about TLS; gives back any other.
+    ///
+    /// # Errors
+    /// What the launcher says makes no sense.
+    pub fn take(
+        &mut self,
+        message: LauncherToSite,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+        match (message, descriptor) {
+            (LauncherToSite::Tls { version_min, resume, client_auth, tamper, hsts }, None) => {
+                let hsts = Some(hsts.as_str()).filter(|value| !value.is_empty()).map(HeaderValue::from_str);
+                let hsts = hsts.transpose().map_err(|error| Fault::Launcher(format!("hsts: {error}")))?;
+                self.settings = Some(Settings { version_min, resume, client_auth, tamper, hsts });
+            }
+            (LauncherToSite::ClientAuthorities {}, Some(file)) => self.authorities = Some(file),
+            (message, descriptor) => return self.take_always(message, descriptor),
+        }
+        Ok(None)
+    }
+
+    /// The same once the worker serves.
+    ///
+    /// # Errors
+    /// What the launcher says makes no sense.
+    pub fn take_always(
+        &self,
+        message: LauncherToSite,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+        match (message, descriptor) {
+            (LauncherToSite::TicketKey { generation, secret }, None) => {
+                self.tickets
+                    .learn(generation, &secret.0)
+                    .map_err(|()| Fault::Launcher("a bad secret".into()))?;
+            }
+            (LauncherToSite::Signer {}, Some(channel)) => line::attend(channel, self.keys.clone())?,
+            other => return Ok(Some(other)),
+        }
+        Ok(None)
+    }
+
+    /// How connections are set up; `None` where TLS is not spoken.
+    ///
+    /// # Errors
+    /// The authorities of clients' certificates cannot be used: without them, anybody would be let in.
+    pub fn config(&mut self) -> Result<Option<Arc<ServerConfig>>, Fault> {
+        let Some(settings) = &self.settings else {
+            return Ok(None);
+        };
+        let wrong = |what: &dyn std::fmt::Display| Fault::Launcher(format!("TLS: {what}"));
+        let provider = aws_lc_rs::default_provider();
+        let provider = Arc::new(rustls::crypto::CryptoProvider {
+            kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
+            ..provider
+        });
+        let versions: &[&SupportedProtocolVersion] = match settings.version_min {
+            0x0303 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            0x0304 => &[&rustls::version::TLS13],
+            other => return Err(wrong(&format!("version {other:#06x}"))),
+        };
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(|error| wrong(&error))?;
+        let builder = match settings.client_auth {
+            ClientAuth::None => builder.with_no_client_auth(),
+            demand => {
+                let file = self.authorities.take().ok_or_else(|| wrong(&"no file of authorities"))?;
+                let roots = Arc::new(authorities(&file)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match demand {
+                    ClientAuth::Request => verifier.allow_unauthenticated(),
+                    _ => verifier,
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(&error))?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(self.keys.clone());
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match settings.resume {
+            Resume::Tickets => config.ticketer = self.tickets.clone(),
+            Resume::Stateful => config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX),
+            Resume::Off => config.send_tls13_tickets = 0,
+        }
+        Ok(Some(Arc::new(config)))
+    }
+
+    /// What answers say in `Strict-Transport-Security`.
+    pub fn hsts(&self) -> Option<HeaderValue> {
+        self.settings.as_ref().and_then(|settings| settings.hsts.clone())
+    }
+
+    /// Whether clients whose records fail to decrypt are to be named.
+    pub fn names_tampering(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.tamper)
+    }
+
+    /// Waits, for a while, until there is a certificate; a signer may just be starting.
+    pub async fn ready(&self) {
+        if !self.keys.are_there() {
+            let _ = tokio::time::timeout(PATIENCE, self.keys.wait()).await;
+        }
+    }
+}
+
+/// Reads the authorities of clients' certificates.
+fn authorities(file: &OwnedFd) -> Result<RootCertStore, Fault> {
+    let wrong = |what: String| Fault::Launcher(format!("client_ca: {what}"));
+    let (mut text, mut piece) = (Vec::new(), [0; 8192]);
+    loop {
+        match rustix::io::read(file, &mut piece).map_err(std::io::Error::from)? {
+            0 => break,
+            count => text.extend_from_slice(&piece[..count]),
+        }
+        if text.len() > AUTHORITIES_BYTES_MAX {
+            return Err(wrong(format!("the file is longer than {AUTHORITIES_BYTES_MAX} bytes")));
+        }
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(wrong("there is no certificate in it".into())),
+        false => Ok(roots),
+    }
+}
