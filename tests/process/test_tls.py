@@ -1,0 +1,412 @@
+"""TLS, with curl and OpenSSL as clients: names and certificates, resumption, the signer, and what is no TLS."""
+
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import unittest
+
+import client
+from client import until
+from harness import ROOTLESS, Server, free_port, rootless_too, wait_for_time
+
+CONFIG = """
+[[listen]]
+address = "127.0.0.1:{port}"
+redirect_to_https = true
+
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+
+[server]
+gates = 2
+
+[log]
+flush = "100ms"
+
+[tls]
+reread = "1s"
+tamper_exempt = []
+{settings}
+
+[[site]]
+name = "a"
+host = ["a.test", "*.a.test"]
+root = "a"
+certificates = ["a-ecdsa.pem", "a-rsa.pem", "a-wildcard.pem"]
+
+[[site]]
+name = "b"
+host = ["b.test"]
+root = "b"
+certificates = ["b.pem"]
+{more}
+
+[[site]]
+name = "plain"
+host = ["plain.test"]
+root = "plain"
+"""
+
+KINDS = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"], "ed25519": ["ed25519"]}
+
+
+def openssl(*words, **more):
+    return subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=20, **more).stdout
+
+
+def certificate(folder, name, kind, *hosts):
+    """A self-signed certificate, with its key, in one file; the key alone in another, which no configuration names."""
+    key, cert = folder / f"{name}.key", folder / f"{name}.crt"
+    openssl(
+        "req", "-x509", "-newkey", *KINDS[kind], "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key,
+        "-out", cert, "-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts),
+    )
+    return cert.read_bytes(), key.read_bytes()
+
+
+def client_certificate(folder, name, authority):
+    """A client's certificate with its key, signed by the certificate AUTHORITY of the folder."""
+    key, asked, cert = (folder / f"{name}.{end}" for end in ("key", "csr", "crt"))
+    subject = ["-subj", f"/CN={name}"]
+    openssl("req", "-new", "-newkey", *KINDS["ec"], "-nodes", *subject, "-keyout", key, "-out", asked)
+    ends = folder / "ends"
+    ends.write_text("basicConstraints=CA:FALSE\nextendedKeyUsage=clientAuth\n")
+    by = ["-CA", folder / f"{authority}.crt", "-CAkey", folder / f"{authority}.key", "-CAcreateserial"]
+    openssl("x509", "-req", "-in", asked, *by, "-days", "2", "-extfile", ends, "-out", cert)
+    return cert.read_bytes() + key.read_bytes()
+
+
+class Tls(Server):
+    """A server with TLS, and clients of it."""
+
+    def __init__(self, settings="", more="", **others):
+        self.tls = free_port()
+        text = lambda port: CONFIG.format(port=port, tls=self.tls, settings=settings, more=more)
+        super().__init__(sites=[], programs=(), text=text, **others)
+        self.keys = self.folder / "keys"
+        self.keys.mkdir()
+        for name in ("a", "b", "plain"):
+            self.write(f"{name}/index.html", f"{name}\n")
+            self.write(f"{name}/large", b"x" * 3_000_000)
+        # Key and chain in both orders.
+        self.install("a-ecdsa", "ec", "a.test", key_first=True)
+        self.install("a-rsa", "rsa", "a.test", "*.a.test")
+        self.install("a-wildcard", "ec", "*.a.test")
+        self.install("b", "ed25519", "b.test")
+
+    def install(self, name, kind, *hosts, key_first=False):
+        cert, key = certificate(self.keys, name, kind, *hosts)
+        new = self.write(f"{name}.new", key + cert if key_first else cert + key)
+        new.chmod(0o600)
+        if ROOTLESS and os.geteuid() == 0:
+            shutil.chown(new, 65534, 65534)
+        new.rename(self.folder / f"{name}.pem")
+        return cert
+
+    def curl(self, url, *words):
+        """What curl says: its exit status and its output."""
+        resolve = []
+        for host in ("a.test", "x.a.test", "b.test", "c.test"):
+            for port in (self.tls, self.port):
+                resolve += ["--resolve", f"{host}:{port}:127.0.0.1"]
+        command = ["curl", "-sS", "-k", "--max-time", "10", *resolve, *words, url.format(tls=self.tls, port=self.port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def s_client(self, name, *words):
+        command = ["openssl", "s_client", "-connect", f"127.0.0.1:{self.tls}", "-servername", name, *words]
+        return subprocess.run(
+            command, input="GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", capture_output=True, text=True,
+            timeout=20, check=False,
+        ).stdout
+
+    def subject(self, name, *words):
+        """Whose certificate a client gets."""
+        found = re.search(r"subject=CN = (\S+)", self.s_client(name, *words))
+        return found and found[1]
+
+    def connect_tls(self, name="a.test", source=None, context=None):
+        context = context or insecure()
+        raw = socket.create_connection(("127.0.0.1", self.tls), 10, source and (source, 0))
+        return context.wrap_socket(raw, server_hostname=name)
+
+    def get_tls(self, name="a.test", source=None, context=None):
+        with self.connect_tls(name, source, context) as stream:
+            stream.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+            return b"".join(iter(lambda: stream.recv(65536), b""))
+
+
+def insecure():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@rootless_too
+class Names(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Tls())
+
+    def test_each_site_answers_under_its_name(self):
+        for host, body in (("a.test", "a\n"), ("x.a.test", "a\n"), ("b.test", "b\n")):
+            self.assertEqual(self.server.curl(f"https://{host}:{{tls}}/", "--http1.1"), (0, body))
+        status, text = self.server.curl("https://a.test:{tls}/", "--http1.1", "-i", "-o", "/dev/null", "-D", "-")
+        self.assertEqual(status, 0)
+        self.assertIn("Strict-Transport-Security: max-age=31536000; includeSubDomains", text)
+        self.assertEqual(len(self.server.curl("https://a.test:{tls}/large", "--http1.1")[1]), 3_000_000)
+
+    def test_the_certificate_is_the_one_for_the_name_that_the_client_can_check(self):
+        self.assertEqual(self.server.subject("a.test"), "a-ecdsa")
+        self.assertEqual(self.server.subject("x.a.test"), "a-wildcard")
+        self.assertEqual(self.server.subject("b.test"), "b")
+        old = ["-tls1_2", "-sigalgs", "RSA+SHA256"]
+        self.assertEqual(self.server.subject("a.test", *old), "a-rsa")
+        self.assertEqual(self.server.subject("a.test", "-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"), "a-rsa")
+        self.assertEqual(self.server.subject("a.test", "-tls1_2"), "a-ecdsa")
+
+    def test_tls_1_1_is_refused(self):
+        self.assertIsNone(self.server.subject("a.test", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"))
+
+    def test_a_client_that_names_nobody_gets_the_first_site(self):
+        self.assertEqual(self.server.curl("https://127.0.0.1:{tls}/", "--http1.1", "-H", "Host: a.test"), (0, "a\n"))
+
+    def test_a_name_that_nobody_has_gets_an_alert(self):
+        for name in ("c.test", "plain.test"):
+            with self.assertRaises(ssl.SSLError) as raised:
+                self.server.get_tls(name)
+            self.assertIn("UNRECOGNIZED_NAME", raised.exception.reason)
+
+    def test_a_request_for_another_host_on_the_connection_is_misdirected(self):
+        with self.server.connect_tls("a.test") as stream:
+            stream.sendall(b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n")
+            self.assertTrue(stream.recv(65536).startswith(b"HTTP/1.1 421 "))
+
+    def test_what_is_no_tls_is_told_so(self):
+        with socket.create_connection(("127.0.0.1", self.server.tls), 5) as stream:
+            stream.sendall(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            answer = b"".join(iter(lambda: stream.recv(65536), b""))
+        self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+        self.assertIn(b"This port speaks TLS", answer)
+
+    def test_a_hello_in_many_pieces_is_understood(self):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = insecure().wrap_bio(incoming, outgoing, server_hostname="b.test")
+        with socket.create_connection(("127.0.0.1", self.server.tls), 5) as stream:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    hello = outgoing.read()
+                    for at in range(0, len(hello), 60):
+                        stream.sendall(hello[at:at + 60])
+                        wait_for_time(0.002)
+                    incoming.write(stream.recv(65536))
+        self.assertEqual(tls.version(), "TLSv1.3")
+
+    def test_plaintext_is_redirected_where_there_is_https(self):
+        words = ["-o", "/dev/null", "-w", "%{http_code} %{redirect_url}"]
+        moved = f"301 https://a.test:{self.server.tls}/x?y=1"
+        self.assertEqual(self.server.curl("http://a.test:{port}/x?y=1", *words), (0, moved))
+        posted = f"308 https://b.test:{self.server.tls}/"
+        self.assertEqual(self.server.curl("http://b.test:{port}/", "-d", "x", *words), (0, posted))
+        self.assertEqual(client.status(self.server.port, "/", "plain.test"), 200)
+
+
+class Keys(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Tls())
+
+    def test_a_private_key_is_in_the_memory_of_the_signer_alone(self):
+        text = openssl("ec", "-in", self.server.keys / "a-ecdsa.key", "-noout", "-text").decode()
+        secret = bytes.fromhex(re.search(r"priv:\s*([0-9a-f:\s]+)pub:", text)[1].replace(":", "").replace(" ", "").replace("\n", ""))
+        secret = secret[-32:]
+        self.server.get_tls("a.test")
+        has = lambda process: any(form in process.memory() for form in (secret, secret[::-1]))
+        self.assertTrue(has(self.server.process("signer")), "the search finds it where it is")
+        for title in ("site a", "site b", "gate", "logger", "admin"):
+            self.assertFalse(has(self.server.process(title)), title)
+
+    def test_the_signer_has_no_file_and_no_network(self):
+        signer = self.server.process("signer")
+        kinds = {target.split(":")[0] for target in signer.descriptors().values()}
+        self.assertLessEqual(kinds, {"socket", "pipe", "anon_inode", "/dev/null"})
+        uids = [process.uid for process in self.server.processes()]
+        self.assertEqual(uids.count(signer.uid), 1)
+
+    def test_a_signer_that_is_killed_under_load_comes_back(self):
+        failed, done, stop = [], [], threading.Event()
+
+        def load():
+            while not stop.is_set():
+                try:
+                    self.assertIn(b" 200 OK", self.server.get_tls("b.test"))
+                    done.append(1)
+                except (OSError, AssertionError) as error:
+                    failed.append(error)
+
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(3):
+                wait_for_time(1.2)
+                before = len(done)
+                old, site = self.server.process("signer"), self.server.process("site b")
+                old.kill()
+                self.assertTrue(until(lambda: [p for p in self.server.processes("signer") if p != old], 5))
+                self.assertTrue(until(lambda: len(done) > before + 20, 10), "handshakes go on")
+                self.assertEqual(self.server.process("site b"), site, "the site's worker is the same")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(20)
+        # Those whose signature was under way, and no others: three clients, three times.
+        self.assertLessEqual(len(failed), 9, failed)
+
+
+class Renewal(unittest.TestCase):
+    def test_a_replaced_certificate_is_used_without_a_restart(self):
+        with Tls() as server:
+            site = server.process("site b")
+            context = insecure()
+            with server.connect_tls("b.test", context=context) as stream:
+                old = stream.getpeercert(binary_form=True)
+            new = ssl.PEM_cert_to_DER_cert(server.install("b", "ec", "b.test").decode())
+            self.assertNotEqual(old, new)
+
+            def shown():
+                with server.connect_tls("b.test") as stream:
+                    return stream.getpeercert(binary_form=True)
+
+            self.assertTrue(until(lambda: shown() == new, 5))
+            self.assertIn("b.pem of site b is in use", server.stderr())
+            # What is wrong is told, and changes nothing.
+            server.write("b.pem", "nothing\n")
+            told = lambda: "b.pem of site b: the file needs exactly one private key" in server.stderr()
+            self.assertTrue(until(told, 5), server.stderr())
+            self.assertEqual(shown(), new)
+            self.assertEqual(server.process("site b"), site)
+
+    def test_a_bad_certificate_at_the_start_costs_nobody_else(self):
+        server = Tls()
+        cert, _ = certificate(server.keys, "one", "ec", "b.test")
+        _, key = certificate(server.keys, "two", "ec", "b.test")
+        server.write("b.pem", cert + key)
+        with server:
+            self.assertIn("b.pem of site b: the file has no certificate that belongs to its key", server.stderr())
+            self.assertIn(b" 200 OK", server.get_tls("a.test"))
+
+
+class Resumption(unittest.TestCase):
+    def resumed(self, server, version):
+        """Whether a session outlives the worker that it began with."""
+        file = server.folder / "session"
+        first = server.s_client("a.test", version, "-sess_out", file, "-ign_eof")
+        self.assertIn("New, TLSv1", first)
+        old = server.process("site a")
+        old.kill()
+        self.assertTrue(until(lambda: [p for p in server.processes("site a") if p != old], 5))
+        second = server.s_client("a.test", version, "-sess_in", file, "-ign_eof")
+        self.assertIn("200 OK", second)
+        return "Reused, TLSv1" in second
+
+    def test_tickets_are_good_for_the_next_worker(self):
+        with Tls() as server:
+            self.assertTrue(self.resumed(server, "-tls1_3"))
+            wait_for_time(1.1)
+            self.assertTrue(self.resumed(server, "-tls1_2"))
+
+    def test_what_a_worker_remembers_goes_with_it(self):
+        with Tls(settings='resumption = "stateful"') as server:
+            self.assertFalse(self.resumed(server, "-tls1_3"))
+            wait_for_time(1.1)
+            file = server.folder / "session"
+            server.s_client("a.test", "-tls1_3", "-sess_out", file, "-ign_eof")
+            self.assertIn("Reused, TLSv1.3", server.s_client("a.test", "-tls1_3", "-sess_in", file, "-ign_eof"))
+
+
+class Tampering(unittest.TestCase):
+    def tamper(self, server, source):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = insecure().wrap_bio(incoming, outgoing, server_hostname="a.test")
+        with socket.create_connection(("127.0.0.1", server.tls), 5, (source, 0)) as stream:
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    stream.sendall(outgoing.read())
+                    incoming.write(stream.recv(65536))
+            stream.sendall(outgoing.read())
+            tls.write(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            record = bytearray(outgoing.read())
+            record[-1] ^= 1
+            stream.sendall(record)
+            # The alert, perhaps session tickets before it, and the end.
+            while stream.recv(65536):
+                pass
+
+    def test_a_client_whose_records_fail_to_decrypt_is_refused_by_the_site(self):
+        with Tls() as server:
+            self.assertIn(b" 200 OK", server.get_tls("a.test", "127.7.7.7"))
+            self.tamper(server, "127.7.7.7")
+
+            def refused():
+                try:
+                    server.get_tls("a.test", "127.7.7.7")
+                except OSError:
+                    return True
+                return False
+
+            self.assertTrue(until(refused, 5))
+            for _ in range(6):
+                self.assertTrue(refused(), "every gate has been told")
+            self.assertIn("records of 127.7.7.7 failed to decrypt", server.stderr())
+            self.assertIn(b" 200 OK", server.get_tls("a.test", "127.7.7.8"))
+            self.assertIn(b" 200 OK", server.get_tls("b.test", "127.7.7.7"))
+            # A new gate is told as well.
+            old = server.process("gate")
+            for gate in server.processes("gate"):
+                gate.kill()
+            self.assertTrue(until(lambda: all(p != old for p in server.processes("gate")) and len(server.processes("gate")) == 2, 5))
+            self.assertTrue(until(refused, 5))
+            for _ in range(6):
+                self.assertTrue(refused())
+
+    def test_it_can_be_turned_off(self):
+        with Tls(settings='tamper_ban = "0"') as server:
+            self.tamper(server, "127.7.7.7")
+            wait_for_time(0.3)
+            self.assertIn(b" 200 OK", server.get_tls("a.test", "127.7.7.7"))
+
+
+class Clients(unittest.TestCase):
+    def test_a_site_may_ask_for_certificates_of_its_clients(self):
+        server = Tls(more='client_ca = "clients.pem"')
+        cert, _ = certificate(server.keys, "clients", "ec", "clients.test")
+        certificate(server.keys, "others", "ec", "clients.test")
+        server.write("clients.pem", cert)
+
+        def get(authority=None):
+            context = insecure()
+            if authority:
+                context.load_cert_chain(server.write("pair", client_certificate(server.keys, "me", authority)))
+            try:
+                return server.get_tls("b.test", context=context)
+            except OSError:
+                return b""
+
+        with server:
+            self.assertIn(b" 200 OK", server.get_tls("a.test"), "another site asks for none")
+            self.assertEqual(get(), b"")
+            self.assertIn(b" 200 OK", get("clients"))
+            self.assertEqual(get("others"), b"")
