@@ -91,7 +91,8 @@ impl Bans {
         let origin = Origin::from(address);
         if self.offenders.get(origin).is_some() {
             let new = || Offender { since: now, offences: 0, banned_until: None };
-            *self.offenders.hear(origin, new) = new();
+            let offender = self.offenders.hear(origin, new);
+            (offender.offences, offender.banned_until) = (0, None);
         }
     }
 

@@ -412,3 +412,15 @@ fn the_last_tenth_is_for_ranges_that_hold_nothing() {
     shares.release(from(12, 0));
     assert!(shares.may(from(13, 200)));
 }
+
+#[test]
+fn a_ban_may_be_spoken_and_taken_back() {
+    let (now, client, minute) = (Instant::now(), ip("192.0.2.1"), Duration::from_secs(60));
+    let mut bans = Bans::new(0, Duration::ZERO, Exempt::default());
+    bans.pardon(client, now);
+    bans.ban(client, now + minute, now);
+    assert!(bans.is_banned(client, now) && !bans.is_banned(client, now + minute));
+    bans.pardon(client, now);
+    assert!(!bans.is_banned(client, now));
+    assert_eq!((bans.bans, bans.banned), (1, 1));
+}

@@ -180,7 +180,7 @@ fn pass(gate: &Gate, stream: impl AsFd, taken: &str, relayed: bool) {
         id: 7,
         peer: peer(),
         local: SocketAddr::from(([127, 0, 0, 1], 80)),
-        relayed,
+        kind: if relayed { wire::Kind::Relayed } else { wire::Kind::Plain },
         taken: Bytes(taken.as_bytes().to_vec()),
     };
     let message = ToWorker::Connection { bundle };
