@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some("site") => Role::Site,
         Some("logger") => Role::Logger,
         Some("admin") => Role::Admin,
+        Some("signer") => Role::Signer,
         _ => Role::Service,
     };
     match place::Place::take(role).and_then(deeds::all) {

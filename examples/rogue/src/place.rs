@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::inherit::Inherited;
 use sys::seqpacket;
+use wire::tls::LauncherToSigner;
 use wire::{
     Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, MESSAGE_MAX, Message, Role, ToWorker,
@@ -151,6 +152,15 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     self.begun |= matches!(message, LauncherToLogger::Begin {});
                     self.logs.extend(descriptor);
+                }
+            }
+            Role::Signer => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToSigner::Begin {} => self.begun = true,
+                        LauncherToSigner::Client { .. } => self.logs.extend(descriptor),
+                        _ => {}
+                    }
                 }
             }
             // A filter has no channel to the launcher; what bad ones do is tried in crates/gate/tests/chain.rs.
