@@ -153,6 +153,34 @@ fn readers_without_a_window_are_given_up() {
     assert_eq!(server.shared.shed.lock().unwrap()[3], 100);
 }
 
+/// KiB of this process, of which the server is part.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_stalled_streams_hold() {
+    let server = Server::start();
+    let before = resident();
+    // Ten connections with 128 streams, each of which may have one byte.
+    let peers: Vec<_> = (0..10)
+        .map(|_| {
+            let mut peer = Raw::over(server.connect().stream, &[(4, 1)]);
+            for number in 0..128 {
+                peer.request(2 * number + 1, "GET", "/big.bin", &[]);
+            }
+            peer
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(1000));
+    let held = resident() - before;
+    // 32 KiB for a stream, what else it needs, and the tests that run beside this one.
+    assert!(held < 1280 * 80, "{held} KiB");
+    drop(peers);
+}
+
 #[test]
 fn readers_that_do_not_read_are_given_up() {
     let server = Server::start();
