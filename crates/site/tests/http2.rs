@@ -258,6 +258,28 @@ fn chosen_by_alpn() {
 }
 
 #[test]
+fn other_peoples_clients_pass_the_strict_checks() {
+    let ends = common::tls::ends();
+    let server = Server::over(Limits { strict: true, ..limits() }, Some(ends.server));
+    let url = format!("https://{}/big.bin", server.address);
+    let run = |program: &str, words: &[&str]| {
+        let output = std::process::Command::new(program).args(words).arg(&url).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let wanted = "%{http_version} %{response_code} %{size_download}";
+    assert_eq!(
+        run("curl", &["-sk", "--compressed", "-o", "/dev/null", "-w", wanted]),
+        format!("2 200 {BIG}")
+    );
+    assert_eq!(run("curl", &["-sk", "-d", "x=1", "-o", "/dev/null", "-w", wanted])[..5], *"2 405");
+    // From the package nghttp2-client.
+    assert!(run("nghttp", &["-nv"]).contains(":status: 200"));
+    let load = run("h2load", &["-n", "200", "-c", "5", "-m", "20"]);
+    assert!(load.contains("200 succeeded, 0 failed"), "{load}");
+    assert!(server.records().iter().all(|record| [200, 405].contains(&record.2)));
+}
+
+#[test]
 fn frames_that_never_end_are_not_waited_for() {
     let server = Server::with(Limits { head_timeout: Duration::from_millis(300), ..limits() });
     let mut peer = Raw::connect(&server);

@@ -153,6 +153,34 @@ fn readers_without_a_window_are_given_up() {
     assert_eq!(server.shared.shed.lock().unwrap()[3], 100);
 }
 
+/// KiB of this process, of which the server is part.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_stalled_streams_hold() {
+    let server = Server::start();
+    let before = resident();
+    // Ten connections with 128 streams, each of which may have one byte.
+    let peers: Vec<_> = (0..10)
+        .map(|_| {
+            let mut peer = Raw::over(server.connect().stream, &[(4, 1)]);
+            for number in 0..128 {
+                peer.request(2 * number + 1, "GET", "/big.bin", &[]);
+            }
+            peer
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(1000));
+    let held = resident() - before;
+    // 32 KiB for a stream, what else it needs, and the tests that run beside this one.
+    assert!(held < 1280 * 80, "{held} KiB");
+    drop(peers);
+}
+
 #[test]
 fn readers_that_do_not_read_are_given_up() {
     let server = Server::start();
@@ -219,4 +247,59 @@ fn what_belongs_to_connections_of_http1_is_an_error() {
         );
     }
     assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 0);
+}
+
+/// What becomes of the request on stream 1: its status as sent, or the reason of a reset, or nothing at all.
+fn outcome(peer: &mut Raw) -> Result<Vec<u8>, u32> {
+    loop {
+        match peer.next() {
+            Some(frame) if frame.stream == 1 && frame.kind == RST_STREAM => return Err(frame.number()),
+            Some(frame) if frame.stream == 1 && frame.kind == HEADERS => return Ok(frame.payload),
+            Some(frame) if frame.kind == common::h2c::GOAWAY => return Err(0),
+            Some(_) => {}
+            None => return Err(0),
+        }
+    }
+}
+
+#[test]
+fn nothing_becomes_another_request_on_the_way_to_a_service() {
+    let server = Server::start();
+    let smuggled = "a\r\n\r\nGET /svc/head HTTP/1.1\r\nHost: a.example";
+    let cases: [(&str, &str, &[(&str, &str)]); 9] = [
+        ("GET", "/svc/head", &[("x-one", smuggled)]),
+        ("GET", "/svc/head", &[("x-one", "a\nb: c")]),
+        ("GET", "/svc/head", &[("x-one\r\nb", "c")]),
+        ("GET", "/svc/head HTTP/1.1\r\nX: y", &[]),
+        ("GET", "/svc/head x", &[]),
+        ("GET / HTTP/1.1\r\nX:", "/svc/head", &[]),
+        ("GET", "/svc/head", &[(":authority", "a.example\r\nX: y")]),
+        ("GET", "/svc/head", &[(":authority", "a.example"), ("host", "other.example")]),
+        ("GET", "/svc/head", &[("content-length", "+5")]),
+    ];
+    for (method, path, more) in cases {
+        let mut peer = Raw::connect(&server);
+        peer.request(1, method, path, more);
+        // The status 400 is entry 12 of the static table.
+        let refused = outcome(&mut peer).map_or(true, |block| block[0] == 0x8c);
+        assert!(refused, "{method:?} {path:?} {more:?}");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 0);
+    // Lengths that are not true: the service never sees such a body as whole.
+    for (length, body) in [("5", &b"abc"[..]), ("2", b"abc"), ("0", b"abc")] {
+        let mut peer = Raw::connect(&server);
+        peer.request(1, "POST", "/svc/mirror", &[("content-length", length)]);
+        peer.send(&frame(DATA, END_STREAM, 1, body));
+        let mut whole = false;
+        while let Some(frame) = peer.next() {
+            whole |= frame.stream == 1 && frame.kind != RST_STREAM && frame.flags & END_STREAM != 0;
+            if frame.stream == 1 && (frame.kind == RST_STREAM || frame.flags & END_STREAM != 0) {
+                break;
+            }
+        }
+        let records = server.records();
+        let status = records.last().map_or(0, |record| record.2);
+        assert!(!whole || status >= 400, "{length}: {status}");
+    }
 }

@@ -295,3 +295,32 @@ fn records_that_were_changed_are_noticed() {
     assert_eq!(*server.shared.tampered.lock().unwrap(), 2);
     assert_eq!(server.records().len(), 1);
 }
+
+#[test]
+fn idle_connections_make_room_also_while_they_shake_hands() {
+    let ends = ends();
+    let limits = Limits {
+        connections: 16,
+        idle_timeout: Duration::from_secs(30),
+        head_timeout: Duration::from_secs(30),
+        ..limits()
+    };
+    let (server, client) = (Server::over(limits, Some(ends.server)), Arc::new(ends.client));
+    // Half of them have only begun.
+    let mut half: Vec<_> = (0..7).map(|_| server.connect()).collect();
+    half.iter_mut().for_each(|peer| peer.send("\x16\x03\x01"));
+    let mut idle: Vec<_> = (0..7).map(|_| secure(&server, &client)).collect();
+    for peer in &mut idle {
+        assert_eq!(peer.ask("GET", "/small.txt", "").status, 200);
+    }
+    for _ in 0..14 {
+        assert_eq!(secure(&server, &client).ask("GET", "/small.txt", "Connection: close\r\n").status, 200);
+    }
+    let mut newer: Vec<_> = (0..10).map(|_| secure(&server, &client)).collect();
+    for peer in &mut newer {
+        assert_eq!(peer.ask("GET", "/small.txt", "").status, 200);
+    }
+    assert!(half.iter_mut().all(common::Peer::closed));
+    assert!(idle[0].closed());
+    assert_eq!(newer[9].ask("GET", "/small.txt", "").status, 200);
+}

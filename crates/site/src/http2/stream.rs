@@ -110,7 +110,7 @@ pub(super) async fn answer<P: Partition>(
     };
     // The client has gone: nobody is left to be told.
     let Some(mut response) = response else { return };
-    finish(&site, ends, &mut response);
+    finish(&site, ends, silent, &mut response);
     ticket.status.set(response.status().as_u16());
     match send(&site, &mut respond, response, silent, &ticket.body_bytes).await {
         Ok(()) | Err(Broken::Gone) => {}
@@ -196,7 +196,7 @@ async fn produce<P: Partition>(
 }
 
 /// Adds what every answer has, and takes away what HTTP/2 has no place for.
-fn finish<P: Partition>(site: &Site<P>, ends: Ends, response: &mut Response<ResponseBody>) {
+fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut Response<ResponseBody>) {
     const OF_CONNECTIONS: [HeaderName; 5] = [
         header::CONNECTION,
         header::TRANSFER_ENCODING,
@@ -214,7 +214,9 @@ fn finish<P: Partition>(site: &Site<P>, ends: Ends, response: &mut Response<Resp
     if let Ok(date) = HeaderValue::from_bytes(&site.clock.date()) {
         headers.entry(header::DATE).or_insert(date);
     }
-    if let Some(size) = size.filter(|_| !bodiless) {
+    // A service that was asked by HEAD need not have said how long its body would be.
+    let unknown = bodiless || (silent && size == Some(0));
+    if let Some(size) = size.filter(|_| !unknown) {
         headers.entry(header::CONTENT_LENGTH).or_insert(size.into());
     }
     if ends.tls
