@@ -2,8 +2,11 @@
 # through tests/prepare.
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
+# What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
+ROLES  := bulkheadd gate site signer connector logger admin bulkhead-probe libbulkhead-guard.so
+DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build demo breakout test lint unit process protocol cc rootless fuzz bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless fuzz bench conditioning idle-tls clean
 
 all: build
 
@@ -11,6 +14,17 @@ build:
 	@./tests/prepare build
 	cargo build --release --workspace
 	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT)
+
+# An archive to be unpacked anywhere: its programs need nothing of the machine but the kernel.
+dist: build
+	rm -rf $(DIST)
+	install -D -t $(DIST)/bin $(OUT)/bulkhead
+	cd $(OUT) && for role in $(ROLES); do \
+		[ ! -e $$role ] || install -D -t $(CURDIR)/$(DIST)/libexec/bulkhead $$role || exit 1; done
+	install -D -m 0644 -t $(DIST) README.md CHANGELOG.md LICENSE-*
+	cp -r docs $(DIST)/docs
+	tar -C target/dist -czf $(DIST).tar.gz bulkhead-$(HOST)
+	@echo $(DIST).tar.gz
 
 # Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.
 demo: build

@@ -4,15 +4,23 @@ import os
 import pwd
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from client import status, until
-from harness import Server, children, free_port, program, site
+from client import get, status, until
+from harness import ROLES, Server, children, free_port, program, site
 
 USER = "www-data"
+
+
+def names_a_loader(elf):
+    """Whether a program of 64 bits has a header of type PT_INTERP."""
+    assert elf[:6] == b"\x7fELF\x02\x01"
+    (offset,), (size, count) = struct.unpack_from("<Q", elf, 32), struct.unpack_from("<HH", elf, 54)
+    return any(struct.unpack_from("<I", elf, offset + number * size) == (3,) for number in range(count))
 
 
 class Serving:
@@ -30,9 +38,9 @@ class Serving:
         path.write_text(content)
         return path
 
-    def start(self, *words):
+    def start(self, *words, command=None):
         said = open(self.folder / "said", "w")
-        self.command = subprocess.Popen([program("bulkhead"), "serve", *map(str, words)], stdin=subprocess.DEVNULL,
+        self.command = subprocess.Popen([command or program("bulkhead"), "serve", *map(str, words)], stdin=subprocess.DEVNULL,
                                         stdout=said, stderr=said, cwd=self.folder)
         said.close()
         up = lambda: self.command.poll() is not None or "serving on" in self.said()
@@ -100,6 +108,23 @@ class Serve(unittest.TestCase):
         self.assertEqual(status(other, "/", "h.test"), 404)
         uids = [self.serving.processes()[f"site {name}"].uid for name in ("h.test", "files", "files-2")]
         self.assertEqual(len(set(uids)), 3)
+
+    def test_everything_is_redirected(self):
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--redirect", "https://example.org/to")
+        for target in ("/", "/any/thing?x"):
+            response = get(self.port, target, "any.test")
+            self.assertEqual((response.status, response.headers["location"]), (302, "https://example.org/to"))
+
+    def test_unpacked_anywhere(self):
+        """The layout of `make dist`; no program of it needs a library."""
+        for name in ROLES:
+            place = self.serving.folder / ("bin" if name == "bulkhead" else "libexec/bulkhead") / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(program(name), place)
+            self.assertFalse(names_a_loader(place.read_bytes()), name)
+        self.serving.write("public/index.html")
+        self.serving.start("public", "--listen", self.port, command=self.serving.folder / "bin/bulkhead")
+        self.assertEqual(status(self.port, "/", "any.test"), 200)
 
     def test_nothing_is_left(self):
         self.serving.write("public/index.html")
