@@ -20,7 +20,7 @@ class Hook(unittest.TestCase):
     def test_what_a_function_may_say(self):
         server = self.server(own(), site("other"), files={"main/about.calc": "a file\n", "main/1.txt": "text\n"})
         response = server.get("/2+3*4.calc")
-        self.assertEqual((response.status, response.body), (200, b"14\n"))
+        self.assertEqual((response.status, response.body), (200, b"2+3*4 = 14\n"))
         self.assertEqual(response.headers["content-type"], "text/plain; charset=utf-8")
         self.assertEqual(response.headers["server"], "bulkhead")
         self.assertEqual(server.status("/1+x.calc"), 404)
@@ -34,7 +34,7 @@ class Hook(unittest.TestCase):
     def test_on_one_connection(self):
         server = self.server(own(), limits={"body_bytes": 64})
         with server.connect() as connection:
-            for body, expected in ((b"1+1", b"2\n"), (b"6*7", b"42\n")):
+            for body, expected in ((b"1+1", b"1+1 = 2\n"), (b"6*7", b"6*7 = 42\n")):
                 connection.send(b"POST /any.calc HTTP/1.1\r\nHost: main.test\r\nContent-Length: %d\r\n\r\n%s"
                                 % (len(body), body))
                 self.assertEqual(connection.response().body, expected)
@@ -53,7 +53,7 @@ class Hook(unittest.TestCase):
             self.assertEqual(own_status.get(field), other.get(field), field)
         old = server.process("site main")
         server.relaunch("main")
-        self.assertEqual(server.get("/3*3.calc").body, b"9\n")
+        self.assertEqual(server.get("/3*3.calc").body, b"3*3 = 9\n")
         self.assertTrue(until(lambda: not old.alive, 5))
 
     def test_a_function_that_is_not_there(self):

@@ -76,6 +76,23 @@ class Reopen(unittest.TestCase):
         self.assertTrue(until(lambda: "?new=1 " in (logs / "access.log").read_text(), 5))
         self.assertNotIn("?new=1 ", (logs / "old").read_text())
 
+    def test_while_the_logger_is_relaunched(self):
+        server = self.server()
+        logs = server.folder / "log"
+        for number in range(5):
+            relaunch = threading.Thread(target=server.relaunch, args=("logger",))
+            relaunch.start()
+            for about in range(10):
+                self.assertEqual(server.status(f"/?relaunch={number}.{about}"), 200)
+            (logs / "access.log").rename(logs / f"old.{number}")
+            self.reopen(server)
+            complete = (logs / f"old.{number}").read_bytes()
+            relaunch.join()
+            wait_for_time(0.3)
+            self.assertEqual((logs / f"old.{number}").read_bytes(), complete)
+        everything = lambda: "".join(path.read_text() for path in [*logs.glob("old.*"), *logs.glob("access.log")])
+        self.assertTrue(until(lambda: everything().count("?relaunch=") == 50, 5), everything().count("?relaunch="))
+
     def test_a_folder_that_is_gone_loses_nothing(self):
         server = self.server()
         logs, away = server.folder / "log", server.folder / "away"

@@ -12,9 +12,12 @@ use crate::journal::Journal;
 use crate::launch::duplicate;
 use crate::launcher::Launcher;
 use crate::logs::Found;
+use crate::process::Process;
 
 /// How long the logger may take to write what waits to the old files.
-const CONFIRM_WAIT: Duration = Duration::from_secs(5);
+///
+/// LIMIT: longer than one that retires reads on.
+const CONFIRM_WAIT: Duration = Duration::from_secs(10);
 /// The most orders that wait.
 const WAITING_MAX: usize = 64;
 
@@ -25,7 +28,7 @@ pub struct Rotation(Vec<Asked>);
 #[derive(Debug)]
 struct Asked {
     ticket: u32,
-    /// Those that have yet to confirm.
+    /// Those that have yet to confirm, or to end.
     loggers: Vec<u64>,
     until: Instant,
 }
@@ -48,10 +51,13 @@ impl Launcher {
             return self.answer(ticket, Outcome::Failed, &format!("{error}; the logs go on as they were"));
         }
         self.journal.info("the logs are opened anew");
-        let loggers = self.active(Role::Logger, None);
-        for &logger in &loggers {
+        for logger in self.active(Role::Logger, None) {
             self.tell(logger, &LauncherToLogger::Confirm { ticket }, None);
         }
+        // One that retires has the old files, and is done with them when it ends.
+        let is_logger = |process: &Process| self.posts[process.post].role == Role::Logger;
+        let loggers = self.processes.iter().filter(|(_, process)| is_logger(process));
+        let loggers = loggers.map(|(&serial, _)| serial).collect();
         self.rotation.0.push(Asked { ticket, loggers, until: Instant::now() + CONFIRM_WAIT });
         self.finish_reopens();
     }

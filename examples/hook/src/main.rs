@@ -23,7 +23,7 @@ async fn calc(request: Request) -> Answer {
 
 fn answer(words: &str) -> Answer {
     // What is no sum is not there.
-    sum(words).map_or(Answer::None, |number| Answer::text(format!("{number}\n")))
+    sum(words).map_or(Answer::None, |number| Answer::text(format!("{words} = {number}\n")))
 }
 
 /// Adds up products: `2+3*4`.
