@@ -1,16 +1,18 @@
 """Other log files in place of those that are written: by order and each day; and lines that go to syslog."""
 
 import datetime
+import gzip
 import os
 import re
 import socket
+import subprocess
 import threading
 import time
 import unittest
 from pathlib import Path
 
 from client import until
-from harness import Server, rootless_too, service, site, wait_for_time
+from harness import TOP, Server, program, rootless_too, service, site, wait_for_time
 
 SYSLOG = Path("/dev/log")
 
@@ -139,6 +141,26 @@ class Reopen(unittest.TestCase):
         answer = server.command("run", server.config)
         self.assertEqual(answer.returncode, 1)
         self.assertIn("errors must be a directory that only its owner", answer.stderr)
+
+
+class Logrotate(unittest.TestCase):
+    def test_as_the_documentation_has_it(self):
+        server = self.enterContext(Server([site("main")], ()))
+        documented = (TOP / "docs/operating.md").read_text().partition("With logrotate:")[2].split("```")[1]
+        text = documented.removeprefix("text\n").replace("/var/log/bulkhead", str(server.folder / "log"))
+        text = text.replace("/run/bulkhead", str(server.folder / "run"))
+        text = text.replace("/usr/local/bin/bulkhead", str(program("bulkhead")))
+        settings = server.write("logrotate.conf", text)
+        self.assertEqual(server.status("/?rotated=1"), 200)
+        self.assertTrue(until(lambda: "?rotated=1 " in server.log("main.access"), 3))
+        rotate = ["logrotate", "--force", "--state", str(server.folder / "logrotate.state"), str(settings)]
+        done = subprocess.run(rotate, capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        logs = server.folder / "log"
+        self.assertIn(b"?rotated=1 ", gzip.decompress((logs / "main.access.log.1.gz").read_bytes()))
+        self.assertEqual(server.status("/?rotated=2"), 200)
+        self.assertTrue(until(lambda: "?rotated=2 " in server.log("main.access"), 3))
+        self.assertNotIn("?rotated=1 ", server.log("main.access"))
 
 
 class Syslog(unittest.TestCase):
