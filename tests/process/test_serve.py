@@ -115,6 +115,22 @@ class Serve(unittest.TestCase):
             response = get(self.port, target, "any.test")
             self.assertEqual((response.status, response.headers["location"]), (302, "https://example.org/to"))
 
+    def test_tls_at_the_next_bind(self):
+        secure = free_port()
+        self.serving.write("public/index.html")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", "/CN=a.test", "-addext", "subjectAltName=DNS:a.test", "-days", "2", "-keyout", "key.pem",
+                        "-out", "chain.pem"], cwd=self.serving.folder, check=True, capture_output=True)
+        both = "".join((self.serving.folder / name).read_text() for name in ("key.pem", "chain.pem"))
+        self.serving.write("both.pem", both).chmod(0o600)
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--sandbox", "public", "--new", "--tls", "both.pem",
+                           "--bind", f"127.0.0.1:{secure}", "--sandbox", "public")
+        self.assertEqual(status(self.port, "/", "a.test"), 200)
+        curl = ["curl", "--silent", "--show-error", "--max-time", "10", "--cacert", "chain.pem", "--resolve",
+                f"a.test:{secure}:127.0.0.1", f"https://a.test:{secure}/"]
+        done = subprocess.run(curl, cwd=self.serving.folder, capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "x\n"), done.stderr)
+
     def test_unpacked_anywhere(self):
         """The layout of `make dist`; no program of it needs a library."""
         for name in ROLES:

@@ -59,3 +59,13 @@ fn every_case_prints_what_it_should() {
     }
     assert!(wrong.is_empty(), "{}\nif these are right: BLESS=1 cargo test -p bulkhead", wrong.join("\n"));
 }
+
+#[test]
+fn what_is_printed_is_a_configuration() {
+    for case in cases().iter().filter(|case| !is_wrong(case)) {
+        let text = String::from_utf8(run(case).stdout).unwrap();
+        if let Err(found) = config::Config::parse(&text, "printed", Path::new("/srv")) {
+            panic!("{}: {found}\n{text}", case.display());
+        }
+    }
+}
