@@ -30,7 +30,7 @@ struct Line {
 pub(crate) fn answer(files: &Files, raw: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
     let relative = resolve(raw).ok().filter(|relative| relative.slash)?;
     let folder = files.folder(&relative.bytes)?;
-    let lines = read(folder.into())?;
+    let lines = read(folder)?;
     let json = wants_json(headers);
     let (media, text) = match json {
         true => ("application/json", as_json(&lines)),
@@ -51,7 +51,9 @@ pub(crate) fn answer(files: &Files, raw: &str, headers: &HeaderMap) -> Option<Re
 
 fn read(folder: std::os::fd::OwnedFd) -> Option<Vec<Line>> {
     let mut lines = Vec::new();
-    for entry in Dir::read_from(&folder).ok()?.take(ENTRIES_MAX) {
+    // Not `read_from`, which would open the folder again, by a path.
+    let names = Dir::new(folder.try_clone().ok()?).ok()?;
+    for entry in names.take(ENTRIES_MAX) {
         let Ok(entry) = entry else { break };
         let name = entry.file_name().to_bytes();
         if name.starts_with(b".") {
