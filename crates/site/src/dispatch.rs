@@ -54,7 +54,7 @@ pub(crate) async fn respond<P: Partition>(
     let Ok(plan) = site.rules.plan(&path) else {
         return answer::error(StatusCode::BAD_REQUEST);
     };
-    let asked = Asked::new(request.method(), request.headers(), false);
+    let asked = Asked::new(request.method(), request.headers(), ends.tls);
     let root = root_of(site, &request);
     let answered = match admit(&plan, ends.peer, request.headers()).await {
         Some(refused) => Answered::own(refused),
