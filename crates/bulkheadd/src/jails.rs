@@ -120,7 +120,7 @@ impl Ground {
 
     fn let_site_reach(&self, post: &Post, view: &mut View) -> Result<(), Error> {
         let site = &self.config.sites[usize::from(post.site)];
-        if let Some(root) = &site.root {
+        if let Some(root) = site.folder() {
             view.reach.paths.push((places::directory(root)?, Access::Read));
         }
         Ok(())

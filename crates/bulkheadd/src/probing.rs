@@ -137,7 +137,9 @@ impl Launcher {
             files.push(self.places.log.join(format!("{}.access.log", site.name)));
             if index != usize::from(own.site) || own.role != Role::Site {
                 files.extend(
-                    site.root.iter().map(|root| root.join(site.index.first().map_or("", String::as_str))),
+                    site.folder()
+                        .into_iter()
+                        .map(|root| root.join(site.index.first().map_or("", String::as_str))),
                 );
             }
             for (number, service) in site.services.iter().enumerate() {

@@ -161,7 +161,8 @@ fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option
         return None;
     }
     let elements = entry.elements(problems)?;
-    elements.iter().map(|element| one(element, problems)).collect()
+    let targets: Vec<_> = elements.iter().map(|element| one(element, problems)).collect();
+    targets.into_iter().collect()
 }
 
 /// `headers`, `allow`, `deny` and `auth`.

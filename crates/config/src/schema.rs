@@ -313,6 +313,13 @@ pub struct Worker {
     pub program: Option<(Vec<String>, PathBuf)>,
 }
 
+impl Site {
+    /// The folder that it publishes: its `root`, or its `vhosts`.
+    pub fn folder(&self) -> Option<&PathBuf> {
+        self.root.as_ref().or(self.vhosts.as_ref())
+    }
+}
+
 /// `[[site.service]]`: a program that answers for one path of its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {

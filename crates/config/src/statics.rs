@@ -38,9 +38,8 @@ fn cache_control(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Option<u32> 
 fn compress(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Compress {
     let mut compress = rules::compress();
     if !entry.is_table() {
-        match entry.boolean(problems) {
-            Some(false) => compress.encodings.clear(),
-            Some(true) | None => {}
+        if entry.boolean(problems) == Some(false) {
+            compress.encodings.clear();
         }
         return compress;
     }

@@ -111,6 +111,8 @@ pub struct Head<'a> {
     pub if_none_match: Option<&'a [u8]>,
     /// `If-Modified-Since`.
     pub if_modified_since: Option<&'a [u8]>,
+    /// `Accept-Encoding`; several make the head unusual.
+    pub accept_encoding: Option<&'a [u8]>,
     /// `Referer`, or empty.
     pub referer: &'a [u8],
     /// `User-Agent`, or empty.
@@ -184,6 +186,7 @@ struct Fields<'a> {
     unusual: bool,
     if_none_match: Option<&'a [u8]>,
     if_modified_since: Option<&'a [u8]>,
+    accept_encoding: Option<&'a [u8]>,
     referer: &'a [u8],
     user_agent: &'a [u8],
 }
@@ -232,6 +235,7 @@ fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<He
         unusual: fields.unusual,
         if_none_match: fields.if_none_match,
         if_modified_since: fields.if_modified_since,
+        accept_encoding: fields.accept_encoding,
         referer: fields.referer,
         user_agent: fields.user_agent,
     })
@@ -256,6 +260,7 @@ impl<'a> Fields<'a> {
             10 if is(b"user-agent") => self.user_agent = value,
             13 if is(b"if-none-match") => self.unusual |= self.if_none_match.replace(value).is_some(),
             14 if is(b"content-length") => self.content_length(value)?,
+            15 if is(b"accept-encoding") => self.unusual |= self.accept_encoding.replace(value).is_some(),
             17 if is(b"transfer-encoding") => {
                 if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(Refusal::Malformed("a Transfer-Encoding other than chunked"));

@@ -4,15 +4,18 @@
 //! Must never: put anything a client sent into an answer unencoded.
 
 use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode};
 
 use crate::body::{FileBody, Piece, ResponseBody};
+use crate::cache::{Form, coded_tag};
 use crate::conditions::{self, Validators, Verdict};
-use crate::files::{File, Files, Found, Missing};
+use crate::files::{File, Missing};
 use crate::range::{self, Span, Wanted};
+use crate::settings::Encoding;
 
 /// The `Server` field of every answer.
 pub const SERVER: &str = "bulkhead";
@@ -36,32 +39,37 @@ pub fn error(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// Answers a request from files; `files` is `None` where a site has no root.
-pub fn answer(files: Option<&Files>, request: &http::request::Parts) -> Response<ResponseBody> {
-    match request.method {
-        Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return allow(empty(StatusCode::NO_CONTENT)),
-        _ => return allow(error(StatusCode::METHOD_NOT_ALLOWED)),
-    }
-    let Some(files) = files else {
-        return error(StatusCode::NOT_FOUND);
-    };
-    match files.lookup(request.uri.path()) {
-        Ok((Found::File(file), _)) => of_file(file, &request.method, &request.headers),
-        Ok((Found::Elsewhere(path), _)) => {
-            elsewhere(with_query(path, request.uri.query()), StatusCode::MOVED_PERMANENTLY)
-        }
-        Err(missing) => error(match missing {
-            Missing::Malformed => StatusCode::BAD_REQUEST,
-            Missing::Forbidden => StatusCode::FORBIDDEN,
-            Missing::NotFound => StatusCode::NOT_FOUND,
-            Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        }),
+/// What to be sent of a file.
+pub(crate) enum Shape {
+    /// The file as it is.
+    Plain,
+    /// A form that is kept.
+    Form(Encoding, Rc<Form>),
+    /// Compressed as it is sent.
+    Stream(Encoding, Box<dyn FnOnce(FileBody) -> ResponseBody>),
+}
+
+/// The answer for a path that leads to no file.
+pub(crate) fn missing(missing: Missing) -> Response<ResponseBody> {
+    error(match missing {
+        Missing::Malformed => StatusCode::BAD_REQUEST,
+        Missing::Forbidden => StatusCode::FORBIDDEN,
+        Missing::NotFound => StatusCode::NOT_FOUND,
+        Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    })
+}
+
+/// The answer to a method that files do not have; `None` for one that they have.
+pub(crate) fn method(method: &Method) -> Option<Response<ResponseBody>> {
+    match *method {
+        Method::GET | Method::HEAD => None,
+        Method::OPTIONS => Some(allow(empty(StatusCode::NO_CONTENT))),
+        _ => Some(allow(error(StatusCode::METHOD_NOT_ALLOWED))),
     }
 }
 
-fn empty(status: StatusCode) -> Response<ResponseBody> {
+pub(crate) fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = status;
     response
@@ -84,23 +92,35 @@ pub(crate) fn elsewhere(location: String, status: StatusCode) -> Response<Respon
     }
 }
 
-fn with_query(path: String, query: Option<&str>) -> String {
+pub(crate) fn with_query(path: String, query: Option<&str>) -> String {
     query.map_or(path.clone(), |query| format!("{path}?{query}"))
 }
 
-fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<ResponseBody> {
-    let etag = file.meta.etag();
+/// The answer for a file in this shape, as the conditions of the request have it.
+pub(crate) fn of_file(
+    file: File,
+    method: &Method,
+    headers: &HeaderMap,
+    shape: Shape,
+) -> Response<ResponseBody> {
+    let etag = match &shape {
+        Shape::Plain => file.meta.etag(),
+        Shape::Form(_, form) => form.etag.clone(),
+        Shape::Stream(encoding, _) => coded_tag(&file.meta.etag(), *encoding),
+    };
     let last_modified = file.meta.last_modified();
     let validators =
         Validators { etag: &etag, modified: file.meta.modified(), last_modified: &last_modified };
-    let mut response = match conditions::evaluate(headers, &validators) {
-        Verdict::Failed => return error(StatusCode::PRECONDITION_FAILED),
-        Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
-        Verdict::Proceed => match wanted(&file, method, headers, &validators) {
+    let mut response = match (conditions::evaluate(headers, &validators), shape) {
+        (Verdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
+        (Verdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
+        (Verdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
             Wanted::Unsatisfiable => return unsatisfiable(file.meta.size),
-            Wanted::Whole => whole(file),
-            Wanted::Spans(spans) => partial(file, &spans),
+            Wanted::Whole => ranged(whole(file)),
+            Wanted::Spans(spans) => ranged(partial(file, &spans)),
         },
+        (Verdict::Proceed, Shape::Form(encoding, form)) => kept(&file, encoding, &form),
+        (Verdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
     };
     let fields = response.headers_mut();
     let insert = |fields: &mut HeaderMap, name, value: &[u8]| {
@@ -110,8 +130,38 @@ fn of_file(file: File, method: &Method, headers: &HeaderMap) -> Response<Respons
     };
     insert(fields, header::ETAG, etag.as_bytes());
     insert(fields, header::LAST_MODIFIED, &last_modified);
-    fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn ranged(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    response
+}
+
+fn encoded(file: &File, encoding: Encoding) -> Response<ResponseBody> {
+    let mut response = empty(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+    response
+}
+
+fn kept(file: &File, encoding: Encoding, form: &Form) -> Response<ResponseBody> {
+    let mut response = encoded(file, encoding);
+    response.headers_mut().insert(header::CONTENT_LENGTH, form.whole.body_bytes().into());
+    *response.body_mut() = ResponseBody::Full(form.whole.body());
+    response
+}
+
+fn streamed(
+    file: File,
+    encoding: Encoding,
+    compress: Box<dyn FnOnce(FileBody) -> ResponseBody>,
+) -> Response<ResponseBody> {
+    let mut response = encoded(&file, encoding);
+    let span = Span { start: 0, length: file.meta.size };
+    *response.body_mut() = compress(FileBody::new(file.fd, [Piece::Span(span)]));
     response
 }
 

@@ -25,7 +25,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The number of the second that `now` lies in; different from that of any other second seen.
+    /// The number of the second that `now` lies in, counted from the first that was seen.
     #[inline]
     pub fn tick(&self, now: Instant) -> u64 {
         if now >= self.until.get() {
@@ -37,9 +37,11 @@ impl Clock {
     #[cold]
     fn advance(&self, now: Instant) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Seconds in which nobody asked have passed as well.
+        let missed = now.saturating_duration_since(self.until.get()).as_secs();
         self.until.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
         self.date.set(date(since.as_secs()));
-        self.tick.set(self.tick.get() + 1);
+        self.tick.set(self.tick.get() + 1 + missed);
     }
 
     /// The date as of the last [`Clock::tick`].

@@ -4,16 +4,29 @@
 //! Must never: take an action before the terms of every rule that covers the path are met.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 
 use crate::answer;
 use crate::body::{BoundedBody, ResponseBody};
+use crate::compress::dynamic::{self, Asked};
 use crate::partition::{Ends, Partition, Site};
+use crate::path::encode_name;
+use crate::roots::{Root, Roots};
 use crate::rules::auth::Verdict;
 use crate::rules::spelling::{moved, spelt};
 use crate::rules::{Action, Matcher, Plan, Rule};
+use crate::statics;
+
+/// Where a request leads: a folder of files, and what the rules say.
+#[derive(Clone, Copy)]
+struct Place<'r> {
+    root: Option<&'r Rc<Root>>,
+    plan: &'r Plan<'r>,
+}
 
 /// An answer, and whether it is this worker's own: others' are passed on as they are.
 pub(crate) struct Answered {
@@ -41,13 +54,34 @@ pub(crate) async fn respond<P: Partition>(
     let Ok(plan) = site.rules.plan(&path) else {
         return answer::error(StatusCode::BAD_REQUEST);
     };
+    let asked = Asked::new(request.method(), request.headers(), ends.tls);
+    let root = root_of(site, &request);
     let answered = match admit(&plan, ends.peer, request.headers()).await {
         Some(refused) => Answered::own(refused),
-        None => act(site, &plan, ends, request).await,
+        None => act(site, Place { root: root.as_ref(), plan: &plan }, ends, request).await,
     };
-    let mut response = answered.response;
+    let mut response = match answered.own {
+        true => statics::with_page(answered.response, site.cache.settings(), root.as_deref()),
+        false => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
+    };
     add_headers(&plan, response.headers_mut());
     response
+}
+
+/// The folder of the request's host.
+fn root_of<P: Partition>(site: &Site<P>, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
+    let tick = site.clock.tick(Instant::now());
+    if !matches!(site.roots, Roots::Hosts(_)) {
+        return site.roots.find(b"", tick);
+    }
+    let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    site.roots.find(host.as_bytes(), tick)
 }
 
 /// The refusal, if a rule does not let this client ask.
@@ -86,28 +120,26 @@ fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseB
 /// Does what the rules say, or what there is without them.
 async fn act<P: Partition>(
     site: &Site<P>,
-    plan: &Plan<'_>,
+    place: Place<'_>,
     ends: Ends,
     request: Request<BoundedBody>,
 ) -> Answered {
-    if let Some(service) = service_of(site, plan, request.uri().path()) {
+    if let Some(service) = service_of(site, place.plan, request.uri().path()) {
         return Answered::foreign(site.partition.relay(service, ends, request).await);
     }
-    let Some(rule) = plan.rule else {
-        return Answered::own(from_files(site, plan, request));
+    let Some(rule) = place.plan.rule else {
+        return Answered::own(from_files(site, place, request).await);
     };
-    if !rule.fallback {
-        return by_rule(site, rule, ends, request).await;
-    }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return by_rule(site, rule, ends, request).await;
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !rule.fallback || !reads {
+        return by_rule(site, place, rule, ends, request).await;
     }
     let (parts, body) = request.into_parts();
-    let response = answer::answer(site.files.as_ref(), &parts);
+    let response = statics::answer(site, place.root, place.plan, &parts).await;
     if response.status() != StatusCode::NOT_FOUND {
         return Answered::own(response);
     }
-    by_rule(site, rule, ends, Request::from_parts(parts, body)).await
+    by_rule(site, place, rule, ends, Request::from_parts(parts, body)).await
 }
 
 /// The service that the path belongs to, if no rule's path is longer.
@@ -116,18 +148,19 @@ pub(crate) fn service_of<P: Partition>(site: &Site<P>, plan: &Plan<'_>, path: &s
     (plan.reach() <= site.partition.reach(service)).then_some(service)
 }
 
-fn from_files<P: Partition>(
+async fn from_files<P: Partition>(
     site: &Site<P>,
-    _plan: &Plan<'_>,
+    place: Place<'_>,
     request: Request<BoundedBody>,
 ) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
     drop(body);
-    answer::answer(site.files.as_ref(), &parts)
+    statics::answer(site, place.root, place.plan, &parts).await
 }
 
 async fn by_rule<P: Partition>(
     site: &Site<P>,
+    place: Place<'_>,
     rule: &Rule,
     ends: Ends,
     request: Request<BoundedBody>,
@@ -135,14 +168,17 @@ async fn by_rule<P: Partition>(
     match &rule.action {
         Action::Terms => Answered::own(answer::error(StatusCode::NOT_FOUND)),
         Action::Redirect { to, status } => Answered::own(redirect(rule, to, *status, request.uri())),
-        Action::Rewrite(to) => rewritten(site, rule, to, ends, request).await,
-        Action::Upstream | Action::Fastcgi | Action::Hook(_) => passed_on(site, rule, ends, request).await,
+        Action::Rewrite(to) => rewritten(site, place, (rule, to), ends, request).await,
+        Action::Upstream | Action::Fastcgi | Action::Hook(_) => {
+            passed_on(site, place, rule, ends, request).await
+        }
     }
 }
 
 /// Has another server answer, or a function of this one.
 async fn passed_on<P: Partition>(
     site: &Site<P>,
+    place: Place<'_>,
     rule: &Rule,
     ends: Ends,
     request: Request<BoundedBody>,
@@ -151,14 +187,15 @@ async fn passed_on<P: Partition>(
         return Answered::foreign(site.partition.forward(rule, ends, request).await);
     };
     match site.hooks.call(name, ends, request).await {
-        Ok(response) => Answered { own: true, ..Answered::foreign(response) },
-        Err(head) => Answered::own(answer::answer(site.files.as_ref(), &head)),
+        // A function says itself what it has to say of an error.
+        Ok(response) => Answered::foreign(response),
+        Err(head) => Answered::own(statics::answer(site, place.root, place.plan, &head).await),
     }
 }
 
 /// Sends the client to where the rule says, with what followed the rule's path, in its one spelling.
 fn redirect(rule: &Rule, to: &str, status: StatusCode, uri: &http::Uri) -> Response<ResponseBody> {
-    let location = match place(rule, to, uri.path()) {
+    let location = match target_of(rule, to, uri.path()) {
         Some(place) if to.ends_with('/') => {
             uri.query().map_or(place.clone(), |query| format!("{place}?{query}"))
         }
@@ -169,7 +206,7 @@ fn redirect(rule: &Rule, to: &str, status: StatusCode, uri: &http::Uri) -> Respo
 }
 
 /// The path or URL that stands for `raw` under the rule.
-fn place(rule: &Rule, to: &str, raw: &str) -> Option<String> {
+fn target_of(rule: &Rule, to: &str, raw: &str) -> Option<String> {
     let Matcher::Path(from) = &rule.matcher else {
         return Some(to.to_owned());
     };
@@ -177,7 +214,7 @@ fn place(rule: &Rule, to: &str, raw: &str) -> Option<String> {
     let target = moved(&path, from, to);
     // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
     Some(match target.strip_prefix(to).filter(|_| target.len() > to.len()) {
-        Some(rest) => format!("{to}{}", crate::path::encode_name(rest.as_bytes())),
+        Some(rest) => format!("{to}{}", encode_name(rest.as_bytes()).replace("%00", "%2F")),
         None => target,
     })
 }
@@ -185,13 +222,13 @@ fn place(rule: &Rule, to: &str, raw: &str) -> Option<String> {
 /// Answers as for another path, by what is there: no second rule changes it again.
 async fn rewritten<P: Partition>(
     site: &Site<P>,
-    rule: &Rule,
-    to: &str,
+    place: Place<'_>,
+    (rule, to): (&Rule, &str),
     ends: Ends,
     request: Request<BoundedBody>,
 ) -> Answered {
     let (mut parts, body) = request.into_parts();
-    let target = place(rule, to, parts.uri.path());
+    let target = target_of(rule, to, parts.uri.path());
     let uri = target.and_then(|path| {
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         http::Uri::try_from(format!("{path}{query}")).ok()
@@ -207,14 +244,15 @@ async fn rewritten<P: Partition>(
         parts.uri = uri.clone();
     }
     let request = Request::from_parts(parts, body);
+    let there = Place { root: place.root, plan: &plan };
     if let Some(service) = service_of(site, &plan, request.uri().path()) {
         return Answered::foreign(site.partition.relay(service, ends, request).await);
     }
     match plan.rule {
         Some(rule) if matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_)) => {
-            passed_on(site, rule, ends, request).await
+            passed_on(site, there, rule, ends, request).await
         }
-        _ => Answered::own(from_files(site, &plan, request)),
+        _ => Answered::own(from_files(site, there, request).await),
     }
 }
 

@@ -6,11 +6,12 @@
 
 use std::rc::Rc;
 
-use crate::cache::{self, Entry};
+use crate::cache::{self, Dress, Entry, Form, Pick};
 use crate::dispatch;
-use crate::files::File;
+use crate::files::{File, Found};
 use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
+use crate::roots::Root;
 use crate::socket::Socket;
 
 /// What came of it.
@@ -45,28 +46,35 @@ pub(crate) fn answer<P: Partition>(
     let hsts = site.hsts_over(socket);
     let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
-    let ready = plain.then(|| site.cache.get(site.files.as_ref()?, head.path, tick)).flatten();
+    let root = if plain { site.roots.find(head.host, tick) } else { None };
+    let ready =
+        root.as_ref().and_then(|root| site.cache.get(root, head.path, tick)).filter(|entry| entry.open);
     let entry = match ready {
         Some(entry) => entry,
         // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
         // others are checked: the gate has seen the first head of a connection only.
-        None => match site.examine(raw) {
-            Err(refusal) => return Fast::Refused(refusal),
-            Ok(()) if !plain => return Fast::General,
-            Ok(()) => match fill(site, head.path, tick) {
+        None => match (site.examine(raw), &root) {
+            (Err(refusal), _) => return Fast::Refused(refusal),
+            (Ok(()), None) => return Fast::General,
+            (Ok(()), Some(root)) => match fill(site, head, secure, root, tick) {
                 Ok(entry) => entry,
-                Err(Some(file)) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
-                    let lines = [secure, connection_line(head)].concat();
-                    let head = cache::head(&file, &lines, site.clock.date());
-                    return Fast::File { head, file };
-                }
-                Err(_) => return Fast::General,
+                Err(fast) => return fast,
             },
         },
     };
-    let (ready, status) = match compare(head, &entry) {
-        Compared::Whole => (&entry.whole, 200),
-        Compared::Unchanged => (&entry.unchanged, 304),
+    let form = match entry.vary {
+        false => &entry.plain,
+        true => match entry.pick(site.negotiator.accepted(head.accept_encoding)) {
+            Pick::Form(form) => form,
+            Pick::Absent => return Fast::General,
+        },
+    };
+    let (ready, status) = match compare(head, &form.etag, &entry.last_modified) {
+        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => {
+            return large(site, head, secure, &entry, root.as_ref());
+        }
+        Compared::Whole => (&form.whole, 200),
+        Compared::Unchanged => (&form.unchanged, 304),
         Compared::Unsure => return Fast::General,
     };
     let bytes = ready.bytes(tick, || site.clock.date());
@@ -85,39 +93,84 @@ pub(crate) fn answer<P: Partition>(
     }
 }
 
-/// The answer to `head` that is in the cache, or can be put there, and whether the client has it already.
-pub(crate) fn cached<P: Partition>(site: &Site<P>, head: &Head<'_>, tick: u64) -> Option<(Rc<Entry>, bool)> {
+/// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
+pub(crate) fn cached<P: Partition>(site: &Site<P>, head: &Head<'_>, tick: u64) -> Option<(Rc<Form>, bool)> {
     if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
         return None;
     }
-    let kept = site.cache.get(site.files.as_ref()?, head.path, tick);
-    let entry = kept.or_else(|| fill(site, head.path, tick).ok())?;
-    match compare(head, &entry) {
-        Compared::Whole => Some((entry, false)),
-        Compared::Unchanged => Some((entry, true)),
+    let root = site.roots.find(head.host, tick)?;
+    let kept = site.cache.get(&root, head.path, tick);
+    let entry = kept.or_else(|| fill(site, head, &[], &root, tick).ok()).filter(|entry| entry.open)?;
+    let Pick::Form(form) = entry.pick(site.negotiator.accepted(head.accept_encoding)) else {
+        return None;
+    };
+    match compare(head, &form.etag, &entry.last_modified) {
+        // Its body is not here.
+        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => None,
+        Compared::Whole => Some((form.clone(), false)),
+        Compared::Unchanged => Some((form.clone(), true)),
         Compared::Unsure => None,
     }
 }
 
-/// Makes the answer for `path`, or finds the file to be sent for it.
-fn fill<P: Partition>(site: &Site<P>, path: &str, tick: u64) -> Result<Rc<Entry>, Option<File>> {
-    let files = site.files.as_ref().ok_or(None)?;
-    let plan = site.rules.plan(path).map_err(|_| None)?;
-    // What not everybody may have is not kept where everybody is answered from.
+/// Makes the answer for a path, or finds the file to be sent for it.
+#[cold]
+fn fill<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    secure: &[u8],
+    root: &Rc<Root>,
+    tick: u64,
+) -> Result<Rc<Entry>, Fast> {
+    let Ok(plan) = site.rules.plan(head.path) else {
+        return Err(Fast::General);
+    };
+    // What not everybody may have is for the general path, which asks who it is.
     let acts = plan.rule.is_some_and(|rule| !rule.fallback) || plan.guarded;
-    if acts || plan.headers().next().is_some() || dispatch::service_of(site, &plan, path).is_some() {
-        return Err(None);
+    if acts || dispatch::service_of(site, &plan, head.path).is_some() {
+        return Err(Fast::General);
     }
-    site.cache.fill(files, path, tick)
+    let dress = Dress::new(site.cache.settings(), &plan);
+    match site.cache.fill(root, head.path, &dress, tick) {
+        Ok(entry) => Ok(entry),
+        Err(Some(file)) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
+            let settings = site.cache.settings();
+            let lines = [secure, connection_line(head)].concat();
+            let lead = cache::head(&file, settings, &dress, &lines, site.clock.date());
+            Err(Fast::File { head: lead, file })
+        }
+        Err(_) => Err(Fast::General),
+    }
 }
 
-fn compare(head: &Head<'_>, entry: &Entry) -> Compared {
+/// A large file as it is: only its head is kept.
+#[cold]
+fn large<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    secure: &[u8],
+    entry: &Entry,
+    root: Option<&Rc<Root>>,
+) -> Fast {
+    let found = root.and_then(|root| root.files.lookup(head.path).ok());
+    match found {
+        Some((Found::File(file), _)) if file.meta == entry.meta => {
+            let (settings, dress) = (site.cache.settings(), entry.dress());
+            let lines = [secure, connection_line(head)].concat();
+            let lead = cache::head(&file, settings, dress, &lines, site.clock.date());
+            Fast::File { head: lead, file }
+        }
+        _ => Fast::General,
+    }
+}
+
+fn compare(head: &Head<'_>, etag: &str, last_modified: &[u8]) -> Compared {
     match (head.if_none_match, head.if_modified_since) {
         (None, None) => Compared::Whole,
-        (Some(tag), _) if tag == entry.etag.as_bytes() => Compared::Unchanged,
+        (Some(tag), _) if tag == etag.as_bytes() => Compared::Unchanged,
         // Another single strong tag; lists and weak tags are for the general path.
         (Some([b'"', inner @ .., b'"']), _) if !inner.contains(&b'"') => Compared::Whole,
-        (None, Some(date)) if date == entry.last_modified => Compared::Unchanged,
+        (None, Some(date)) if date == last_modified => Compared::Unchanged,
         _ => Compared::Unsure,
     }
 }

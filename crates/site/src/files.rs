@@ -11,6 +11,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::path::{self, BadPath, Relative};
+use crate::settings::Encoding;
 use crate::{clock, mime};
 
 /// Why there is no file to serve.
@@ -74,6 +75,10 @@ pub struct File {
     pub meta: Meta,
     /// The media type.
     pub media: &'static str,
+    /// Its path below the root.
+    pub path: Vec<u8>,
+    /// Whether that is its only name, and has no symbolic links: who watches the folders on it hears of every change.
+    pub direct: bool,
 }
 
 /// What a path leads to.
@@ -110,9 +115,12 @@ impl Files {
     }
 
     fn plain(&self, mut relative: Relative) -> Result<Found, Missing> {
-        let fd = self.open(&relative.bytes)?;
+        let (fd, straight) = self.open(&relative.bytes)?;
         match regular(&fd)? {
-            Kind::Regular(meta) => Ok(Found::File(File { fd, meta, media: mime::by_name(&relative.bytes) })),
+            Kind::Regular(meta, links) => {
+                let (media, direct) = (mime::by_name(&relative.bytes), straight && links == 1);
+                Ok(Found::File(File { fd, meta, media, path: relative.bytes, direct }))
+            }
             Kind::Directory => {
                 relative.slash = true;
                 Ok(Found::Elsewhere(path::encode(&relative)))
@@ -128,26 +136,60 @@ impl Files {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            let fd = match self.open(&path) {
+            let (fd, straight) = match self.open(&path) {
                 Err(Missing::NotFound) => continue,
                 other => other?,
             };
-            if let Kind::Regular(meta) = regular(&fd)? {
-                return Ok(Found::File(File { fd, meta, media: mime::by_name(name) }));
+            if let Kind::Regular(meta, links) = regular(&fd)? {
+                let (media, direct) = (mime::by_name(name), straight && links == 1);
+                return Ok(Found::File(File { fd, meta, media, path, direct }));
             }
         }
         Err(Missing::NotFound)
     }
 
-    fn open(&self, path: &[u8]) -> Result<OwnedFd, Missing> {
+    /// The file called as the operator says, for a page of an error.
+    pub fn named(&self, name: &str) -> Option<File> {
+        let (fd, _) = self.open(name.as_bytes()).ok()?;
+        match regular(&fd) {
+            Ok(Kind::Regular(meta, _)) => {
+                let (media, path) = (mime::by_name(name.as_bytes()), name.as_bytes().to_vec());
+                Some(File { fd, meta, media, path, direct: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// The same file in an encoding, if somebody has put one beside it that is at least as new.
+    pub fn neighbour(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
+        let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
+        let (fd, _) = self.open(&path).ok()?;
+        match regular(&fd) {
+            Ok(Kind::Regular(meta, _)) => (meta.modified_ns >= file.meta.modified_ns).then_some((fd, meta)),
+            _ => None,
+        }
+    }
+
+    /// A folder at a path below the root, reached without links.
+    pub fn folder(&self, path: &[u8]) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let path = if path.is_empty() { b"." } else { path };
+        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve).ok()
+    }
+
+    /// Opens what is there; also tells whether no link was followed.
+    fn open(&self, path: &[u8]) -> Result<(OwnedFd, bool), Missing> {
         // O_NONBLOCK: a FIFO below the root must not stop the worker.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let links = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         // LIMIT: openat2 says EAGAIN when a rename ran beside it and it could not be sure; 8 times is plenty.
         for _ in 0..8 {
             match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other.map_err(missing),
+                Err(Errno::LOOP) if resolve != links => resolve = links,
+                other => return other.map(|fd| (fd, resolve != links)).map_err(missing),
             }
         }
         Err(Missing::Busy)
@@ -155,7 +197,8 @@ impl Files {
 }
 
 enum Kind {
-    Regular(Meta),
+    /// With its number of names.
+    Regular(Meta, u64),
     Directory,
     Other,
 }
@@ -163,11 +206,14 @@ enum Kind {
 fn regular(fd: &OwnedFd) -> Result<Kind, Missing> {
     let stat = rustix::fs::fstat(fd).map_err(missing)?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::Regular(Meta {
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
-            inode: stat.st_ino,
-        }),
+        FileType::RegularFile => {
+            let meta = Meta {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+                inode: stat.st_ino,
+            };
+            Kind::Regular(meta, stat.st_nlink as u64)
+        }
         FileType::Directory => Kind::Directory,
         _ => Kind::Other,
     })
@@ -176,7 +222,7 @@ fn regular(fd: &OwnedFd) -> Result<Kind, Missing> {
 /// The state of an open file now.
 pub fn meta(fd: &OwnedFd) -> Option<Meta> {
     match regular(fd) {
-        Ok(Kind::Regular(meta)) => Some(meta),
+        Ok(Kind::Regular(meta, _)) => Some(meta),
         _ => None,
     }
 }

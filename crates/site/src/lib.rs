@@ -9,6 +9,7 @@ pub mod body;
 pub mod cache;
 pub mod clock;
 mod closing;
+pub mod compress;
 pub mod conditions;
 mod dispatch;
 mod exchange;
@@ -18,13 +19,16 @@ mod handshake;
 pub mod hook;
 pub mod http2;
 
+mod listing;
 pub mod mime;
+pub mod negotiate;
 pub mod own;
 mod pace;
 pub mod partition;
 pub mod path;
 pub mod range;
 pub mod relay;
+pub mod roots;
 pub mod rules;
 mod seats;
 mod sending;
@@ -36,6 +40,8 @@ mod stream;
 pub mod tls;
 mod tls_stream;
 
+mod statics;
+pub mod watch;
 mod wire_io;
 pub mod worker_main;
 

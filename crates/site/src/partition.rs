@@ -17,11 +17,12 @@ use http::HeaderValue;
 use worker::counters::Sheds;
 
 use crate::body::{BoundedBody, ResponseBody};
-use crate::cache::{CACHE_BYTES, Cache};
+use crate::cache::{self, CACHE_BYTES, Cache};
 use crate::clock::Clock;
-use crate::files::Files;
 use crate::head::Refusal;
 use crate::hook::Hooks;
+use crate::negotiate::Negotiator;
+use crate::roots::{Root, Roots};
 use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
@@ -167,14 +168,16 @@ pub(crate) struct Hsts {
 pub struct Site<P> {
     /// The worker's own part.
     pub partition: P,
-    /// The static files, if there are any.
-    pub files: Option<Files>,
+    /// Where the static files are.
+    pub roots: Roots,
     /// What is done by path.
     pub rules: Rules,
     /// Functions that routes name.
     pub hooks: Hooks,
     /// The cached answers.
     pub cache: Cache,
+    /// Which encodings clients take.
+    pub negotiator: Negotiator,
     /// The time.
     pub clock: Clock,
     /// What was shed.
@@ -189,26 +192,41 @@ pub struct Site<P> {
 impl<P: Partition> Site<P> {
     /// Serves `partition` as the launcher has said.
     pub fn set_up(partition: P, mut setup: Setup) -> Site<P> {
-        let root = setup.root.take();
-        let rules = setup.rules();
-        Site { rules, ..Site::new(partition, root, &setup.index) }
-    }
-
-    /// Serves `partition`, with static files below `root` and the names `index` for directories.
-    pub fn new(partition: P, root: Option<OwnedFd>, index: &[String]) -> Site<P> {
+        let roots = match (setup.root.take(), setup.vhosts.take()) {
+            (Some(root), _) => Roots::One(Root::new(root, &setup.index)),
+            (None, Some(folder)) => Roots::hosts(folder, &setup.index),
+            (None, None) => Roots::None,
+        };
         let seats = Seats::new(partition.limits().connections);
+        let settings = std::mem::take(&mut setup.settings);
         Site {
             partition,
-            files: root.map(|root| Files::new(root, index)),
-            rules: Rules::new(index),
+            roots,
+            rules: setup.rules(),
             hooks: Hooks::default(),
-            cache: Cache::new(CACHE_BYTES),
+            negotiator: Negotiator::new(&settings.encodings),
+            cache: Cache::with(CACHE_BYTES, settings, Box::<cache::Clock>::default()),
             clock: Clock::default(),
             shed: Sheds::default(),
             tls: RefCell::default(),
             hsts: RefCell::default(),
             seats,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+        }
+    }
+
+    /// Serves `partition`, with static files below `root` and the names `index` for directories.
+    pub fn new(partition: P, root: Option<OwnedFd>, index: &[String]) -> Site<P> {
+        let mut setup = Setup::default();
+        (setup.root, setup.index) = (root, index.to_vec());
+        Site::set_up(partition, setup)
+    }
+
+    /// Begins to hear of changes to files; without it, they are looked at every second.
+    pub fn watch_files(self: &Rc<Self>) {
+        if self.cache.watch.begin().is_ok() {
+            let site = self.clone();
+            tokio::task::spawn_local(async move { site.cache.watch.hear().await });
         }
     }
 

@@ -18,7 +18,7 @@ use http::header::{HeaderName, HeaderValue};
 use worker::routes::covers;
 
 use auth::Users;
-use spelling::{Strange, ends_with, spelt, split_script};
+use spelling::{SLASH, Strange, ends_with, spelt, split_script};
 
 /// Which paths a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Rules {
             Err(Strange) => raw.into(),
         };
         // Who passes requests on does not know how its peer takes an escaped slash: the terms of both readings hold.
-        let opened = path.contains("%2F").then(|| path.replace("%2F", "/"));
+        let opened = path.contains(SLASH).then(|| path.replace(SLASH, "/"));
         let mut covering: Vec<&Rule> = Vec::new();
         let mut rule: Option<&Rule> = None;
         for one in self.paths.iter().rev().chain(self.suffixes.iter().rev()) {

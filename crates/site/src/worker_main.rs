@@ -36,6 +36,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
+    site.watch_files();
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     let inlets = &site.partition.inlets;
     while let Some((message, descriptor)) = control.receive().await? {

@@ -176,26 +176,28 @@ fn a_changed_file_is_seen_within_a_second() {
 #[test]
 fn the_cache_keeps_its_budget() {
     use site::cache::Cache;
-    use site::files::Files;
+    use site::cache::Dress;
+    use site::roots::Root;
     let server = Server::start();
     for number in 0..50 {
         put(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);
     }
-    let files = Files::new(std::fs::File::open(&server.root).unwrap().into(), &[]);
+    let root = Root::new(std::fs::File::open(&server.root).unwrap().into(), &[]);
+    let dress = Dress::default();
     let cache = Cache::new(20_000);
     for round in 0..3 {
         for number in 0..50 {
             let path = format!("/{number}.txt");
-            if cache.get(&files, &path, 1).is_none() {
-                assert!(cache.fill(&files, &path, 1).is_ok());
+            if cache.get(&root, &path, 1).is_none() {
+                assert!(cache.fill(&root, &path, &dress, 1).is_ok());
             }
             assert!(cache.bytes() <= 20_000, "{round} {number}");
-            assert!(cache.get(&files, "/0.txt", 1).is_some() || number > 0);
+            assert!(cache.get(&root, "/0.txt", 1).is_some() || number > 0);
         }
         // What is used all the time stays.
         assert!(cache.len() >= 9, "{}", cache.len());
     }
-    assert!(cache.get(&files, "/0.txt", 2).is_some());
-    assert!(cache.fill(&files, "/%30.txt", 1).is_err());
-    assert!(cache.fill(&files, "/big.bin", 1).is_err());
+    assert!(cache.get(&root, "/0.txt", 2).is_some());
+    assert!(cache.fill(&root, "/%30.txt", &dress, 1).is_err());
+    assert!(cache.fill(&root, "/big.bin", &dress, 1).is_err());
 }

@@ -28,7 +28,7 @@ pub fn of(config: &Config) -> Vec<Asset> {
         let own = Some(number);
         let files = |path: &Path| format!("files {}", shown(config, path));
         add(Kind::Site, site.name.clone(), "site".into(), own);
-        if let Some(root) = &site.root {
+        if let Some(root) = site.folder() {
             add(Kind::Files, shown(config, root), files(root), own);
         }
         add(Kind::Users, site.name.clone(), "users".into(), own);

@@ -120,7 +120,7 @@ impl<'a> Rules<'a> {
 
     fn site(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
         found = found.one(Kind::Site, &site.name, Loss::Whole, "it is this process");
-        if let Some(root) = &site.root {
+        if let Some(root) = site.folder() {
             found = self.files(found, root, "`root`: it reads them to send them");
         }
         if self.has(Role::Gate, Role::Site, "ToWorker") {
@@ -156,7 +156,7 @@ impl<'a> Rules<'a> {
 
     /// A folder, every folder inside of it, and a part of each that it is inside of.
     fn files(&self, mut found: Reaches<'a>, folder: &Path, how: &str) -> Reaches<'a> {
-        let roots = self.config.sites.iter().flat_map(|site| &site.root);
+        let roots = self.config.sites.iter().filter_map(|site| site.folder());
         let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
         for other in roots.chain(read) {
             let loss = match (other.starts_with(folder), folder.starts_with(other)) {

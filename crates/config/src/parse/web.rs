@@ -39,9 +39,14 @@ const OWN_HEADERS: [&str; 17] = [
 /// `unix:app.sock` or `127.0.0.1:3000`.
 pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
     let Some(path) = text.strip_prefix("unix:") else {
-        return hosts::address(text).map(Target::Tcp).map_err(|fault| Fault {
-            rule: format!("it is neither `unix:` and a path nor an address; {}", fault.rule),
-            ..fault
+        return hosts::address(text).map(Target::Tcp).map_err(|fault| {
+            let rule = format!("it is neither `unix:` and a path nor an address; {}", fault.rule);
+            match text.contains(':') || text.is_empty() {
+                true => Fault { rule, ..fault },
+                false => {
+                    Fault::with_help(rule, format!("write for example `\"unix:{}\"`", text.escape_debug()))
+                }
+            }
         });
     };
     if path.is_empty() {

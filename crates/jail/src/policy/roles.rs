@@ -96,6 +96,14 @@ pub(super) const SITE: &[Allow] = &[
     allow(&[l::SYS_fstat, l::SYS_statx, l::SYS_newfstatat], "size, times and kind of a file"),
     allow(&[l::SYS_pread64, l::SYS_sendfile, l::SYS_lseek], "the content of a file"),
     allow(&[l::SYS_getdents64], "the names in a directory"),
+    allow(
+        &[l::SYS_inotify_init1, l::SYS_inotify_add_watch, l::SYS_inotify_rm_watch],
+        "being told when files below the root directory change",
+    ),
+    allow(
+        &[l::SYS_fchdir],
+        "a step into a directory that it holds open: the only way to name one to inotify, as its root is empty",
+    ),
     allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "requests and answers"),
     allow(
         &[l::SYS_setsockopt, l::SYS_getsockname, l::SYS_getpeername],

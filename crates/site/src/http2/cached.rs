@@ -13,21 +13,21 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::body::{BoxError, ResponseBody};
-use crate::cache::{Entry, Ready};
+use crate::cache::{Form, Ready};
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
 const STEP_BYTES: usize = 16 << 10;
 
-/// The answer that `entry` is, or that it is unchanged.
-pub(super) fn response(entry: Rc<Entry>, unchanged: bool) -> Response<ResponseBody> {
+/// The answer that `form` is, or that it is unchanged.
+pub(super) fn response(form: Rc<Form>, unchanged: bool) -> Response<ResponseBody> {
     let (status, ready) = match unchanged {
-        true => (StatusCode::NOT_MODIFIED, &entry.unchanged),
-        false => (StatusCode::OK, &entry.whole),
+        true => (StatusCode::NOT_MODIFIED, &form.unchanged),
+        false => (StatusCode::OK, &form.whole),
     };
     let (headers, length) = fields(ready);
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
-        false => ResponseBody::Stream(Box::pin(Copied { entry, sent: 0, length })),
+        false => ResponseBody::Stream(Box::pin(Copied { form, sent: 0, length })),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -51,9 +51,9 @@ fn fields(ready: &Ready) -> (HeaderMap, usize) {
     (headers, bytes.len() - ready.split - 2)
 }
 
-/// The body of an entry, copied as it is sent.
+/// The body of a form, copied as it is sent.
 struct Copied {
-    entry: Rc<Entry>,
+    form: Rc<Form>,
     sent: usize,
     length: usize,
 }
@@ -67,7 +67,7 @@ impl Body for Copied {
         if this.sent == this.length {
             return Poll::Ready(None);
         }
-        let ready = &this.entry.whole;
+        let ready = &this.form.whole;
         let bytes = ready.bytes(0, || [b'0'; crate::clock::DATE_BYTES]);
         let start = ready.split + 2 + this.sent;
         let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + STEP_BYTES)]);

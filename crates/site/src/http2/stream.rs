@@ -22,7 +22,7 @@ use super::upload::Upload;
 use super::{cached, head};
 use crate::answer;
 use crate::body::{BoundedBody, Intake, ResponseBody};
-use crate::cache::Entry;
+use crate::cache::Form;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
@@ -127,7 +127,7 @@ struct Admitted {
     length: Option<u64>,
     expects: bool,
     /// The answer, if it is in the cache, and whether the client has it.
-    cached: Option<(Rc<Entry>, bool)>,
+    cached: Option<(Rc<Form>, bool)>,
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
@@ -165,8 +165,8 @@ async fn produce<P: Partition>(
     let limits = site.partition.limits();
     let (mut parts, stream) = request.into_parts();
     // A body that nobody announced makes it a matter for the others.
-    if let (Some((entry, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
-        return Some(cached::response(entry, unchanged));
+    if let (Some((form, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
+        return Some(cached::response(form, unchanged));
     }
     head::tidy(&mut parts);
     if admitted.expects && !stream.is_end_stream() {

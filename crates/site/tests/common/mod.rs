@@ -15,9 +15,14 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
+use site::setup::Setup;
 use site::{
     Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, MinRate, Partition, ResponseBody, Site,
 };
+use wire::LauncherToSite;
+
+/// What the launcher says.
+pub type Told = Vec<(LauncherToSite, Option<std::os::fd::OwnedFd>)>;
 
 /// What was recorded: method, target, status, body bytes.
 pub type Record = (String, String, u16, u64);
@@ -81,6 +86,17 @@ impl Partition for Site1 {
             },
             // Echoes each frame as it arrives.
             "/svc/mirror" => Response::new(ResponseBody::stream(body)),
+            "/svc/text" => Response::builder()
+                .header("content-type", "text/plain")
+                .header("etag", "\"s\"")
+                .body(ResponseBody::Full("service ".repeat(500).into()))
+                .unwrap(),
+            // One event, and then nothing for ever.
+            "/svc/events" => {
+                let stream = futures_stream();
+                let body = ResponseBody::stream(StreamBody::new(stream));
+                Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
+            }
             "/svc/early" => Response::new(ResponseBody::Full(Bytes::from_static(b"early"))),
             "/svc/never" => pending().await,
             "/svc/where" => {
@@ -158,6 +174,26 @@ impl futures_core::Stream for Failing {
     }
 }
 
+/// One event, then pending.
+struct OneEvent(bool);
+
+impl futures_core::Stream for OneEvent {
+    type Item = std::io::Result<http_body::Frame<Bytes>>;
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        if std::mem::replace(&mut self.0, true) {
+            return std::task::Poll::Pending;
+        }
+        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(b"data: one\n\n")))))
+    }
+}
+
+fn futures_stream() -> OneEvent {
+    OneEvent(false)
+}
+
 fn futures(count: usize) -> StreamBody<Failing> {
     StreamBody::new(Failing((0..count).map(|i| Ok(Bytes::from(format!("chunk {i};")))).collect()))
 }
@@ -212,6 +248,19 @@ impl Server {
 
     /// A server whose connections begin with a ClientHello, if there is something to answer it with.
     pub fn over(limits: Limits, tls: Option<Arc<rustls::ServerConfig>>) -> Server {
+        Server::start_as(limits, tls, |_| Vec::new())
+    }
+
+    /// A server that the launcher has told this; called with the root, for files to be made.
+    pub fn told(limits: Limits, told: impl FnOnce(&Path) -> Told) -> Server {
+        Server::start_as(limits, None, told)
+    }
+
+    fn start_as(
+        limits: Limits,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        told: impl FnOnce(&Path) -> Told,
+    ) -> Server {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let base = std::env::temp_dir().join(format!("site-test-{}-{number}", std::process::id()));
@@ -230,8 +279,12 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let partition = Site1 { shared: shared.clone(), limits };
-        let root_fd = std::fs::File::open(&root).unwrap().into();
-        std::thread::spawn(move || run(listener, partition, root_fd, tls));
+        let mut told = told(&root);
+        told.push((LauncherToSite::Index { name: wire::Text::new("index.html") }, None));
+        if !told.iter().any(|(message, _)| matches!(message, LauncherToSite::Vhosts {})) {
+            told.push((LauncherToSite::Root {}, Some(std::fs::File::open(&root).unwrap().into())));
+        }
+        std::thread::spawn(move || run(listener, partition, told, tls));
         Server { address, root, shared }
     }
 
@@ -279,14 +332,19 @@ impl Drop for Server {
 fn run(
     listener: std::net::TcpListener,
     partition: Site1,
-    root: std::os::fd::OwnedFd,
+    told: Told,
     config: Option<Arc<rustls::ServerConfig>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let shared = partition.shared.clone();
-        let site = Rc::new(Site::new(partition, Some(root), &["index.html".into()]));
+        let mut setup = Setup::default();
+        for (message, descriptor) in told {
+            assert!(setup.take(message, descriptor).unwrap().is_none());
+        }
+        let site = Rc::new(Site::set_up(partition, setup));
+        site.watch_files();
         let tls = config.is_some();
         *site.tls.borrow_mut() = config;
         site.set_hsts(tls.then(|| http::HeaderValue::from_static(HSTS)));

@@ -1,0 +1,46 @@
+//! Which entry goes when there is no room: a policy that can be replaced.
+//!
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: which paths are asked for, and how often. Must
+//! never: name an entry twice that was let go once.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::Entry;
+
+/// Chooses who goes. That an entry is used is noted in the entry itself, which costs the fast path one store.
+pub trait Policy {
+    /// There is a new entry.
+    fn admit(&mut self, entry: Rc<Entry>);
+    /// An entry to let go, which is no longer its concern; `None` if there is none.
+    fn victim(&mut self) -> Option<Rc<Entry>>;
+    /// An entry is gone.
+    fn forget(&mut self, entry: &Rc<Entry>);
+}
+
+/// The clock: whoever was used since the hand came by last has another round.
+#[derive(Default)]
+pub struct Clock {
+    /// The hand is at the front.
+    order: VecDeque<Rc<Entry>>,
+}
+
+impl Policy for Clock {
+    fn admit(&mut self, entry: Rc<Entry>) {
+        self.order.push_back(entry);
+    }
+
+    fn victim(&mut self) -> Option<Rc<Entry>> {
+        loop {
+            let entry = self.order.pop_front()?;
+            if !entry.used.take() {
+                return Some(entry);
+            }
+            self.order.push_back(entry);
+        }
+    }
+
+    fn forget(&mut self, entry: &Rc<Entry>) {
+        self.order.retain(|other| !Rc::ptr_eq(other, entry));
+    }
+}

@@ -1,0 +1,142 @@
+//! The folders that files are served from: one, or one for each host.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the host of a request. Must never: take a host for
+//! more than the name of one folder.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use crate::cache::Entry;
+use crate::files::Files;
+
+/// LIMIT: folders open at once, of 20000-odd descriptors; others are opened anew when they are asked for.
+const OPEN_MAX: usize = 512;
+
+/// LIMIT: bytes of a host, RFC 1035 2.3.4; no file system has longer names than 255.
+const HOST_BYTES_MAX: usize = 253;
+
+/// One folder, and the answers kept of it.
+pub struct Root {
+    /// Its files.
+    pub files: Files,
+    pub(crate) entries: RefCell<HashMap<Box<str>, Rc<Entry>>>,
+    /// Tells it from other folders, also from one that had its name before.
+    pub(crate) number: u64,
+    /// The folder's inode.
+    inode: u64,
+    checked: Cell<u64>,
+}
+
+impl Root {
+    /// Serves what is below `root`, with these names of index files.
+    pub fn new(root: OwnedFd, index: &[String]) -> Rc<Root> {
+        thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
+        let number = NEXT.with(|next| next.replace(next.get() + 1));
+        let inode = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_ino);
+        let files = Files::new(root, index);
+        Rc::new(Root { files, entries: RefCell::default(), number, inode, checked: Cell::new(0) })
+    }
+}
+
+/// Where a site's files are.
+pub enum Roots {
+    /// Nowhere.
+    None,
+    /// In one folder.
+    One(Rc<Root>),
+    /// In one for each host.
+    Hosts(Hosts),
+}
+
+/// A folder of folders named like hosts.
+pub struct Hosts {
+    folder: OwnedFd,
+    index: Vec<String>,
+    open: RefCell<HashMap<Box<[u8]>, Rc<Root>>>,
+}
+
+impl Roots {
+    /// The folders below `folder`.
+    pub fn hosts(folder: OwnedFd, index: &[String]) -> Roots {
+        Roots::Hosts(Hosts { folder, index: index.to_vec(), open: RefCell::default() })
+    }
+
+    /// The folder for a host in lower case, without port and final dot.
+    #[inline]
+    pub fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root>> {
+        match self {
+            Roots::None => None,
+            Roots::One(root) => Some(root.clone()),
+            Roots::Hosts(hosts) => hosts.find(host, tick),
+        }
+    }
+}
+
+impl Hosts {
+    fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root>> {
+        let known = self.open.borrow().get(host).cloned();
+        if let Some(root) = known.as_ref().filter(|root| root.checked.get() == tick) {
+            return Some(root.clone());
+        }
+        self.look(host, known, tick)
+    }
+
+    /// Once a second it is looked whether the folder is still the same: a new one may have taken its name.
+    #[cold]
+    fn look(&self, host: &[u8], known: Option<Rc<Root>>, tick: u64) -> Option<Rc<Root>> {
+        let Some(fd) = is_folder_name(host).then(|| self.open_folder(host)).flatten() else {
+            self.open.borrow_mut().remove(host);
+            return None;
+        };
+        let inode = rustix::fs::fstat(&fd).ok()?.st_ino;
+        let root = match known.filter(|root| root.inode == inode) {
+            Some(root) => root,
+            None => {
+                let mut open = self.open.borrow_mut();
+                if open.len() >= OPEN_MAX {
+                    open.clear();
+                }
+                let root = Root::new(fd, &self.index);
+                open.insert(host.into(), root.clone());
+                root
+            }
+        };
+        root.checked.set(tick);
+        Some(root)
+    }
+
+    fn open_folder(&self, host: &[u8]) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.folder, host, flags, Mode::empty(), resolve).ok()
+    }
+}
+
+/// Whether a host can be the name of a folder: never hidden, never a path.
+fn is_folder_name(host: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:[]".contains(byte);
+    let first = host.first().is_some_and(|first| *first != b'.');
+    first
+        && host.len() <= HOST_BYTES_MAX
+        && host.iter().all(allowed)
+        && !host.windows(2).any(|two| two == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_folders() {
+        for good in ["a.test", "127.0.0.1", "[::1]", "xn--bcher-kva.example", "a_b"] {
+            assert!(is_folder_name(good.as_bytes()), "{good}");
+        }
+        for bad in ["", ".", "..", ".a", "a/b", "../a", "a..b", "A", "a\0", "a%2fb", "é", &"a".repeat(254)] {
+            assert!(!is_folder_name(bad.as_bytes()), "{bad}");
+        }
+    }
+}

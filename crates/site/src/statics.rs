@@ -1,0 +1,255 @@
+//! Answers from files, for the general path: in which form, and what is said of it.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: method, path and headers of a request. Must never:
+//! work on a file's encoding longer than a piece at a time, or twice where once is enough.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+
+use crate::answer::{self, Shape};
+use crate::body::{FileBody, Piece, ResponseBody};
+use crate::cache::{self, Cache, Dress, ENTRY_BYTES, Entry, Form, has_forms};
+use crate::compress::body::Coded;
+use crate::compress::dynamic::{accept_encoding, vary};
+use crate::compress::{Effort, Encoder, PIECE_BYTES};
+use crate::files::{File, Found, Missing};
+use crate::listing;
+use crate::negotiate::Accepted;
+use crate::partition::{Partition, Site};
+use crate::range::Span;
+use crate::roots::Root;
+use crate::rules::Plan;
+use crate::settings::{Encoding, Settings};
+
+/// Bytes by which an encoded form must be smaller than the file to be kept.
+const GAIN_BYTES: u64 = 64;
+
+/// Answers a request from files; `root` is `None` where there are none.
+pub(crate) async fn answer<P: Partition>(
+    site: &Site<P>,
+    root: Option<&Rc<Root>>,
+    plan: &Plan<'_>,
+    request: &Parts,
+) -> Response<ResponseBody> {
+    if let Some(refusal) = answer::method(&request.method) {
+        return refusal;
+    }
+    let Some(root) = root else {
+        return answer::error(StatusCode::NOT_FOUND);
+    };
+    let settings = site.cache.settings();
+    match root.files.lookup(request.uri.path()) {
+        Ok((Found::File(file), _)) => of_file(site, root, plan, request, file).await,
+        Ok((Found::Elsewhere(path), _)) => {
+            let location = answer::with_query(path, request.uri.query());
+            answer::elsewhere(location, StatusCode::MOVED_PERMANENTLY)
+        }
+        Err(Missing::NotFound) if settings.listing => {
+            let listed = listing::answer(&root.files, request.uri.path(), &request.headers);
+            listed.unwrap_or_else(|| answer::error(StatusCode::NOT_FOUND))
+        }
+        Err(missing) => answer::missing(missing),
+    }
+}
+
+async fn of_file<P: Partition>(
+    site: &Site<P>,
+    root: &Rc<Root>,
+    plan: &Plan<'_>,
+    request: &Parts,
+    file: File,
+) -> Response<ResponseBody> {
+    let dress = Dress::new(site.cache.settings(), plan);
+    let forms = has_forms(site.cache.settings(), file.media, file.meta.size);
+    let shape = match forms && !request.headers.contains_key(header::RANGE) {
+        true => shape(site, root, &file, request, &dress).await,
+        false => Shape::Plain,
+    };
+    let mut response = answer::of_file(file, &request.method, &request.headers, shape);
+    if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
+        dress_up(response.headers_mut(), &dress, forms);
+    }
+    response
+}
+
+/// What the fast path has in its ready heads.
+fn dress_up(headers: &mut HeaderMap, dress: &Dress, forms: bool) {
+    if let Some(value) = dress.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok()) {
+        headers.insert(header::CACHE_CONTROL, value);
+    }
+    if forms {
+        vary(headers);
+    }
+}
+
+/// The best form that the client takes.
+async fn shape<P: Partition>(
+    site: &Site<P>,
+    root: &Rc<Root>,
+    file: &File,
+    request: &Parts,
+    dress: &Dress,
+) -> Shape {
+    let value = accept_encoding(&request.headers);
+    let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
+    if accepted == Accepted::default() {
+        return Shape::Plain;
+    }
+    site.cache.take_finished();
+    let tick = site.clock.tick(Instant::now());
+    let path = request.uri.path();
+    let kept = site.cache.get(root, path, tick).or_else(|| site.cache.fill(root, path, dress, tick).ok());
+    let Some(entry) = kept.filter(|entry| entry.meta == file.meta) else {
+        return Shape::Plain;
+    };
+    for encoding in accepted.iter() {
+        match form(&site.cache, root, &entry, file, encoding).await {
+            Made::Form(form) => return Shape::Form(encoding, form),
+            Made::Stream(compress) => return Shape::Stream(encoding, compress),
+            Made::UnderWay => return Shape::Plain,
+            Made::NotWorth => {}
+        }
+    }
+    Shape::Plain
+}
+
+enum Made {
+    Form(Rc<Form>),
+    Stream(Box<dyn FnOnce(FileBody) -> ResponseBody>),
+    UnderWay,
+    NotWorth,
+}
+
+/// A form that is kept, or made now: small ones at once, large ones as they are sent to whoever asked first.
+async fn form(cache: &Cache, root: &Root, entry: &Rc<Entry>, file: &File, encoding: Encoding) -> Made {
+    let cell = entry.coded(encoding);
+    if entry.large && cell.get().is_none() {
+        let neighbour = || cache::neighbour(root, file, encoding);
+        match neighbour() {
+            Some((body, meta)) => {
+                let form = Rc::new(entry.form(encoding, &body, Some(meta)));
+                cache.count_form(entry, &form);
+                // Set meanwhile by somebody else, it is the same.
+                let _ = cell.set(Some(form));
+            }
+            None if entry.under_way[encoding as usize].get() => return Made::UnderWay,
+            None => return stream(cache, entry, encoding).map_or(Made::NotWorth, Made::Stream),
+        }
+    }
+    match cell.get_or_init(|| make(cache, root, entry, file, encoding)).await {
+        Some(form) => Made::Form(form.clone()),
+        None => Made::NotWorth,
+    }
+}
+
+async fn make(
+    cache: &Cache,
+    root: &Root,
+    entry: &Rc<Entry>,
+    file: &File,
+    encoding: Encoding,
+) -> Option<Rc<Form>> {
+    let form = match cache::neighbour(root, file, encoding) {
+        Some((body, meta)) => entry.form(encoding, &body, Some(meta)),
+        None => {
+            let body = compressed(file, encoding, cache.settings().static_level).await?;
+            worth(&body, file.meta.size).then(|| entry.form(encoding, &body, None))?
+        }
+    };
+    let form = Rc::new(form);
+    cache.count_form(entry, &form);
+    Some(form)
+}
+
+fn worth(body: &[u8], size: u64) -> bool {
+    body.len() as u64 + GAIN_BYTES <= size
+}
+
+/// The file's contents compressed, a piece at a time: others have their turns between.
+async fn compressed(file: &File, encoding: Encoding, level: u8) -> Option<Vec<u8>> {
+    let mut encoder = Encoder::new(encoding, Effort::Static(level, file.meta.size)).ok()?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    while offset < file.meta.size {
+        match rustix::io::pread(&file.fd, &mut buffer[..], offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return None,
+            Ok(count) => {
+                encoder.write(&buffer[..count]).ok()?;
+                offset += count as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    (crate::files::meta(&file.fd)? == file.meta).then(|| encoder.finish().ok()).flatten()
+}
+
+/// Marks an encoding as being made, until it is dropped.
+struct UnderWay(Rc<Entry>, Encoding);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way[self.1 as usize].set(false);
+    }
+}
+
+/// Compresses a large file as it is sent, and keeps what comes out, if it comes to its end.
+fn stream(
+    cache: &Cache,
+    entry: &Rc<Entry>,
+    encoding: Encoding,
+) -> Option<Box<dyn FnOnce(FileBody) -> ResponseBody>> {
+    let effort = Effort::Static(cache.settings().static_level, entry.meta.size);
+    let encoder = Encoder::new(encoding, effort).ok()?;
+    entry.under_way[encoding as usize].set(true);
+    let mark = UnderWay(entry.clone(), encoding);
+    let finished = cache.finished();
+    let keep = move |body: Vec<u8>| {
+        let entry = mark.0.clone();
+        finished.borrow_mut().push((entry, mark.1, body));
+        drop(mark);
+    };
+    Some(Box::new(move |file| {
+        ResponseBody::stream(Coded::new(ResponseBody::File(file), encoder, Some(Box::new(keep))))
+    }))
+}
+
+impl Cache {
+    /// Takes in what was compressed while it was sent.
+    pub(crate) fn take_finished(&self) {
+        for (entry, encoding, body) in self.finished().take() {
+            let form = worth(&body, entry.meta.size).then(|| Rc::new(entry.form(encoding, &body, None)));
+            // What there is no room for is not made again for everybody who asks.
+            let form = form.filter(|form| self.count_form(&entry, form));
+            let _ = entry.coded(encoding).set(form);
+        }
+    }
+}
+
+/// The operator's page in place of ours, if there is one for this status.
+pub(crate) fn with_page(
+    response: Response<ResponseBody>,
+    settings: &Settings,
+    root: Option<&Root>,
+) -> Response<ResponseBody> {
+    let status = response.status().as_u16();
+    let page = settings.error_pages.iter().find(|(one, _)| *one == status);
+    let file = page.zip(root).and_then(|((_, page), root)| root.files.named(page));
+    let Some(file) = file else {
+        return response;
+    };
+    let (mut parts, _) = response.into_parts();
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+    parts.headers.insert(header::CONTENT_LENGTH, file.meta.size.into());
+    let body = match file.meta.size {
+        0 => ResponseBody::Empty,
+        length => ResponseBody::File(FileBody::new(file.fd, [Piece::Span(Span { start: 0, length })])),
+    };
+    Response::from_parts(parts, body)
+}
+
+const _: () = assert!(ENTRY_BYTES <= 1 << 20, "small forms are made in one go");

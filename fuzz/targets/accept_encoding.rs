@@ -1,0 +1,6 @@
+//! `Accept-Encoding` in a site worker: no encoding is chosen twice, and what is remembered is what was read.
+//!
+//! Runs in: `fuzz/run`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| site::negotiate::fuzz_accept_encoding(data));

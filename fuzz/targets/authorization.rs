@@ -1,0 +1,6 @@
+//! `Authorization` and files of users in a site worker.
+//!
+//! Runs in: `fuzz/run`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| site::rules::auth::fuzz_authorization(data));
