@@ -125,7 +125,7 @@ class Clients:
 class Bulkhead(Clients, Server):
     """Bulkhead with a plaintext listener at `port` and a TLS listener at `tls_port`."""
 
-    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, **settings):
+    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, routes=(), **settings):
         self.tls_port, self.settings = free_port(), settings
         self.tls_settings = {} if tls is None else tls
         pems = {f"{name}.pem": (certificates() / f"{name}.pem").read_text() for name in ("ecdsa", "rsa")}
@@ -133,6 +133,8 @@ class Bulkhead(Clients, Server):
             pems = {"given.pem": certificate}
         certified = {"certificates": list(pems)} if TLS else {}
         services = [service()] if "probe" in programs else []
+        if routes:
+            certified["route"] = list(routes)
         self.all_sites = [site("main", services, host=HOSTS, **certified), *more_sites]
         files = {f"main/{name}": content for name, content in (files or {}).items()}
         super().__init__(self.all_sites, programs, files=pems | files, text=self._text)
