@@ -125,7 +125,7 @@ class Clients:
 class Bulkhead(Clients, Server):
     """Bulkhead with a plaintext listener at `port` and a TLS listener at `tls_port`."""
 
-    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, **settings):
+    def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, routes=(), **settings):
         self.tls_port, self.settings = free_port(), settings
         self.tls_settings = {} if tls is None else tls
         pems = {f"{name}.pem": (certificates() / f"{name}.pem").read_text() for name in ("ecdsa", "rsa")}
@@ -133,6 +133,8 @@ class Bulkhead(Clients, Server):
             pems = {"given.pem": certificate}
         certified = {"certificates": list(pems)} if TLS else {}
         services = [service()] if "probe" in programs else []
+        if routes:
+            certified["route"] = list(routes)
         self.all_sites = [site("main", services, host=HOSTS, **certified), *more_sites]
         files = {f"main/{name}": content for name, content in (files or {}).items()}
         super().__init__(self.all_sites, programs, files=pems | files, text=self._text)
@@ -178,8 +180,7 @@ http {{
         root {folder}/main;
         ssl_certificate ecdsa.pem; ssl_certificate_key ecdsa.pem;
         ssl_certificate rsa.pem; ssl_certificate_key rsa.pem;
-        add_header Strict-Transport-Security $hsts;
-        add_header X-Content-Type-Options nosniff;
+        {headers}
         server_tokens off;
     }}
     server {{
@@ -191,12 +192,13 @@ http {{
 }}
 """
 STRONG = "ECDHE+AESGCM:ECDHE+CHACHA20"
+HEADERS = "add_header Strict-Transport-Security $hsts; add_header X-Content-Type-Options nosniff;"
 
 
 class Nginx(Clients):
     """nginx, comparably configured; it has no service, and what is Bulkhead's own is not there."""
 
-    def __init__(self, files=None, programs=(), protocols="TLSv1.2 TLSv1.3", ciphers=STRONG, **_):
+    def __init__(self, files=None, programs=(), protocols="TLSv1.2 TLSv1.3", ciphers=STRONG, headers=HEADERS, **_):
         self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-test-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.port, self.tls_port = free_port(), free_port()
@@ -206,7 +208,8 @@ class Nginx(Clients):
             shutil.copy(certificates() / f"{name}.pem", self.folder)
         user = "user nobody nogroup;" if os.geteuid() == 0 else ""
         text = NGINX.format(
-            folder=self.folder, port=self.port, tls_port=self.tls_port, protocols=protocols, ciphers=ciphers, user=user
+            folder=self.folder, port=self.port, tls_port=self.tls_port, protocols=protocols, ciphers=ciphers, user=user,
+            headers=headers,
         )
         self.folder.joinpath("nginx.conf").write_text(text)
         self.process = None

@@ -5,7 +5,7 @@ import unittest
 from secured import Nginx
 from test_http2 import judged
 from test_smuggling import Answers, judge
-from test_testssl import above_low, findings
+from test_testssl import WHOLE, above_low, findings
 
 REPORT = """<testsuites><testsuite package="a"><testcase package="http2/4.1" classname="Sends a frame"></testcase>
 <testcase package="http2/4.2" classname="Sends a large one"><failure>GOAWAY Frame
@@ -13,10 +13,15 @@ Actual: DATA Frame</failure></testcase></testsuite></testsuites>"""
 
 
 class Rig(unittest.TestCase):
-    def test_testssl_sees_weak_ciphers(self):
-        with Nginx(protocols="TLSv1 TLSv1.2", ciphers='"ALL:@SECLEVEL=0"') as server:
-            above = above_low(findings(server.tls_port, server.folder, "-s"))
-        self.assertTrue(any("cipherlist" in one for one in above), above)
+    def test_testssl_sees_faults(self):
+        # Weak ciphers take it half a minute to find; that no header is there, a few seconds.
+        parts = ("-p", "-s", "-h") if WHOLE else ("-h",)
+        with Nginx(protocols="TLSv1 TLSv1.2", ciphers='"ALL:@SECLEVEL=0"', headers="") as server:
+            found = findings(server.tls_port, server.folder, *parts)
+        above = above_low(found)
+        self.assertEqual([one["severity"] for one in found if one["id"] == "TLS1"], ["LOW"] * WHOLE)
+        self.assertTrue(any("security_headers" in one for one in above), above)
+        self.assertEqual(any("cipherlist" in one for one in above), WHOLE, above)
 
     def test_curl_sees_an_old_version(self):
         with Nginx(protocols="TLSv1", ciphers='"ALL:@SECLEVEL=0"') as server:

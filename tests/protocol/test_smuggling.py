@@ -93,10 +93,8 @@ def judge(probe, answers):
     return None
 
 
-class Smuggling(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = cls.enterClassContext(serve(programs=("probe",)))
+class Probing:
+    """Sends the whole table; `server` is there, and says at `/probe/echo` how long a body is."""
 
     def plain(self):
         return Connection(self.server.port).socket
@@ -124,6 +122,12 @@ class Smuggling(unittest.TestCase):
             time.sleep(0.3)
             self.assertNotIn("/hidden ", self.server.log("main.access"), "a hidden request was taken for one")
             self.assertIn("/canary ", self.server.log("main.access"), "the log does not tell")
+
+
+class Smuggling(Probing, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(serve(programs=("probe",)))
 
     def test_the_first_request(self):
         self.try_all(self.plain, later=False)
