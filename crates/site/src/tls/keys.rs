@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
-use rustls::{CipherSuite, SignatureAlgorithm, SignatureScheme};
+use rustls::{CipherSuite, NamedGroup, SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::Notify;
 use webpki::EndEntityCert;
@@ -148,7 +148,18 @@ fn can_check(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
             S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
         ],
     };
-    scheme && hello.cipher_suites().iter().any(|suite| modern.contains(suite) || old.contains(suite))
+    let any = |suites: &[S]| hello.cipher_suites().iter().any(|suite| suites.contains(suite));
+    scheme && (any(&modern) || any(&old) && knows_curve(hello, kind))
+}
+
+/// RFC 8422 5.1: up to TLS 1.2, a client's groups are also those of the keys that it can check.
+fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    let curve = match kind {
+        KeyKind::P256 => NamedGroup::secp256r1,
+        KeyKind::P384 => NamedGroup::secp384r1,
+        _ => return true,
+    };
+    hello.named_groups().is_none_or(|groups| groups.contains(&curve))
 }
 
 /// What a key signs by, the best first.

@@ -132,6 +132,8 @@ impl Tls {
         };
         let mut config = builder.with_cert_resolver(self.keys.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // All suites are strong; testssl.sh wants the choice to be the server's all the same.
+        config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match settings.resume {
             Resume::Tickets => config.ticketer = self.tickets.clone(),
