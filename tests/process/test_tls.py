@@ -160,6 +160,8 @@ class Names(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("Strict-Transport-Security: max-age=31536000; includeSubDomains", text)
         self.assertEqual(len(self.server.curl("https://a.test:{tls}/large", "--http1.1")[1]), 3_000_000)
+        by_choice = self.server.curl("https://a.test:{tls}/", "-w", "%{http_version}")
+        self.assertEqual(by_choice, (0, "a\n2"), "HTTP/2 where the client has it")
 
     def test_the_certificate_is_the_one_for_the_name_that_the_client_can_check(self):
         self.assertEqual(self.server.subject("a.test"), "a-ecdsa")
@@ -371,6 +373,8 @@ class Tampering(unittest.TestCase):
             for _ in range(6):
                 self.assertTrue(refused(), "every gate has been told")
             self.assertIn("records of 127.7.7.7 failed to decrypt", server.stderr())
+            listed = server.command("bans", "--config", server.config)
+            self.assertRegex(listed.stdout, r"127\.7\.7\.7 +a +8[0-9]{4}")
             self.assertIn(b" 200 OK", server.get_tls("a.test", "127.7.7.8"))
             self.assertIn(b" 200 OK", server.get_tls("b.test", "127.7.7.7"))
             # A new gate is told as well.
@@ -381,6 +385,12 @@ class Tampering(unittest.TestCase):
             self.assertTrue(until(refused, 5))
             for _ in range(6):
                 self.assertTrue(refused())
+            cleared = server.command("bans", "--config", server.config, "--clear", "127.7.7.7")
+            self.assertEqual((cleared.returncode, cleared.stdout), (0, "127.7.7.7: refused no more\n"))
+            self.assertTrue(until(lambda: not refused(), 5))
+            again = server.command("bans", "--config", server.config, "--clear", "127.7.7.7")
+            self.assertIn("no site refuses this client", again.stderr)
+            self.assertEqual(server.command("bans", "--config", server.config).stdout, "no client is refused\n")
 
     def test_it_can_be_turned_off(self):
         with Tls(settings='tamper_ban = "0"') as server:

@@ -89,7 +89,10 @@ fn note(order: &Order, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
     let _ = match order {
-        Order::Status {} | Order::Conditioning {} | Order::Probe { .. } => Ok(()),
+        Order::Status {} | Order::Conditioning {} | Order::Bans {} | Order::Probe { .. } => Ok(()),
+        Order::Unban { address } => {
+            say(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
+        }
         Order::Relaunch { name } => say(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Order::Reopen {} => say(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Order::Stop {} => say(&format!("stop ordered by uid {uid}, pid {pid}")),

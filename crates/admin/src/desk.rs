@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use tokio::io::AsyncReadExt as _;
@@ -18,7 +19,7 @@ use worker::counters::Counters;
 
 use crate::conditioned::{Conditioned, Heavy};
 use crate::order::{Findings, Order};
-use crate::reply::{Process, Reply};
+use crate::reply::{Ban, Process, Reply};
 
 /// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
@@ -52,6 +53,7 @@ struct Pending {
 struct Gathered {
     processes: Vec<Process>,
     conditioned: Vec<Conditioned>,
+    bans: Vec<Ban>,
     /// The ranges of the process whose line comes next.
     heavy: Vec<Heavy>,
 }
@@ -93,12 +95,26 @@ impl Desk {
         let ends_us = match &order {
             Order::Stop {} => true,
             Order::Relaunch { name } => name == wire::Role::Admin.name(),
-            Order::Status {} | Order::Conditioning {} | Order::Reopen {} | Order::Probe { .. } => false,
+            Order::Status {}
+            | Order::Conditioning {}
+            | Order::Bans {}
+            | Order::Unban { .. }
+            | Order::Reopen {}
+            | Order::Probe { .. } => false,
         };
         let message = match order {
             Order::Status {} => AdminToLauncher::Status { ticket: number },
             Order::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Order::Reopen {} => AdminToLauncher::Reopen { ticket: number },
+            Order::Bans {} => AdminToLauncher::Bans { ticket: number },
+            Order::Unban { address } => {
+                let bits = match address {
+                    IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
+                    IpAddr::V6(address) => u128::from(address),
+                };
+                let (address_high, address_low) = ((bits >> 64) as u64, bits as u64);
+                AdminToLauncher::Unban { ticket: number, address_high, address_low }
+            }
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
             Order::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
@@ -167,6 +183,20 @@ impl Desk {
     /// Takes the end of what was shed.
     pub(crate) fn conditioning_end(&self, ticket: u32) {
         self.finish(ticket, |gathered| Reply::conditioning(gathered.conditioned));
+    }
+
+    /// Takes a ban.
+    pub(crate) fn ban(&self, ticket: u32, site: &str, (high, low): (u64, u64), seconds: u32) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            let address = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).to_canonical();
+            let (site, address) = (site.to_owned(), address.to_string());
+            pending.gathered.bans.push(Ban { site, address, seconds });
+        }
+    }
+
+    /// Takes the end of the bans.
+    pub(crate) fn bans_end(&self, ticket: u32) {
+        self.finish(ticket, |gathered| Reply::Bans { ok: true, bans: gathered.bans });
     }
 
     /// Takes the end of a status.

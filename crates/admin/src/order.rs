@@ -3,6 +3,8 @@
 //! Runs in: the admin role. Sees: the bytes of a client that passed the check of its uid. Never: accepts a field
 //! or an order that it does not know.
 
+use std::net::IpAddr;
+
 use serde::Deserialize;
 
 /// The longest request, in bytes, with its newline.
@@ -29,6 +31,13 @@ pub enum Order {
         name: String,
         /// What to find out.
         what: Findings,
+    },
+    /// List the clients that sites refuse since their records failed to decrypt.
+    Bans {},
+    /// Make an end of a client's bans.
+    Unban {
+        /// Which client.
+        address: IpAddr,
     },
     /// Open the logs anew.
     Reopen {},
@@ -67,6 +76,10 @@ mod tests {
         assert_eq!(Order::parse(br#"{"order":"status"}"#), Ok(Order::Status {}));
         assert_eq!(Order::parse(br#"{"order":"conditioning"}"#), Ok(Order::Conditioning {}));
         assert_eq!(Order::parse(br#"{"order":"reopen"}"#), Ok(Order::Reopen {}));
+        assert_eq!(Order::parse(br#"{"order":"bans"}"#), Ok(Order::Bans {}));
+        let address = "192.0.2.1".parse().unwrap();
+        let unban = Order::parse(br#"{"order":"unban","address":"192.0.2.1"}"#);
+        assert_eq!(unban, Ok(Order::Unban { address }));
         assert_eq!(Order::parse(b"{\"order\":\"stop\"}\r"), Ok(Order::Stop {}));
         let name = "packages/search".to_owned();
         let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);
@@ -82,6 +95,7 @@ mod tests {
             "status",
             r#"{"order":"exec"}"#,
             r#"{"order":"relaunch"}"#,
+            r#"{"order":"unban","address":"everybody"}"#,
             r#"{"order":"relaunch","name":1}"#,
             r#"{"order":"stop","now":true}"#,
             r#"{"order":"stop"}{"order":"stop"}"#,

@@ -59,6 +59,14 @@ impl Process {
     }
 }
 
+/// A client that a site refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Ban {
+    pub(crate) site: String,
+    pub(crate) address: String,
+    pub(crate) seconds: u32,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -67,6 +75,8 @@ pub(crate) enum Reply {
     Status { ok: bool, missing: String, processes: Vec<Process> },
     /// What every gate and site has shed.
     Conditioning { ok: bool, processes: Vec<Conditioned> },
+    /// Clients that sites refuse.
+    Bans { ok: bool, bans: Vec<Ban> },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.

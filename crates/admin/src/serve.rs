@@ -131,6 +131,10 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
         }
         LauncherToAdmin::Shed { ticket, role, name, shed } => desk.shed(ticket, role, name.as_str(), &shed),
         LauncherToAdmin::ConditioningEnd { ticket } => desk.conditioning_end(ticket),
+        LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds } => {
+            desk.ban(ticket, name.as_str(), (address_high, address_low), seconds);
+        }
+        LauncherToAdmin::BansEnd { ticket } => desk.bans_end(ticket),
         LauncherToAdmin::Answer { ticket, outcome, reason } => desk.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {
             let counters = desk.counters.snapshot();

@@ -161,6 +161,22 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
+    /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead bans
+  bulkhead bans --clear 192.0.2.1    (an end of that client's, at all sites)")]
+    Bans {
+        /// Make an end of the bans of this client.
+        #[arg(long, value_name = "ADDRESS")]
+        clear: Option<std::net::IpAddr>,
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// Print an object with the array `bans`.
+        #[arg(long)]
+        json: bool,
+    },
     /// Open the logs of a running server anew, after they were moved away; returns when the old ones are complete.
     #[command(after_help = "\
 EXAMPLES:

@@ -5,6 +5,7 @@
 //! jail is what the kernel says, not what a process of the server claims.
 
 mod address;
+mod bans;
 mod check;
 mod cli;
 mod conditioning;
@@ -56,6 +57,10 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
         Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
+        Command::Bans { clear: Some(address), server, .. } => {
+            bans::clear(&locate::run_dir(&server)?, address)
+        }
+        Command::Bans { clear: None, server, json } => bans::list(&locate::run_dir(&server)?, json),
         Command::Reopen { server } => orders::reopen(&locate::run_dir(&server)?),
         Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
     }

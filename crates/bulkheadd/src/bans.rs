@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use wire::{LauncherToGate, Role};
+use wire::{LauncherToAdmin, LauncherToGate, Outcome, Role, Text};
 
 use crate::launcher::Launcher;
 
@@ -77,6 +77,38 @@ impl Launcher {
             self.journal.info(format!(
                 "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
             ));
+        }
+    }
+
+    /// Lists them for the administrator.
+    pub(crate) fn list_bans(&mut self, admin: u64, ticket: u32) {
+        let now = Instant::now();
+        self.bans.bans.retain(|_, until| *until > now);
+        let bans: Vec<_> = self.bans.bans.iter().map(|(key, until)| (*key, *until)).collect();
+        for ((partition, address), until) in bans {
+            let post = self.posts.iter().find(|post| post.role == Role::Site && post.partition == partition);
+            let name = Text::new(post.map_or("", |post| post.name.as_str()));
+            let (address_high, address_low) = ((address >> 64) as u64, address as u64);
+            let seconds = u32::try_from(until.saturating_duration_since(now).as_secs()).unwrap_or(u32::MAX);
+            let line = LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds };
+            self.tell(admin, &line, None);
+        }
+        self.tell(admin, &LauncherToAdmin::BansEnd { ticket }, None);
+    }
+
+    /// Makes an end of a client's bans at all sites.
+    pub(crate) fn unban(&mut self, ticket: u32, address_high: u64, address_low: u64) {
+        let (now, address) = (Instant::now(), u128::from(address_high) << 64 | u128::from(address_low));
+        let keys: Vec<_> = self.bans.bans.keys().copied().filter(|(_, of)| *of == address).collect();
+        for (partition, _) in &keys {
+            self.bans.bans.remove(&(*partition, address));
+            for gate in self.active(Role::Gate, None) {
+                self.tell(gate, &message(*partition, address, now, now), None);
+            }
+        }
+        match keys.is_empty() {
+            true => self.answer(ticket, Outcome::Failed, "no site refuses this client"),
+            false => self.answer(ticket, Outcome::Done, ""),
         }
     }
 

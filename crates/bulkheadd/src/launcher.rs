@@ -361,6 +361,10 @@ impl Launcher {
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => self.begin_probe(admin, ticket, target, kind),
             AdminToLauncher::Reopen { ticket } => self.begin_reopen(ticket),
+            AdminToLauncher::Bans { ticket } => self.list_bans(admin, ticket),
+            AdminToLauncher::Unban { ticket, address_high, address_low } => {
+                self.unban(ticket, address_high, address_low);
+            }
             AdminToLauncher::Stop { ticket } => {
                 self.answer(ticket, Outcome::Done, "");
                 self.stop();

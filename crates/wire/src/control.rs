@@ -469,6 +469,10 @@ messages! {
         11 => Shed { ticket: u32, role: Role, name: Text<128>, shed: Shed },
         /// The answer to `Conditioning` is complete.
         12 => ConditioningEnd { ticket: u32 },
+        /// In answer to `Bans`: a client that the site `name` refuses for so many seconds more.
+        20 => Ban { ticket: u32, name: Text<128>, address_high: u64, address_low: u64, seconds: u32 },
+        /// The answer to `Bans` is complete.
+        21 => BansEnd { ticket: u32 },
     }
 }
 
@@ -491,5 +495,9 @@ messages! {
         7 => Conditioning { ticket: u32 },
         /// Open the logs anew, as somebody has moved them away.
         50 => Reopen { ticket: u32 },
+        /// List the clients that sites refuse since their records failed to decrypt.
+        20 => Bans { ticket: u32 },
+        /// Make an end of the bans of this client, as in `ChildToLauncher::Tampered`.
+        21 => Unban { ticket: u32, address_high: u64, address_low: u64 },
     }
 }

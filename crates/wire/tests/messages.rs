@@ -173,6 +173,8 @@ impl Samples for AdminToLauncher {
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
             Self::Conditioning { ticket: 3 },
             Self::Reopen { ticket: 4 },
+            Self::Bans { ticket: 5 },
+            Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
@@ -397,6 +399,8 @@ impl Samples for LauncherToAdmin {
                 waiting: 3,
             },
             Self::ConditioningEnd { ticket: u32::MAX },
+            Self::Ban { ticket: 1, name: text(128), address_high: u64::MAX, address_low: 0, seconds: 1 },
+            Self::BansEnd { ticket: 2 },
         ];
         for role in Role::ALL {
             all.push(Self::Shed { ticket: 1, role, name: text(128), shed: shed() });

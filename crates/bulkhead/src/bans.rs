@@ -1,0 +1,54 @@
+//! `bulkhead bans`: the clients that sites refuse since their records failed to decrypt, and an end of it.
+//!
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, which may be
+//! compromised: its words are printed with control characters escaped. Never: asks a gate or a site itself.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::fault::Fault;
+use crate::order::{give, printable};
+use crate::table::{align, print};
+
+const HEADER: [&str; 3] = ["CLIENT", "SITE", "SECONDS LEFT"];
+
+/// A client that a site refuses.
+#[derive(Debug, Deserialize)]
+struct Ban {
+    site: String,
+    address: String,
+    seconds: u32,
+}
+
+/// Asks the server at `run_dir` and prints what it says.
+pub fn list(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let mut answer = give(run_dir, &json!({ "order": "bans" }))?;
+    let bans = answer["bans"].take();
+    if json {
+        print(&format!("{:#}", json!({ "bans": bans })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let bans: Vec<Ban> = serde_json::from_value(bans)
+        .map_err(|error| Fault::Failed(format!("the answer is not a list of bans: {error}")))?;
+    if bans.is_empty() {
+        print("no client is refused")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![HEADER.map(str::to_owned).to_vec()];
+    rows.extend(
+        bans.iter().map(|ban| vec![printable(&ban.address), printable(&ban.site), ban.seconds.to_string()]),
+    );
+    print(&align(&rows, &[2]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes an end of a client's bans.
+pub fn clear(run_dir: &Path, address: IpAddr) -> Result<ExitCode, Fault> {
+    give(run_dir, &json!({ "order": "unban", "address": address }))?;
+    print(&format!("{address}: refused no more"))?;
+    Ok(ExitCode::SUCCESS)
+}
