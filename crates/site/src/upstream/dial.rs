@@ -19,6 +19,9 @@ use super::link::Link;
 /// LIMIT: how long a request waits for a connector that has died to be there again; it starts within milliseconds.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// LIMIT: how many connectors a request asks, each of which has died with it waiting.
+const CONNECTORS_MAX: u32 = 3;
+
 type Line = Channel<ConnectorToSite, SiteToConnector>;
 type Answer = Result<OwnedFd, Unreachable>;
 
@@ -61,14 +64,19 @@ impl Dialer {
                 Ok(_) | Err(_) => 1,
             };
             line.hear("the connector", take).await;
-            let mut present = dialer.line.borrow_mut();
-            if present.as_ref().is_some_and(|present| Rc::ptr_eq(present, &line)) {
-                *present = None;
-                // Those who wait see that nobody answers, and ask the next connector.
-                dialer.wanted.borrow_mut().clear();
-            }
+            dialer.lose(&line);
         });
         Ok(())
+    }
+
+    /// A connector is gone.
+    fn lose(&self, line: &Rc<Line>) {
+        let mut present = self.line.borrow_mut();
+        if present.as_ref().is_some_and(|present| Rc::ptr_eq(present, line)) {
+            *present = None;
+            // Those who wait see that nobody answers, and ask the next connector.
+            self.wanted.borrow_mut().clear();
+        }
     }
 
     fn take(&self, id: u64, answer: Answer) -> u32 {
@@ -81,7 +89,7 @@ impl Dialer {
 
     /// A connection to `target`, or what to tell the client instead.
     pub async fn connect(&self, target: u16) -> Result<Link, StatusCode> {
-        for _ in 0..2 {
+        for _ in 0..CONNECTORS_MAX {
             let asked = tokio::time::timeout(CONNECTOR_TIMEOUT, self.line()).await;
             let line = asked.map_err(|_| StatusCode::BAD_GATEWAY)?;
             let id = self.next_id.replace(self.next_id.get() + 1);
@@ -89,6 +97,8 @@ impl Dialer {
             self.wanted.borrow_mut().insert(id, sender);
             let wish = Wish { dialer: self, line, id };
             if wish.line.send(&SiteToConnector::Connect { id, target }, None).await.is_err() {
+                // It is gone, which its own task has not seen yet.
+                self.lose(&wish.line);
                 continue;
             }
             match answer.await {
