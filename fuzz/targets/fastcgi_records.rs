@@ -10,7 +10,7 @@ fn decode(data: &[u8], step: usize) -> (Vec<Record>, bool) {
     for part in data.chunks(step) {
         decoder.room().extend_from_slice(part);
         loop {
-            match decoder.next() {
+            match decoder.take() {
                 Ok(Some(record)) => found.push(record),
                 Ok(None) => break,
                 Err(_) => return (found, true),

@@ -2,6 +2,8 @@
 //!
 //! Runs in: `cargo test`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::cell::RefCell;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;

@@ -130,7 +130,7 @@ impl Running {
 
     /// Takes the records that have arrived; whether the server was overloaded is an error as well.
     fn digest(&mut self) -> Result<(), Malformed> {
-        while let Some(record) = self.decoder.next()? {
+        while let Some(record) = self.decoder.take()? {
             match record {
                 _ if self.ended => return Err(Malformed("a record after the end of the answer")),
                 Record::Stdout(bytes) => self.pending.extend_from_slice(&bytes),

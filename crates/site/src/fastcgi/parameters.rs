@@ -117,7 +117,8 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
-        let ends = Ends { peer: "192.0.2.1:5".parse().unwrap(), local: "[::1]:443".parse().unwrap() };
+        let ends =
+            Ends { peer: "192.0.2.1:5".parse().unwrap(), local: "[::1]:443".parse().unwrap(), tls: secure };
         let told = Told {
             ends,
             secure,

@@ -68,7 +68,7 @@ impl Decoder {
     }
 
     /// The next record, if it has arrived as a whole.
-    pub fn next(&mut self) -> Result<Option<Record>, Malformed> {
+    pub fn take(&mut self) -> Result<Option<Record>, Malformed> {
         loop {
             let Some(head) = self.bytes.first_chunk::<HEAD_BYTES>() else {
                 return Ok(None);
@@ -165,7 +165,7 @@ mod tests {
         let (mut decoder, mut found) = (Decoder::default(), Vec::new());
         for part in bytes.chunks(step) {
             decoder.room().extend_from_slice(part);
-            while let Some(record) = decoder.next()? {
+            while let Some(record) = decoder.take()? {
                 found.push(record);
             }
         }

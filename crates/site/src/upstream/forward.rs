@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn ends(peer: &str) -> Ends {
-        Ends { peer: peer.parse().unwrap(), local: "127.0.0.1:80".parse().unwrap() }
+        Ends { peer: peer.parse().unwrap(), local: "127.0.0.1:80".parse().unwrap(), tls: true }
     }
 
     fn prepared(lines: &[(&str, &str)], uri: &str, peer: &str) -> Request<()> {
