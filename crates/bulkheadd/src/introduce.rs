@@ -54,6 +54,11 @@ impl Launcher {
                 }
             }
             Role::Signer => self.introduce_signer(serial),
+            Role::Connector => {
+                for (message, descriptor) in self.ground.connector_setup(&self.posts[post])? {
+                    self.tell(serial, &message, descriptor);
+                }
+            }
             Role::Filter | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
@@ -116,7 +121,9 @@ impl Launcher {
             // It answers for every site what cannot be passed on.
             Role::Gate => AccessRight::Every,
             Role::Site | Role::Service => AccessRight::Site(post.site),
-            Role::Admin | Role::Logger | Role::Filter | Role::Signer | Role::Launcher => AccessRight::None,
+            Role::Admin | Role::Logger | Role::Filter | Role::Connector | Role::Signer | Role::Launcher => {
+                AccessRight::None
+            }
         };
         if log.is_some() {
             self.tell(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
@@ -159,6 +166,7 @@ impl Launcher {
             }
             _ => Vec::new(),
         };
+        self.connect_backends(serial)?;
         pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
         self.connect_signer(serial)
     }

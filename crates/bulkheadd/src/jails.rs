@@ -53,6 +53,8 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Logger => Policy::Logger,
         Role::Admin => Policy::Admin,
         Role::Signer => Policy::Signer,
+        // Which of its targets have addresses is the configuration's to say; see `Ground::policy`.
+        Role::Connector => Policy::Connector { tcp: false },
         Role::Service | Role::Filter | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service {
@@ -77,6 +79,7 @@ impl Ground {
         view.reach.paths.push((duplicate(program)?, Access::Execute));
         match (post.role, service) {
             (Role::Site, _) => self.let_site_reach(post, &mut view)?,
+            (Role::Connector, _) => self.let_connector_reach(post, &mut view.reach)?,
             (_, Some(service)) => {
                 self.let_service_reach(service, post, program, &mut view)?;
                 self.let_service_dump(post, service, &mut view)?;
@@ -88,7 +91,12 @@ impl Ground {
         let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
-        let granted = service.is_some_and(|service| service.network.is_granted());
+        let connects = self.connector_uses_network(post);
+        let granted = connects || service.is_some_and(|service| service.network.is_granted());
+        let policy = match post.role {
+            Role::Connector => Policy::Connector { tcp: connects },
+            _ => policy(post, service),
+        };
         Ok(Jail {
             launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
             identity: post.identity,
@@ -99,7 +107,7 @@ impl Ground {
             cgroups,
             network: if granted { Network::Host } else { Network::None },
             reach: view.reach,
-            filter: self.filters.get(policy(post, service))?,
+            filter: self.filters.get(policy)?,
             label: service.and_then(|service| service.label.clone()),
             without,
         })

@@ -255,6 +255,12 @@ impl Ground {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }
         self.tell_of_tls(&mut told);
+        for (index, listener) in self.config.listeners.iter().enumerate() {
+            told.extend(listener.proxies.iter().map(|network| {
+                let network = Text::new(network.as_str());
+                (LauncherToGate::ProxyTrusted { listener: index as u16, network }, None)
+            }));
+        }
         for (host, path, post) in self.routes(posts) {
             for listener in self.listeners_of(post).filter(|&listener| self.takes_from(post, listener)) {
                 let (host, path) = (Text::new(host), Text::new(path));
@@ -335,6 +341,7 @@ impl Ground {
                 told.push((LauncherToSite::Route { host, path, target, partition }, None));
             }
         }
+        told.extend(self.backends_setup(site).into_iter().map(|message| (message, None)));
         told.push((LauncherToSite::Begin {}, None));
         Ok(told)
     }

@@ -6,6 +6,7 @@
 //!
 //! Source: seed 000, 4.1 (okld).
 
+mod backends;
 mod bans;
 mod certificates;
 mod cgroups;

@@ -7,7 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use wire::tls::LauncherToSigner;
-use wire::{Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
+use wire::{Counters, LauncherToAdmin, LauncherToConnector, LauncherToGate, LauncherToLogger};
+use wire::{LauncherToService, LauncherToSite};
 use wire::{Outcome, Role, Text};
 
 use crate::launcher::Launcher;
@@ -95,6 +96,7 @@ impl Launcher {
             Role::Logger => process.tell(&LauncherToLogger::Report {}, None),
             Role::Admin => process.tell(&LauncherToAdmin::Report {}, None),
             Role::Signer => process.tell(&LauncherToSigner::Report {}, None),
+            Role::Connector => process.tell(&LauncherToConnector::Report {}, None),
             // It says nothing.
             Role::Filter => process.owes_report = false,
             Role::Launcher => {}

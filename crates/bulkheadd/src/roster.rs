@@ -9,6 +9,9 @@ use wire::{NO_PARTITION, Role};
 use crate::error::Error;
 use crate::identities::Identities;
 
+/// What the name of a site's connector ends in; no name of a site or service has a colon.
+pub(crate) const CONNECTOR_OF: &str = ":connector";
+
 /// One process that is to run.
 #[derive(Debug)]
 pub struct Post {
@@ -32,6 +35,7 @@ impl Post {
         match self.role {
             Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
             Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
+            Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
             _ => self.name.clone(),
         }
     }
@@ -47,6 +51,7 @@ pub fn roster(
     let mut post = |role: Role, name: &str, partition: usize, site: usize, index: usize| {
         let owner = match role {
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
+            Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
             // A place in the chain: its filters are apart from each other, as those before it are from the gates.
             Role::Filter => format!("filter/{index}"),
             _ => format!("role/{name}"),
@@ -77,6 +82,9 @@ pub fn roster(
         for (index, service) in about.services.iter().enumerate() {
             post(Role::Service, &format!("{}/{}", about.name, service.name), services, site, index)?;
             services += 1;
+        }
+        if about.backends().next().is_some() {
+            post(Role::Connector, &format!("{}{CONNECTOR_OF}", about.name), none, site, 0)?;
         }
     }
     // Before the gates, which are told where the chain begins and where it ends.

@@ -23,7 +23,8 @@ pub fn told(site: &Site) -> Result<Told, Error> {
     );
     let action = site.redirect.clone().map_or(Action::Terms, Action::Redirect);
     let matcher = Matcher::Path(site.path.clone());
-    let own = Route { matcher, action, fallback: false, terms: site.terms.clone() };
+    let own =
+        Route { matcher, action, fallback: false, terms: site.terms.clone(), talk: config::Talk::default() };
     for (number, route) in std::iter::once(&own).chain(&site.routes).enumerate() {
         let number = number as u16;
         told.push((rule(number, route), None));

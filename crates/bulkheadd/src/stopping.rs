@@ -11,8 +11,16 @@ use crate::launcher::Launcher;
 use crate::process::Stage;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 7] =
-    [Role::Gate, Role::Filter, Role::Site, Role::Service, Role::Signer, Role::Admin, Role::Logger];
+const STOP_ORDER: [Role; 8] = [
+    Role::Gate,
+    Role::Filter,
+    Role::Site,
+    Role::Service,
+    Role::Connector,
+    Role::Signer,
+    Role::Admin,
+    Role::Logger,
+];
 
 impl Launcher {
     /// Begins the end: nothing is started any more, and the first role is asked to go.

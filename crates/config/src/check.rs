@@ -42,12 +42,15 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     let filters = raw.conditioning.filters.len();
     // The signer, where there is something to sign with.
     let roles = ROLES + usize::from(raw.sites.iter().any(|site| site.tls.is_some()));
-    let needed = roles + raw.sites.len() + services + filters;
+    let connectors =
+        raw.sites.iter().filter(|site| site.routes.iter().any(|route| route.has_servers())).count();
+    let needed = roles + raw.sites.len() + services + filters + connectors;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;
     if has < needed as u64 {
         let sites = raw.sites.len();
         let filters = if filters > 0 { format!(", {filters} filters") } else { String::new() };
+        let filters = if connectors > 0 { format!("{filters}, {connectors} connectors") } else { filters };
         let message = format!(
             "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {roles} roles, \
              {sites} sites, {services} services{filters}"

@@ -8,6 +8,7 @@
 //! Stages: text -> [`toml::de::DeTable`] (`document`) -> `RawConfig`, whose values remember their places
 //! (`sections`, `conditioning`, `sites`) -> cross checks (`check`, `files`) -> [`Config`].
 
+mod backends;
 mod check;
 mod conditioning;
 mod decode;
@@ -30,6 +31,7 @@ mod worker;
 
 use std::path::Path;
 
+pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use rules::LAYERS;

@@ -50,6 +50,7 @@ pub(crate) struct RawListener {
     pub(crate) tls: bool,
     pub(crate) redirect_to_https: bool,
     pub(crate) h2c: bool,
+    pub(crate) proxies: Vec<String>,
 }
 
 /// `[conditioning]`.
@@ -155,6 +156,7 @@ impl RawListener {
             tls: self.tls,
             redirect_to_https: self.redirect_to_https,
             h2c: self.h2c,
+            proxies: self.proxies,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::backends::{self, Talk};
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{names, networks, web};
@@ -30,6 +31,7 @@ pub(crate) struct RawRoute {
     /// Whether only after a miss, and where that is said.
     pub(crate) fallback: Option<At<bool>>,
     pub(crate) terms: RawTerms,
+    pub(crate) talk: Talk,
 }
 
 /// Who may ask, with the place of the file of users.
@@ -40,12 +42,18 @@ pub(crate) struct RawTerms {
 }
 
 impl RawRoute {
+    /// Whether other servers answer, to which the site needs a connector.
+    pub(crate) fn has_servers(&self) -> bool {
+        matches!(self.action, Some(Action::Upstream(_) | Action::Fastcgi(_)))
+    }
+
     pub(crate) fn finish(self) -> Option<Route> {
         Some(Route {
             matcher: self.matcher?.value,
             action: self.action?,
             fallback: self.fallback.is_some_and(|fallback| fallback.value),
             terms: self.terms.terms,
+            talk: self.talk,
         })
     }
 }
@@ -65,6 +73,7 @@ fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawRo
         action: action(&table, dir, problems),
         fallback,
         terms: terms(&table, dir, problems),
+        talk: backends::talk(&table, problems),
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) const IDLE_TIMEOUT_MS: Bounds = Bounds::new(100, 24 * HOUR, 60 * SECO
 pub(crate) const START_TIMEOUT_MS: Bounds = Bounds::new(10, HOUR, 10 * SECOND);
 /// LIMIT: under 10 ms a reload cuts answers off; over a day old workers pile up.
 pub(crate) const DRAIN_TIMEOUT_MS: Bounds = Bounds::new(10, 24 * HOUR, 30 * SECOND);
+/// LIMIT: under 10 ms nothing answers; a client has given up long before an hour.
+pub(crate) const ANSWER_TIMEOUT_MS: Bounds = Bounds::new(10, HOUR, MINUTE);
 /// LIMIT: 16 so that a worker is of use; 16384 stays below the usual 20000-odd descriptors of a process.
 pub(crate) const CONNECTIONS: Bounds = Bounds::new(16, 16384, 8192);
 /// LIMIT: no program starts in less than 4 MiB; 16 TiB is above any machine meant.
@@ -154,8 +156,10 @@ pub(crate) const ROOT: Keys =
     ("the top level", &["server", "listen", "tls", "log", "restart", "limits", "conditioning", "site"]);
 pub(crate) const SERVER: Keys =
     ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
-pub(crate) const LISTEN: Keys =
-    ("[[listen]]", &["address", "shared_connections", "tls", "redirect_to_https", "h2c"]);
+pub(crate) const LISTEN: Keys = (
+    "[[listen]]",
+    &["address", "shared_connections", "tls", "redirect_to_https", "h2c", "proxy_protocol", "trusted"],
+);
 pub(crate) const TLS: Keys =
     ("[tls]", &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp"]);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
@@ -231,8 +235,21 @@ pub(crate) const SITE: Keys = (
 pub(crate) const ROUTE: Keys = (
     "[[site.route]]",
     &[
-        "path", "suffix", "redirect", "rewrite", "upstream", "fastcgi", "hook", "fallback", "headers",
-        "allow", "deny", "auth",
+        "path",
+        "suffix",
+        "redirect",
+        "rewrite",
+        "upstream",
+        "fastcgi",
+        "hook",
+        "fallback",
+        "headers",
+        "allow",
+        "deny",
+        "auth",
+        "proxy_protocol",
+        "answer_timeout",
+        "script",
     ],
 );
 /// Tables within those two.

@@ -89,6 +89,9 @@ pub struct Listener {
     pub redirect_to_https: bool,
     /// Whether HTTP/2 is spoken without TLS to those who begin with it.
     pub h2c: bool,
+    /// With `proxy_protocol`: the networks, as `ADDRESS/BITS`, whose connections begin with its header; there are no
+    /// others then. Empty without it.
+    pub proxies: Vec<String>,
 }
 
 /// A version of TLS.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, hosts, units};
+use crate::parse::{Fault, hosts, networks, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
 use crate::rules;
@@ -96,11 +96,33 @@ pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<R
         let mut flag = |key| table.get(key).and_then(|entry| entry.boolean(problems)).unwrap_or(false);
         let (shared_connections, tls) = (flag("shared_connections"), flag("tls"));
         let (redirect_to_https, h2c) = (flag("redirect_to_https"), flag("h2c"));
-        let listener = |address| RawListener { address, shared_connections, tls, redirect_to_https, h2c };
+        let proxies = proxies(&table, problems);
+        let listener =
+            |address| RawListener { address, shared_connections, tls, redirect_to_https, h2c, proxies };
         listeners.extend(address.map(listener));
     }
     let known = count > 0 && listeners.len() == count;
     (listeners, known)
+}
+
+/// Who may say, by the PROXY protocol, that a connection is somebody else's; nobody without `proxy_protocol`.
+fn proxies(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+    let speaks = table.get("proxy_protocol").and_then(|entry| entry.boolean(problems)).unwrap_or(false);
+    let trusted = table.get("trusted");
+    if let Some(entry) = trusted.as_ref().filter(|_| !speaks) {
+        let message = "`trusted` names who speaks the PROXY protocol, which this listener does not expect";
+        problems.report_help(entry.offset, message, "add `proxy_protocol = true`, or remove it");
+    }
+    let elements = trusted.as_ref().and_then(|entry| entry.elements(problems)).unwrap_or_default();
+    if speaks && elements.is_empty() {
+        let message = "`proxy_protocol` without `trusted`: anybody could claim any address";
+        problems.report_help(
+            table.offset,
+            message,
+            "add the proxy's, for example `trusted = [\"10.0.0.7/32\"]`",
+        );
+    }
+    elements.iter().filter_map(|one| one.parsed(networks::network, problems)).map(|one| one.value).collect()
 }
 
 /// An array of tables that must have at least one.

@@ -129,4 +129,6 @@ pub struct Route {
     pub fallback: bool,
     /// Who may ask.
     pub terms: Terms,
+    /// How its servers are talked to, if it has any.
+    pub talk: crate::Talk,
 }

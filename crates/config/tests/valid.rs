@@ -82,6 +82,7 @@ fn listener(address: &str) -> Listener {
         tls: false,
         redirect_to_https: false,
         h2c: false,
+        proxies: vec![],
     }
 }
 

@@ -15,7 +15,8 @@ use wire::NO_PARTITION;
 use worker::outlets::Outgoing;
 
 use crate::answer::{self, Refusal};
-use crate::desk::Desk;
+use crate::desk::{Desk, Listener};
+use crate::herald;
 use crate::incomplete::Stage;
 use crate::partition::{Partition, Share};
 use crate::tls::Speaks;
@@ -43,6 +44,8 @@ pub struct Connection {
     filtered: bool,
     /// What is spoken on it, as far as its first bytes have said.
     pub kind: wire::Kind,
+    /// Whether a header of the PROXY protocol comes before the first request.
+    heralded: bool,
 }
 
 /// What a look at the connection showed.
@@ -90,6 +93,7 @@ impl Connection {
             share: None,
             filtered: false,
             kind: wire::Kind::Plain,
+            heralded: desk.listener(local).is_some_and(|listener| listener.proxies.expected()),
         };
         new.begin(desk, Stage::Silent, now);
     }
@@ -113,17 +117,18 @@ impl Connection {
             // Not a connection of a client, or one that is gone.
             return;
         };
-        // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here.
-        if !desk.has_room()
-            || desk.listener(local).is_some_and(|listener| listener.speaks.get() == Speaks::Tls)
-        {
+        // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here; nor of
+        // one whose PROXY header is gone, and with it whose it is.
+        let lost = |listener: &Listener| listener.speaks.get() == Speaks::Tls || listener.proxies.expected();
+        if !desk.has_room() || desk.listener(local).is_some_and(|listener| lost(&listener)) {
             return;
         }
         desk.came();
         let stage = if taken.is_empty() { Stage::Idle } else { Stage::Begun };
         let now = Instant::now();
-        let (since, searched, kind) = (now, 0, wire::Kind::Plain);
-        Self { stream, peer, local, taken, since, searched, share, filtered, kind }.begin(desk, stage, now);
+        let (since, searched, kind, heralded) = (now, 0, wire::Kind::Plain, false);
+        Self { stream, peer, local, taken, since, searched, share, filtered, kind, heralded }
+            .begin(desk, stage, now);
     }
 
     fn begin(mut self, desk: &Rc<Desk>, stage: Stage, now: Instant) {
@@ -144,6 +149,15 @@ impl Connection {
 
     /// Looks at what is there, without taking it.
     pub fn look(&mut self, desk: &Desk, now: Instant) -> Seen {
+        if self.heralded {
+            if let Err(seen) = herald::take_off(self, desk) {
+                return seen;
+            }
+            self.heralded = false;
+            if desk.policies().is_banned(self.peer.ip(), now) {
+                return Seen::Gone;
+            }
+        }
         let mut buffer = desk.peeked.borrow_mut();
         let before = self.taken.len().min(buffer.len());
         buffer[..before].copy_from_slice(&self.taken[..before]);
@@ -270,7 +284,8 @@ impl Connection {
     /// The other way round, for one that nobody took.
     pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
         let Outgoing { stream, peer, local, taken, kind } = outgoing;
-        Self { stream, peer, local, taken, since: now, searched: 0, share: None, filtered: true, kind }
+        let (searched, share, filtered, heralded) = (0, None, true, false);
+        Self { stream, peer, local, taken, since: now, searched, share, filtered, kind, heralded }
     }
 
     /// Looks once more at what is answered here, for the log.

@@ -18,6 +18,7 @@ use worker::routes::Routes;
 
 use crate::answer::Refusal;
 use crate::chain::Chain;
+use crate::herald::Proxies;
 use crate::incomplete::Incomplete;
 use crate::partition::Partition;
 use crate::policies::Policies;
@@ -63,6 +64,8 @@ pub struct Listener {
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
     first: RefCell<Option<Place>>,
+    /// Who may say whose a connection is.
+    pub proxies: Proxies,
 }
 
 impl Listener {
@@ -178,6 +181,7 @@ impl Desk {
             speaks: Cell::default(),
             redirects: RefCell::default(),
             first: RefCell::default(),
+            proxies: Proxies::default(),
         });
         self.listeners.borrow_mut().push(listener.clone());
         listener
@@ -229,6 +233,15 @@ impl Desk {
     pub fn share_connections(&self, listener: u16) {
         let listeners = self.listeners.borrow();
         listeners.iter().filter(|known| known.number == listener).for_each(|known| known.shared.set(true));
+    }
+
+    /// Has connections on a listener begin with a header, which this network may send.
+    pub fn trust_proxy(&self, listener: u16, network: conditioning::Network) {
+        let listeners = self.listeners.borrow();
+        listeners
+            .iter()
+            .filter(|known| known.number == listener)
+            .for_each(|known| known.proxies.trust(network));
     }
 
     /// The partition of this number. One that no route leads to is made up and never used.

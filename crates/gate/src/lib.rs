@@ -11,6 +11,7 @@ mod answer;
 mod chain;
 mod connection;
 mod desk;
+mod herald;
 mod incomplete;
 mod partition;
 mod policies;

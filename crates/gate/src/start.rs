@@ -127,6 +127,10 @@ impl Gate {
                 desk.route(listener, host.as_str(), path.as_str(), partition, site);
             }
             (LauncherToGate::SharedConnections { listener }, None) => desk.share_connections(listener),
+            (LauncherToGate::ProxyTrusted { listener, network }, None) => {
+                let wrong = |error| Fault::Launcher(format!("a proxy: {error}"));
+                desk.trust_proxy(listener, network.as_str().parse().map_err(wrong)?);
+            }
             (LauncherToGate::ChainFirst {}, Some(channel)) => desk.chain().begin(channel)?,
             (LauncherToGate::ChainLast {}, Some(channel)) => desk.chain().end(channel)?,
             (LauncherToGate::Attach { partition }, Some(channel)) => {

@@ -27,6 +27,8 @@ pub enum Access {
     Execute,
     /// Read it, write it, make and remove files in it; never execute it.
     Write,
+    /// Connect to the Unix sockets in it.
+    Connect,
 }
 
 impl Access {
@@ -34,6 +36,8 @@ impl Access {
         match self {
             Self::Read => AccessFs::ReadFile | AccessFs::ReadDir,
             Self::Execute => AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute,
+            // Kernels before ABI 9 do not know the right to connect, and let everybody; a rule must grant something.
+            Self::Connect => AccessFs::ReadDir | AccessFs::ResolveUnix,
             Self::Write => {
                 let never = AccessFs::Execute
                     | AccessFs::MakeChar

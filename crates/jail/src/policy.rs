@@ -48,6 +48,11 @@ pub enum Policy {
     Admin,
     /// Holds keys, and signs with them.
     Signer,
+    /// Connects a site with its upstreams.
+    Connector {
+        /// Whether some of them have an IP address.
+        tcp: bool,
+    },
     /// A program of a site, with the kinds of network socket that it was granted.
     Service {
         /// Streams (TCP).
@@ -72,6 +77,8 @@ impl Policy {
             Self::Admin => &[roles::EVERY, roles::ADMIN],
             // Messages, and nothing else.
             Self::Signer => &[roles::EVERY],
+            Self::Connector { tcp: false } => &[roles::EVERY, roles::CONNECTOR],
+            Self::Connector { tcp: true } => &[roles::EVERY, roles::CONNECTOR, roles::CONNECTOR_TCP],
             Self::Service { tcp: false, udp: false } => &[PROGRAM],
             Self::Service { tcp: true, udp: false } => &[PROGRAM, STREAMS],
             Self::Service { tcp: false, udp: true } => &[PROGRAM, DATAGRAMS],
@@ -98,12 +105,14 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 7] = [
+    const ALL: [Policy; 9] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
         Policy::Admin,
         Policy::Signer,
+        Policy::Connector { tcp: false },
+        Policy::Connector { tcp: true },
         Policy::Service { tcp: false, udp: false },
         Policy::Service { tcp: true, udp: true },
     ];

@@ -107,6 +107,8 @@ pub struct Head<'a> {
     /// `Range`, `If-Match`, `If-Unmodified-Since`, `If-Range`, `Upgrade` or several of one condition: not for
     /// the fast path.
     pub unusual: bool,
+    /// `Upgrade`, where `Connection` names it and nothing else of the request stands in its way.
+    pub upgrade: Option<&'a [u8]>,
     /// `If-None-Match`.
     pub if_none_match: Option<&'a [u8]>,
     /// `If-Modified-Since`.
@@ -184,6 +186,9 @@ struct Fields<'a> {
     keep_alive: bool,
     expects: bool,
     unusual: bool,
+    upgrade: Option<&'a [u8]>,
+    /// `Connection: upgrade`.
+    switches: bool,
     if_none_match: Option<&'a [u8]>,
     if_modified_since: Option<&'a [u8]>,
     accept_encoding: Option<&'a [u8]>,
@@ -233,6 +238,8 @@ fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<He
         // RFC 9110 10.1.1: an expectation in HTTP/1.0 is ignored.
         expects: fields.expects && minor == 1,
         unusual: fields.unusual,
+        // RFC 9110 7.8: not in HTTP/1.0. A body would have to be read before what follows it.
+        upgrade: fields.upgrade.filter(|_| fields.switches && minor == 1 && framing == Framing::None),
         if_none_match: fields.if_none_match,
         if_modified_since: fields.if_modified_since,
         accept_encoding: fields.accept_encoding,
@@ -253,7 +260,10 @@ impl<'a> Fields<'a> {
                 }
                 self.expects = true;
             }
-            7 if is(b"upgrade") => self.unusual = true,
+            7 if is(b"upgrade") => {
+                self.unusual = true;
+                self.upgrade = Some(value);
+            }
             7 if is(b"referer") => self.referer = value,
             8 if is(b"if-match") || is(b"if-range") => self.unusual = true,
             10 if is(b"connection") => self.connection(value),
@@ -287,6 +297,7 @@ impl<'a> Fields<'a> {
         for token in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
             self.close |= token.eq_ignore_ascii_case(b"close");
             self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+            self.switches |= token.eq_ignore_ascii_case(b"upgrade");
         }
     }
 

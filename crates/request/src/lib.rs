@@ -5,4 +5,5 @@
 
 pub mod head;
 pub mod hello;
+pub mod proxy;
 pub mod target;

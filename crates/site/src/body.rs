@@ -207,8 +207,8 @@ pub(crate) enum Intake {
 
 /// Where the body of a request comes from.
 enum Source {
-    /// It has none, and was made again.
-    None,
+    /// Memory; nothing, for a request without a body that is made again.
+    Memory(Bytes),
     Http1(hyper::body::Incoming),
     Http2(Box<Upload>),
 }
@@ -216,7 +216,7 @@ enum Source {
 impl Source {
     fn is_end(&self) -> bool {
         match self {
-            Source::None => true,
+            Source::Memory(bytes) => bytes.is_empty(),
             Source::Http1(inner) => inner.is_end_stream(),
             Source::Http2(inner) => inner.is_end_stream(),
         }
@@ -246,7 +246,12 @@ impl BoundedBody {
 
     /// No body at all.
     pub(crate) fn empty() -> Self {
-        Self { inner: Source::None, limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
+        Self::whole(Bytes::new())
+    }
+
+    /// One that has been read already.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
     }
 }
 
@@ -260,7 +265,8 @@ impl Body for BoundedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let polled = match &mut this.inner {
-            Source::None => return Poll::Ready(None),
+            Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Source::Http1(inner) => {
                 Pin::new(inner).poll_frame(cx).map_err(|error| BodyError::Client(error.into()))
             }
@@ -292,7 +298,7 @@ impl Body for BoundedBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Source::None => SizeHint::with_exact(0),
+            Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::Http1(inner) => inner.size_hint(),
             Source::Http2(inner) => inner.size_hint(),
         }

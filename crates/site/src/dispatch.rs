@@ -27,6 +27,7 @@ struct Place<'r> {
     root: Option<&'r Rc<Root>>,
     plan: &'r Plan<'r>,
 }
+use crate::upgrade;
 
 /// An answer, and whether it is this worker's own: others' are passed on as they are.
 pub(crate) struct Answered {
@@ -184,7 +185,9 @@ async fn passed_on<P: Partition>(
     request: Request<BoundedBody>,
 ) -> Answered {
     let Action::Hook(name) = &rule.action else {
-        return Answered::foreign(site.partition.forward(rule, ends, request).await);
+        return Answered::foreign(
+            site.partition.forward(rule, place.root.map(|root| &root.files), ends, request).await,
+        );
     };
     match site.hooks.call(name, ends, request).await {
         // A function says itself what it has to say of an error.
@@ -267,6 +270,9 @@ pub(crate) fn add_headers(plan: &Plan<'_>, headers: &mut HeaderMap) {
 fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
     const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+    if upgrade::opened(&response).is_some() {
+        return response;
+    }
     if response.status().is_informational() {
         return answer::error(StatusCode::BAD_GATEWAY);
     }

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -26,7 +26,7 @@ use crate::partition::{Ends, Partition, Site};
 use crate::socket::expired;
 use crate::stream::Stream;
 use crate::wire_io::{Gauge, Left, Wire};
-use crate::{answer, dispatch};
+use crate::{answer, dispatch, upgrade};
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
 const CLIENT_GONE: u16 = 499;
@@ -73,10 +73,14 @@ pub(crate) async fn exchange<P: Partition>(
     };
     let keep = head.keep && left != Left::Free;
     let old = head.minor == 0 && keep;
+    let upgrade = upgrade::Asked::of(head);
     let service = {
         let (site, gauge) = (site.clone(), gauge.clone());
-        hyper::service::service_fn(move |request: Request<Incoming>| {
+        hyper::service::service_fn(move |mut request: Request<Incoming>| {
             let (site, gauge) = (site.clone(), gauge.clone());
+            if let Some(upgrade) = &upgrade {
+                request.extensions_mut().insert(upgrade.clone());
+            }
             async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, old).await) }
         })
     };
@@ -101,7 +105,7 @@ pub(crate) async fn exchange<P: Partition>(
         0 => CLIENT_GONE,
         status => status,
     };
-    Over {
+    let over = Over {
         // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
         stream: {
             drop(wire.stream);
@@ -113,7 +117,20 @@ pub(crate) async fn exchange<P: Partition>(
         linger: !complete,
         status,
         body_bytes: gauge.body_bytes.get().min(gauge.written.get()),
+    };
+    match gauge.tunnel.take() {
+        Some(opened) => pass_through(over, opened, site.partition.limits().idle_timeout).await,
+        None => over,
     }
+}
+
+/// After an answer that makes a tunnel of the connection: all that goes through it, which counts as the body.
+async fn pass_through(over: Over, opened: upgrade::Opened, idle: Duration) -> Over {
+    let Over { stream: Some(stream), taken, .. } = over else {
+        return over;
+    };
+    let (up, down) = upgrade::tunnel(stream, taken, opened, idle).await;
+    Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: up + down, ..over }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +226,7 @@ async fn respond<P: Partition>(
         headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
     }
     gauge.status.set(response.status().as_u16());
+    *gauge.tunnel.borrow_mut() = upgrade::opened(&response);
     response.map(|inner| Counted { inner, gauge: gauge.clone() })
 }
 

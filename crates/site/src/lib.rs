@@ -14,6 +14,7 @@ pub mod conditions;
 mod dispatch;
 mod exchange;
 pub mod fast;
+pub mod fastcgi;
 pub mod files;
 mod handshake;
 pub mod hook;
@@ -39,6 +40,8 @@ mod socket;
 mod stream;
 pub mod tls;
 mod tls_stream;
+pub mod upgrade;
+pub mod upstream;
 
 mod statics;
 pub mod watch;

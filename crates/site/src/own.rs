@@ -19,8 +19,11 @@ use worker::log::{Log, now_us};
 use worker::routes::{Routes, covers, normal};
 
 use crate::body::{BoundedBody, ResponseBody};
+use crate::files::Files;
 use crate::partition::{Access, Ends, Limits, Partition, Site};
 use crate::relay::Relay;
+use crate::rules::Rule;
+use crate::upstream::{self, Backends};
 
 /// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,6 +91,8 @@ pub struct Own {
     noise: Noise,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
+    /// Servers behind the site.
+    pub backends: Backends,
 }
 
 impl Own {
@@ -122,6 +127,7 @@ impl Own {
             filtered: false,
             noise: Noise::default(),
             tampered: None,
+            backends: Backends::default(),
         }
     }
 
@@ -180,6 +186,17 @@ impl Partition for Own {
     fn reach(&self, service: usize) -> usize {
         let found = self.services.iter().find(|(_, partition)| usize::from(*partition) == service);
         found.map_or(0, |(path, _)| path.len())
+    }
+
+    async fn forward(
+        &self,
+        rule: &Rule,
+        files: Option<&Files>,
+        ends: Ends,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let asked = upstream::Asked { ends, secure: ends.tls, files, request };
+        self.backends.answer(rule.number, asked).await
     }
 
     async fn relay(

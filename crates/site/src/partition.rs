@@ -19,6 +19,7 @@ use worker::counters::Sheds;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::cache::{self, CACHE_BYTES, Cache};
 use crate::clock::Clock;
+use crate::files::Files;
 use crate::head::Refusal;
 use crate::hook::Hooks;
 use crate::negotiate::Negotiator;
@@ -111,10 +112,11 @@ pub trait Partition: 'static {
     fn forward(
         &self,
         rule: &Rule,
+        files: Option<&Files>,
         ends: Ends,
         request: http::Request<BoundedBody>,
     ) -> impl Future<Output = http::Response<ResponseBody>> {
-        let _ = (rule, ends, request);
+        let _ = (rule, files, ends, request);
         std::future::ready(crate::answer::error(http::StatusCode::NOT_IMPLEMENTED))
     }
 

@@ -27,6 +27,7 @@ use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
+use crate::upgrade::{self, Asked};
 
 /// The header that tells a service whose request it is; only the relay sets it.
 pub const CLIENT_HEADER: HeaderName = HeaderName::from_static("bulkhead-client");
@@ -136,10 +137,14 @@ impl Relay {
             return plain(StatusCode::INTERNAL_SERVER_ERROR);
         }
         let host = request_host(&request);
+        let upgrade = upgrade::asked(request.extensions());
         prepare(request.headers_mut(), &host, ends);
+        if let Some(upgrade) = upgrade.clone() {
+            upgrade::ask(request.headers_mut(), upgrade);
+        }
         *request.version_mut() = http::Version::HTTP_11;
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
-            Ok(Ok(answer)) => Self::pass_back(answer),
+            Ok(Ok(answer)) => Self::pass_back(answer, upgrade),
             Ok(Err(status)) => plain(status),
             Err(_) => plain(StatusCode::GATEWAY_TIMEOUT),
         }
@@ -196,7 +201,7 @@ impl Relay {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
         // What goes wrong on it is seen by the request that it goes wrong for.
-        tokio::task::spawn_local(connection);
+        tokio::task::spawn_local(connection.with_upgrades());
         Ok(sender)
     }
 
@@ -215,10 +220,10 @@ impl Relay {
         });
     }
 
-    fn pass_back(answer: Response<Incoming>) -> Response<ResponseBody> {
-        let (mut parts, body) = answer.into_parts();
-        remove_not_passed_on(&mut parts.headers);
-        Response::from_parts(parts, ResponseBody::stream(body))
+    fn pass_back(mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        remove_not_passed_on(answer.headers_mut());
+        upgrade::grant(&mut answer, asked);
+        answer.map(ResponseBody::stream)
     }
 }
 
@@ -271,7 +276,7 @@ fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
     authority.unwrap_or(HeaderValue::from_static(""))
 }
 
-fn remove_not_passed_on(headers: &mut HeaderMap) {
+pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -285,7 +290,7 @@ fn remove_not_passed_on(headers: &mut HeaderMap) {
 }
 
 /// Whose fault it is that an exchange failed: the client's, if its body was not as it should be.
-fn fault(error: &hyper::Error) -> StatusCode {
+pub(crate) fn fault(error: &hyper::Error) -> StatusCode {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         match error.downcast_ref::<BodyError>() {
@@ -299,7 +304,7 @@ fn fault(error: &hyper::Error) -> StatusCode {
 }
 
 /// An answer of our own in place of the service's.
-fn plain(status: StatusCode) -> Response<ResponseBody> {
+pub(crate) fn plain(status: StatusCode) -> Response<ResponseBody> {
     let text = format!("<!doctype html><title>{status}</title><h1>{status}</h1>\n");
     let mut answer = Response::new(ResponseBody::Full(text.into()));
     *answer.status_mut() = status;

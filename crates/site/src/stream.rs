@@ -97,3 +97,26 @@ impl Stream {
         }
     }
 }
+
+/// For what takes a connection over as a stream of bytes: a tunnel.
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_read(self.get_mut(), cx, out)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), cx, bytes, &mut 0)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), cx, &mut 0)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Stream::poll_flush(this, cx, &mut 0))?;
+        Pin::new(this.tcp()).poll_shutdown(cx)
+    }
+}

@@ -22,6 +22,7 @@ use crate::body::Intake;
 use crate::pace::{PROBE, Pace};
 use crate::partition::Limits;
 use crate::stream::Stream;
+use crate::upgrade::Opened;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: usize = 16 << 10;
@@ -46,6 +47,8 @@ pub(crate) struct Gauge {
     pub status: Cell<u16>,
     /// Bytes of the answer's body given to hyper.
     pub body_bytes: Cell<u64>,
+    /// What the connection becomes after the answer, if not one of HTTP.
+    pub tunnel: RefCell<Option<Opened>>,
 }
 
 impl Gauge {
@@ -61,6 +64,7 @@ impl Gauge {
             written: Cell::default(),
             status: Cell::default(),
             body_bytes: Cell::default(),
+            tunnel: RefCell::default(),
         }
     }
 

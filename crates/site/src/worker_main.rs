@@ -74,13 +74,17 @@ async fn set_up(
             }
             LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
             LauncherToSite::Filtered {} => own.filtered = true,
+            LauncherToSite::Backend { target, backend } => own.backends.announce(target, backend),
+            LauncherToSite::RootPath { path } => own.backends.set_root(path.as_str()),
             LauncherToSite::Begin {} => {
                 setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
                 if tls.names_tampering() {
                     let control = control.clone();
                     own.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
-                let site = Site { hooks, ..Site::set_up(own, setup) };
+                let mut site = Site { hooks, ..Site::set_up(own, setup) };
+                let log = site.partition.log().clone();
+                site.partition.backends.begin(&site.rules, &log);
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;
                 site.set_hsts(tls.hsts());
@@ -115,6 +119,7 @@ fn obey(
     descriptor: Option<OwnedFd>,
 ) -> Result<(), Fault> {
     match (message, descriptor) {
+        (LauncherToSite::Connector {}, Some(channel)) => site.partition.backends.attach(channel)?,
         (LauncherToSite::Attach {}, Some(channel)) => site.partition.inlets.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
             site.partition.relay(partition).attach(channel)?;

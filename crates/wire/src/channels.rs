@@ -25,11 +25,13 @@ pub enum Role {
     Filter = 6,
     /// Holds the private keys of all sites, and signs with them.
     Signer = 7,
+    /// Makes one site's connections to its upstreams and FastCGI servers.
+    Connector = 8,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &'static [Self] = &[
         Self::Launcher,
         Self::Gate,
         Self::Site,
@@ -38,6 +40,7 @@ impl Role {
         Self::Admin,
         Self::Filter,
         Self::Signer,
+        Self::Connector,
     ];
 
     /// The name of the crate, the program and the process.
@@ -51,6 +54,7 @@ impl Role {
             Self::Admin => "admin",
             Self::Filter => "filter",
             Self::Signer => "signer",
+            Self::Connector => "connector",
         }
     }
 }
@@ -90,11 +94,18 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToSigner",
         "files with keys and certificates, sites' channels",
     ),
+    edge(
+        Role::Launcher,
+        Role::Connector,
+        "LauncherToConnector",
+        "directories of Unix sockets, channels from its site's worker",
+    ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Signer, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Connector, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -107,9 +118,12 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Service, Role::Site, "FromWorker", "none"),
     edge(Role::Site, Role::Signer, "SiteToSigner", "none"),
     edge(Role::Signer, Role::Site, "SignerToSite", "none"),
+    edge(Role::Site, Role::Connector, "SiteToConnector", "none"),
+    edge(Role::Connector, Role::Site, "ConnectorToSite", "a connection to an upstream or a FastCGI server"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),
+    edge(Role::Connector, Role::Logger, "log batch", "none"),
     edge(Role::Admin, Role::Logger, "log batch", "none"),
     edge(Role::Signer, Role::Logger, "log batch", "none"),
 ];

@@ -228,6 +228,9 @@ messages! {
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
         /// After the policies: a network whose clients have no such bans.
         23 => TamperExempt { network: Text<64> },
+        /// Connections on listener `listener` from this network begin with a header of the PROXY protocol, and there are
+        /// no others on it.
+        40 => ProxyTrusted { listener: u16, network: Text<64> },
     }
 }
 
@@ -258,6 +261,42 @@ choice! {
         4 => Fastcgi,
         /// The function called `to` answers.
         5 => Hook,
+    }
+}
+
+choice! {
+    /// What a server behind a site speaks.
+    pub enum Speech {
+        /// HTTP/1.1.
+        0 => Http,
+        /// FastCGI.
+        1 => FastCgi,
+    }
+}
+
+choice! {
+    /// Which header of the PROXY protocol begins a connection.
+    pub enum ProxyHeader {
+        /// None.
+        0 => None,
+        /// The line of version 1.
+        1 => Version1,
+        /// The binary header of version 2.
+        2 => Version2,
+    }
+}
+
+record! {
+    /// How a target is talked to.
+    pub struct Backend {
+        /// What it speaks.
+        speech: Speech,
+        /// How its connections begin.
+        proxy_header: ProxyHeader,
+        /// How long its answer may take to begin, and how long it may then be silent, in milliseconds.
+        answer_timeout_ms: u32,
+        /// The script that answers all of its requests, as a path below the root; none if empty.
+        script: Text<1024>,
     }
 }
 
@@ -316,6 +355,12 @@ messages! {
         35 => RuleUsers { rule: u16, realm: Text<128> },
         /// The descriptor of the directory comes along that has a directory of static files for each host.
         36 => Vhosts {},
+        /// The channel to the site's connector comes along; it takes the place of an earlier one.
+        40 => Connector {},
+        /// Before `Begin`: the servers that target `target` of the connector stands for, and how they are talked to.
+        41 => Backend { target: u16, backend: Backend },
+        /// Before `Begin`: the path of the root directory, as FastCGI servers are told it.
+        42 => RootPath { path: Text<4096> },
     }
 }
 
@@ -409,7 +454,7 @@ impl Field for Role {
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u8::take(reader)?;
-        Self::ALL.into_iter().find(|role| *role as u8 == number).ok_or(DecodeError::Value("role"))
+        Self::ALL.iter().copied().find(|role| *role as u8 == number).ok_or(DecodeError::Value("role"))
     }
 }
 

@@ -9,6 +9,7 @@
 mod bundle;
 mod channels;
 mod codec;
+mod connector;
 mod control;
 pub mod log;
 pub mod tls;
@@ -16,8 +17,9 @@ pub mod tls;
 pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, TAKEN_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
+pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};
 pub use control::{
-    AccessRight, AdminToLauncher, ChildToLauncher, Conditioning, Counters, LauncherToAdmin, LauncherToGate,
-    LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind, RouteTarget,
-    RuleAction, Shed, Source, WorkerLimits, range_text,
+    AccessRight, AdminToLauncher, Backend, ChildToLauncher, Conditioning, Counters, LauncherToAdmin,
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind,
+    ProxyHeader, RouteTarget, RuleAction, Shed, Source, Speech, WorkerLimits, range_text,
 };

@@ -12,10 +12,11 @@ use wire::tls::{
     SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
-    AccessRight, AdminToLauncher, Bundle, Bytes, ChildToLauncher, Conditioning, Counters, DecodeError,
-    FromGuarded, FromWorker, Kind, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
-    LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, ProbeKind, Role, RouteTarget, RuleAction,
-    Shed, Source, TAKEN_MAX, Text, ToGuard, ToWorker, WorkerLimits,
+    AccessRight, AdminToLauncher, Backend, Bundle, Bytes, ChildToLauncher, Conditioning, ConnectorToSite,
+    Counters, DecodeError, FromGuarded, FromWorker, Kind, LauncherToAdmin, LauncherToConnector,
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION,
+    Outcome, ProbeKind, ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech,
+    TAKEN_MAX, Text, ToGuard, ToWorker, Unreachable, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -141,6 +142,43 @@ impl Samples for FromGuarded {
     }
 }
 
+/// What a gate is told of proxies.
+fn proxy_trusted() -> LauncherToGate {
+    LauncherToGate::ProxyTrusted { listener: u16::MAX, network: text(64) }
+}
+
+impl Samples for LauncherToConnector {
+    fn samples() -> Vec<Self> {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        vec![
+            Self::Limits { connect_timeout_ms: 1, waiting_max: u32::MAX, flush_ms: 3 },
+            Self::Tcp { target: 0, address: address("127.0.0.1:1") },
+            Self::Tcp { target: u16::MAX, address: address("[2001:db8::1]:65535") },
+            Self::Unix { target: 1, name: text(0) },
+            Self::Unix { target: 1, name: text(wire::SOCKET_NAME_MAX) },
+            Self::Begin {},
+            Self::Attach {},
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for SiteToConnector {
+    fn samples() -> Vec<Self> {
+        vec![Self::Connect { id: u64::MAX, target: u16::MAX }, Self::Cancel { id: 0 }]
+    }
+}
+
+impl Samples for ConnectorToSite {
+    fn samples() -> Vec<Self> {
+        let failed = |why| Self::Failed { id: 7, why };
+        let mut all = vec![Self::Connected { id: u64::MAX }];
+        all.extend([Unreachable::Refused, Unreachable::Late, Unreachable::Crowded].map(failed));
+        all.extend([Unreachable::Unknown, Unreachable::Forbidden].map(failed));
+        all
+    }
+}
+
 impl Samples for ToGuard {
     fn samples() -> Vec<Self> {
         vec![Self::Listening { number: 0 }, Self::Accepting { number: u64::MAX }, Self::Process {}]
@@ -219,6 +257,7 @@ impl Samples for LauncherToGate {
             Self::ChainLast {},
             Self::AttachShared { partition: 1 },
             Self::AttachProcess { partition: u16::MAX },
+            proxy_trusted(),
             Self::ReportShed {},
             Self::Capacity { partition: 1, connections: u32::MAX },
             Self::Speaks { listener: 1, tls: true, h2c: false },
@@ -296,6 +335,14 @@ impl Samples for LauncherToSite {
             let (at, to) = (text(512), text(1024));
             Self::Rule { rule: u16::MAX, suffix: true, at, action, status: 308, to, fallback: true }
         }));
+        all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);
+        for speech in [Speech::Http, Speech::FastCgi] {
+            for proxy_header in [ProxyHeader::None, ProxyHeader::Version1, ProxyHeader::Version2] {
+                let backend =
+                    Backend { speech, proxy_header, answer_timeout_ms: u32::MAX, script: text(1024) };
+                all.push(Self::Backend { target: u16::MAX, backend });
+            }
+        }
         all.extend(policies);
         all
     }
@@ -402,7 +449,7 @@ impl Samples for LauncherToAdmin {
             Self::Ban { ticket: 1, name: text(128), address_high: u64::MAX, address_low: 0, seconds: 1 },
             Self::BansEnd { ticket: 2 },
         ];
-        for role in Role::ALL {
+        for &role in Role::ALL {
             all.push(Self::Shed { ticket: 1, role, name: text(128), shed: shed() });
             all.extend(counters().into_iter().map(|counters| process(role, counters)));
         }
@@ -427,6 +474,9 @@ macro_rules! every_edge {
         $check::<LauncherToSigner>();
         $check::<SiteToSigner>();
         $check::<SignerToSite>();
+        $check::<LauncherToConnector>();
+        $check::<SiteToConnector>();
+        $check::<ConnectorToSite>();
     };
 }
 
@@ -615,7 +665,7 @@ fn values_that_a_field_does_not_have_are_refused() {
         let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
         assert_eq!(LauncherToAdmin::decode(&bytes), Err(DecodeError::Value("Outcome")));
     }
-    for role in 8..=u8::MAX {
+    for role in 9..=u8::MAX {
         assert_eq!(LauncherToAdmin::decode(&[1, 5, 0, 0, 0, 0, role]), Err(DecodeError::Value("role")));
     }
     for not_utf8 in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {

@@ -55,6 +55,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::tls::LauncherToSigner>(),
         std::any::type_name::<wire::tls::SiteToSigner>(),
         std::any::type_name::<wire::tls::SignerToSite>(),
+        std::any::type_name::<wire::LauncherToConnector>(),
+        std::any::type_name::<wire::SiteToConnector>(),
+        std::any::type_name::<wire::ConnectorToSite>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -66,7 +69,9 @@ fn messages_are_types() {
 fn the_launcher_hears_two_types_and_takes_no_descriptor() {
     for edge in CHANNELS.iter().filter(|edge| edge.to == Role::Launcher) {
         let expected = match edge.from {
-            Role::Gate | Role::Site | Role::Service | Role::Logger | Role::Signer => "ChildToLauncher",
+            Role::Gate | Role::Site | Role::Service | Role::Logger | Role::Signer | Role::Connector => {
+                "ChildToLauncher"
+            }
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -108,6 +113,15 @@ fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
         [(Role::Admin, Role::Launcher, "AdminToLauncher"), (Role::Admin, Role::Logger, "log batch"),]
     );
     assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
+}
+
+/// Who has the network meets one site, and neither a gate nor a service.
+#[test]
+fn connectors_meet_the_launcher_their_site_and_the_log() {
+    let peers = edges(|edge| edge.from == Role::Connector || edge.to == Role::Connector);
+    let others = peers.iter().filter(|(from, to, _)| *from != Role::Site && *to != Role::Site);
+    let others: Vec<_> = others.map(|(.., message)| *message).collect();
+    assert_eq!(others, ["LauncherToConnector", "ChildToLauncher", "log batch"]);
 }
 
 #[test]

@@ -58,6 +58,12 @@ pub fn posts(config: &Config) -> Vec<Post> {
             site: Some(number),
             service: Some(service),
         }));
+        posts.extend(site.backends().next().is_some().then(|| Post {
+            role: Role::Connector,
+            name: format!("{}:connector", site.name),
+            site: Some(number),
+            service: None,
+        }));
     }
     posts.extend(config.sites.iter().any(|site| site.tls.is_some()).then(|| role(Role::Signer)));
     posts.extend([role(Role::Logger), role(Role::Admin)]);
@@ -99,7 +105,9 @@ fn linked(config: &Config, one: &Post, two: &Post) -> bool {
     match (one.role, two.role) {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
-        (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
+        (Role::Site, Role::Service | Role::Connector) | (Role::Service | Role::Connector, Role::Site) => {
+            one.site == two.site
+        }
         (Role::Site, Role::Signer) => one.site(config).is_some_and(|site| site.tls.is_some()),
         (Role::Signer, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
         _ => true,

@@ -48,6 +48,9 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Service => {
             ("none", "it holds no client's: requests of all users reach it over pairs of sockets")
         }
+        Role::Connector => {
+            ("none", "it holds no client's; it makes its site's connections to servers behind it")
+        }
         Role::Logger | Role::Admin | Role::Signer => ("none", "it holds no client's, and is sent none"),
     }
 }
@@ -89,7 +92,8 @@ impl<'a> Rules<'a> {
             }
             (Role::Admin, ..) => self.admin(found),
             (Role::Signer, ..) => self.signer(found),
-            (Role::Site | Role::Service, ..) => found,
+            (Role::Connector, Some(site), _) => self.connector(found, site),
+            (Role::Site | Role::Service | Role::Connector, ..) => found,
         }
         .done()
     }
@@ -203,6 +207,18 @@ impl<'a> Rules<'a> {
             }
         }
         if self.has(Role::Signer, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn connector(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
+        if self.has(Role::Connector, Role::Site, "ConnectorToSite") {
+            let how =
+                "it makes the connections to servers behind the site, and may be at their other end itself";
+            found = found.one(Kind::Users, &site.name, Loss::Part, how);
+        }
+        if self.has(Role::Connector, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
         }
         found

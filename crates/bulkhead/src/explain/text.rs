@@ -50,7 +50,8 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Logger, ..) => "the logger, which writes every log".into(),
         (Role::Signer, ..) => "the signer, which holds the private keys of all sites".into(),
         (Role::Admin, ..) => "passes the administrator's orders on".into(),
-        (Role::Site | Role::Service, ..) => post.role.name().into(),
+        (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
+        (Role::Site | Role::Service | Role::Connector, ..) => post.role.name().into(),
     }
 }
 

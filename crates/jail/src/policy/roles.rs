@@ -130,3 +130,28 @@ pub(super) const ADMIN: &[Allow] = &[
     ),
     allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "orders and answers"),
 ];
+
+/// A connector makes streams to the servers that it was told of, and gives them away unread.
+pub(super) const CONNECTOR: &[Allow] = &[
+    allow_when(
+        &[l::SYS_socket],
+        &[When::Is(0, l::AF_UNIX as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
+        "a stream to a Unix socket",
+    ),
+    allow(&[l::SYS_connect], "the connection; where to is Landlock's and the network's to limit"),
+    allow(&[l::SYS_fchdir], "into the directory of a Unix socket, which came as a descriptor"),
+];
+
+/// One of them has an IP address.
+pub(super) const CONNECTOR_TCP: &[Allow] = &[
+    allow_when(
+        &[l::SYS_socket],
+        &[When::Is(0, l::AF_INET as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
+        "a stream over IPv4",
+    ),
+    allow_when(
+        &[l::SYS_socket],
+        &[When::Is(0, l::AF_INET6 as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
+        "a stream over IPv6",
+    ),
+];

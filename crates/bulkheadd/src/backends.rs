@@ -1,0 +1,137 @@
+//! Servers behind a site: what its connector and its worker are told of them, and the channel between the two.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself, or lets a
+//! connector reach more than the directories of its sockets and the ports of its addresses.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use config::{ProxyHeader, Site, Speech, Target};
+use jail::{Access, Reach};
+use wire::{Backend, LauncherToConnector, LauncherToSite, Role, Text};
+
+use crate::error::{Error, at, during};
+use crate::launch::Ground;
+use crate::launcher::Launcher;
+use crate::places;
+use crate::roster::Post;
+
+/// What a connector is told, in order.
+type Setup = Vec<(LauncherToConnector, Option<OwnedFd>)>;
+
+impl Ground {
+    /// All servers of a connector's site, with the number of their target.
+    fn servers(&self, post: &Post) -> impl Iterator<Item = (u16, &Target)> {
+        let site = self.config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Connector);
+        let backends = site.into_iter().flat_map(Site::backends);
+        backends.flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
+    }
+
+    /// What a connector is told before it connects.
+    pub fn connector_setup(&self, post: &Post) -> Result<Setup, Error> {
+        let limits = &self.config.limits;
+        let mut told = vec![(
+            LauncherToConnector::Limits {
+                connect_timeout_ms: limits.start_timeout_ms,
+                waiting_max: limits.connections,
+                flush_ms: self.config.log.flush_ms,
+            },
+            None,
+        )];
+        for (target, server) in self.servers(post) {
+            told.push(match server {
+                Target::Tcp(address) => (LauncherToConnector::Tcp { target, address: *address }, None),
+                Target::Unix(path) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let directory = self.socket_directory(path)?;
+                    (LauncherToConnector::Unix { target, name: Text::new(name) }, Some(directory))
+                }
+            });
+        }
+        told.push((LauncherToConnector::Begin {}, None));
+        Ok(told)
+    }
+
+    /// The directory of a socket; as root, a view of it that has nothing above.
+    fn socket_directory(&self, socket: &Path) -> Result<OwnedFd, Error> {
+        let path = socket.parent().unwrap_or(Path::new("/"));
+        let directory = places::directory(path)?;
+        if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
+            return Ok(directory);
+        }
+        jail::view(&directory, jail::Mode::Read).map_err(at("make a view of", path))
+    }
+
+    /// Whether a post is a connector that has to reach IP addresses.
+    pub(crate) fn connector_uses_network(&self, post: &Post) -> bool {
+        self.servers(post).any(|(_, server)| matches!(server, Target::Tcp(_)))
+    }
+
+    /// Lets a connector reach its servers.
+    pub(crate) fn let_connector_reach(&self, post: &Post, reach: &mut Reach) -> Result<(), Error> {
+        for (_, server) in self.servers(post) {
+            match server {
+                Target::Tcp(address) => reach.ports.connect.push(address.port()),
+                Target::Unix(path) => {
+                    let directory = places::directory(path.parent().unwrap_or(Path::new("/")))?;
+                    reach.paths.push((directory, Access::Connect));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a site's worker is told of the servers behind it.
+    pub(crate) fn backends_setup(&self, site: &Site) -> Vec<LauncherToSite> {
+        let mut told = Vec::new();
+        for (target, backend) in site.backends() {
+            let speech = match backend.speech {
+                Speech::Http => wire::Speech::Http,
+                Speech::FastCgi => wire::Speech::FastCgi,
+            };
+            let proxy_header = match backend.talk.proxy_header {
+                ProxyHeader::None => wire::ProxyHeader::None,
+                ProxyHeader::Version1 => wire::ProxyHeader::Version1,
+                ProxyHeader::Version2 => wire::ProxyHeader::Version2,
+            };
+            let script = Text::new(backend.talk.script.as_deref().unwrap_or_default());
+            let backend =
+                Backend { speech, proxy_header, answer_timeout_ms: backend.talk.answer_timeout_ms, script };
+            told.push(LauncherToSite::Backend { target, backend });
+        }
+        if let Some(root) = site.root.as_ref().filter(|_| !told.is_empty()) {
+            told.push(LauncherToSite::RootPath { path: Text::new(root.to_string_lossy()) });
+        }
+        told
+    }
+}
+
+impl Launcher {
+    /// Makes the channels between a new process and the connector, or the workers, of its site.
+    pub(crate) fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
+        let (role, site) = {
+            let post = &self.posts[self.processes[&serial].post];
+            (post.role, post.site)
+        };
+        let others = |launcher: &Self, role| -> Vec<u64> {
+            let of_site = |other: &u64| launcher.posts[launcher.processes[other].post].site == site;
+            launcher.active(role, None).into_iter().filter(of_site).collect()
+        };
+        match role {
+            Role::Site => {
+                others(self, Role::Connector).into_iter().try_for_each(|other| self.join(serial, other))
+            }
+            Role::Connector => {
+                others(self, Role::Site).into_iter().try_for_each(|other| self.join(other, serial))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn join(&mut self, site: u64, connector: u64) -> Result<(), Error> {
+        let (of_site, of_connector) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        self.tell(site, &LauncherToSite::Connector {}, Some(of_site));
+        self.tell(connector, &LauncherToConnector::Attach {}, Some(of_connector));
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Servers behind a site: the keys of a route that go with `upstream` and `fastcgi`.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: take a key
+//! that means nothing to the kind of server that the route has.
+
+use crate::Site;
+use crate::decode::Table;
+use crate::diagnostic::Problems;
+use crate::parse::{Fault, names};
+use crate::rules;
+use crate::sections::one_of;
+use crate::statics_schema::{Action, Target};
+
+/// How the servers of a route are talked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Talk {
+    /// How connections to them begin; HTTP only.
+    pub proxy_header: ProxyHeader,
+    /// How long an answer may take to begin, and then to go on, in milliseconds.
+    pub answer_timeout_ms: u32,
+    /// The script that answers all of the route's requests, as a path below the root; FastCGI only.
+    pub script: Option<String>,
+}
+
+/// Servers of which any will do, and how they are talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backend<'s> {
+    /// Where they listen; at least one.
+    pub servers: &'s [Target],
+    /// What they speak.
+    pub speech: Speech,
+    /// How they are talked to.
+    pub talk: &'s Talk,
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// HTTP/1.1.
+    Http,
+    /// FastCGI.
+    FastCgi,
+}
+
+/// Which header of the PROXY protocol begins a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// None.
+    None,
+    /// The line of version 1.
+    Version1,
+    /// The binary header of version 2.
+    Version2,
+}
+
+impl Default for Talk {
+    fn default() -> Self {
+        let answer_timeout_ms = rules::ANSWER_TIMEOUT_MS.default.unwrap_or_default() as u32;
+        Self { proxy_header: ProxyHeader::None, answer_timeout_ms, script: None }
+    }
+}
+
+impl Site {
+    /// The servers behind it, each with the number of its rule, which stands for it everywhere: the site's own rule is
+    /// 0, its routes follow in the order of the file.
+    pub fn backends(&self) -> impl Iterator<Item = (u16, Backend<'_>)> {
+        self.routes.iter().zip(1..).filter_map(|(route, number)| {
+            let (servers, speech) = match &route.action {
+                Action::Upstream(servers) => (servers, Speech::Http),
+                Action::Fastcgi(servers) => (servers, Speech::FastCgi),
+                _ => return None,
+            };
+            Some((number, Backend { servers, speech, talk: &route.talk }))
+        })
+    }
+}
+
+/// The keys of a route that say how its servers are talked to.
+pub(crate) fn talk(table: &Table<'_>, problems: &mut Problems<'_>) -> Talk {
+    for (key, with) in KEYS {
+        if let Some(entry) = table.get(key)
+            && with.iter().all(|action| table.get(action).is_none())
+        {
+            let message = format!("`{key}` goes with {}, which this route does not have", named(with));
+            problems.report_help(entry.offset, message, "remove it");
+        }
+    }
+    let proxy_header = table.get("proxy_protocol").and_then(|entry| entry.parsed(proxy_header, problems));
+    let script = table.get("script").and_then(|entry| entry.string(names::url_path, problems));
+    Talk {
+        proxy_header: proxy_header.map_or(ProxyHeader::None, |header| header.value),
+        answer_timeout_ms: table.duration_ms("answer_timeout", &rules::ANSWER_TIMEOUT_MS, problems),
+        script: script.map(|script| script.value),
+    }
+}
+
+/// Which keys go with which actions.
+const KEYS: [(&str, &[&str]); 3] = [
+    ("proxy_protocol", &["upstream"]),
+    ("script", &["fastcgi"]),
+    ("answer_timeout", &["upstream", "fastcgi"]),
+];
+
+fn named(actions: &[&str]) -> String {
+    actions.iter().map(|action| format!("`{action}`")).collect::<Vec<_>>().join(" or ")
+}
+
+fn proxy_header(text: &str) -> Result<ProxyHeader, Fault> {
+    match text {
+        "v1" => Ok(ProxyHeader::Version1),
+        "v2" => Ok(ProxyHeader::Version2),
+        _ => Err(one_of("the versions of the PROXY protocol are", text, &["v1", "v2"])),
+    }
+}

@@ -1,0 +1,80 @@
+//! The connector's life: told its targets, then one task per channel, until the launcher is done with it.
+//!
+//! Runs in: the connector. Sees: the launcher's messages (trusted: a malformed one ends the process). Never: connects
+//! before it knows all its targets.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use wire::{ChildToLauncher, LauncherToConnector, NO_PARTITION};
+use worker::channel::Channel;
+use worker::counters::Counters;
+use worker::log::Log;
+use worker::{Fault, Start};
+
+use crate::address::Address;
+use crate::desk::Desk;
+use crate::target::Target;
+
+type Control = Channel<LauncherToConnector, ChildToLauncher>;
+
+/// The whole life of the process.
+///
+/// # Errors
+/// The launcher says what makes no sense, or the system refuses an event loop.
+pub async fn serve(start: Start) -> Result<(), Fault> {
+    let control: Control = Channel::new(start.control)?;
+    let Some(desk) = set_up(&control, start.log).await? else {
+        return Ok(());
+    };
+    control.send(&ChildToLauncher::Ready {}, None).await?;
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToConnector::Attach {}, Some(channel)) => {
+                tokio::task::spawn_local(desk.clone().attend(channel));
+            }
+            (LauncherToConnector::Report {}, _) => {
+                // A launcher whose channel is full asks again.
+                let counters = desk.counters.snapshot();
+                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
+            }
+            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        }
+    }
+    desk.log.flush().await;
+    Ok(())
+}
+
+/// Hears the launcher until it says to begin; `None` if it wants no connector any more.
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Desk>>, Fault> {
+    let Some((LauncherToConnector::Limits { connect_timeout_ms, waiting_max, flush_ms }, _)) =
+        control.receive().await?
+    else {
+        return Err(Fault::Launcher("it did not begin with the limits".into()));
+    };
+    let log = Log::new(log, NO_PARTITION, flush_ms)?;
+    let mut targets: HashMap<u16, Target> = HashMap::new();
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToConnector::Tcp { target, address }, _) => {
+                targets.entry(target).or_default().add(Address::Tcp(address));
+            }
+            (LauncherToConnector::Unix { target, name }, Some(directory)) => {
+                targets.entry(target).or_default().add(Address::Unix(directory, name.as_str().to_owned()));
+            }
+            (LauncherToConnector::Begin {}, _) => {
+                return Ok(Some(Rc::new(Desk {
+                    targets,
+                    timeout: Duration::from_millis(connect_timeout_ms.into()),
+                    waiting_max: waiting_max as usize,
+                    counters: Counters::default(),
+                    log,
+                })));
+            }
+            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+        }
+    }
+    Ok(None)
+}

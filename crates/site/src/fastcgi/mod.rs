@@ -1,0 +1,203 @@
+//! FastCGI: requests for scripts, answered by a server such as php-fpm (row E2).
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and every byte of FastCGI
+//! servers, which run what others have written. Must never: name a script that is not the site's, or keep a whole body
+//! in memory.
+
+mod answer;
+mod parameters;
+pub mod record;
+pub mod reply;
+mod script;
+mod stdin;
+mod words;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
+use worker::log::Log;
+
+use crate::body::{BoundedBody, ResponseBody};
+use crate::files::{Files, Missing};
+use crate::partition::Ends;
+use crate::relay::plain;
+use crate::upstream::flow::{Progress, Upload};
+use crate::upstream::link::Link;
+use crate::upstream::{Dialer, forward};
+use answer::Running;
+use parameters::{Told, parameters};
+use words::Words;
+
+pub use script::Scripts;
+
+/// LIMIT: connections kept for further requests. Each holds a process of the server's that nobody else can use, so they
+/// are few, and not kept for long.
+const IDLE_MAX: usize = 4;
+const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// LIMIT: bytes of a body whose length the client has not said; CGI has to know it before the body.
+const UNKNOWN_BODY_MAX: usize = 64 << 10;
+
+/// The way to the servers of one target.
+pub(crate) struct FastCgi {
+    pool: Pool,
+    patience: Duration,
+    scripts: Scripts,
+    words: Rc<Words>,
+}
+
+/// Connections to one target.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    dialer: Rc<Dialer>,
+    target: u16,
+    idle: Rc<RefCell<Vec<Link>>>,
+}
+
+impl Pool {
+    /// A kept connection, or a new one; and which it is.
+    async fn get(&self, fresh: bool) -> Result<(Link, bool), StatusCode> {
+        let kept = self.idle.borrow_mut().pop();
+        match kept {
+            Some(link) if !fresh => Ok((link, true)),
+            // One that is kept goes for the new one: if it holds the server's last process, nobody else would answer.
+            kept => {
+                drop(kept);
+                Ok((self.dialer.connect(self.target).await?, false))
+            }
+        }
+    }
+
+    /// Keeps a connection whose request is over, for a while.
+    fn put(&self, link: Link) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() >= IDLE_MAX {
+            return;
+        }
+        idle.push(link);
+        let idle = Rc::downgrade(&self.idle);
+        // The oldest goes first: whoever is used stays at the end.
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(IDLE_TIME).await;
+            if let Some(idle) = idle.upgrade()
+                && !idle.borrow().is_empty()
+            {
+                idle.borrow_mut().remove(0);
+            }
+        });
+    }
+}
+
+/// A request as it is written.
+struct Ready {
+    /// Its first records.
+    begin: Vec<u8>,
+    body: Upload,
+    progress: Rc<Progress>,
+    /// Whether it may be sent twice.
+    repeatable: bool,
+}
+
+impl FastCgi {
+    pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, scripts: Scripts, log: Log) -> Self {
+        let pool = Pool { dialer, target, idle: Rc::default() };
+        Self { pool, patience, scripts, words: Rc::new(Words::new(log)) }
+    }
+
+    /// Has a server answer `request`.
+    pub async fn send(
+        &self,
+        ends: Ends,
+        secure: bool,
+        files: Option<&Files>,
+        root: &str,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let is_head = request.method() == http::Method::HEAD;
+        let ready = match self.prepare(ends, secure, files, root, request).await {
+            Ok(ready) => ready,
+            Err(status) => return plain(status),
+        };
+        match self.exchange(ready).await {
+            Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
+            Ok(answer) => answer,
+            Err(status) => plain(status),
+        }
+    }
+
+    async fn prepare(
+        &self,
+        ends: Ends,
+        secure: bool,
+        files: Option<&Files>,
+        root: &str,
+        request: Request<BoundedBody>,
+    ) -> Result<Ready, StatusCode> {
+        let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
+        let host = forward::host_of(&request);
+        let (parts, body) = request.into_parts();
+        let body = match body.size_hint().exact() {
+            Some(_) => body,
+            None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
+        };
+        let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
+        let told = Told { ends, secure, root, script: &script, parts: &parts, length, host: host.as_bytes() };
+        let all = parameters(&told);
+        let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
+        let progress = Progress::new();
+        let safe = matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
+        let repeatable = safe && body.is_end_stream();
+        Ok(Ready { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
+    }
+
+    async fn exchange(&self, ready: Ready) -> Result<Response<ResponseBody>, StatusCode> {
+        let Ready { begin, body, progress, repeatable } = ready;
+        // A request that could not be sent twice does not go on a connection that the server may be about to close.
+        let (link, kept) = self.pool.get(!repeatable).await?;
+        let again = kept.then(|| begin.clone());
+        match self.run(link, begin, body, &progress).await {
+            Err((_, true)) if again.is_some() => {
+                let (link, _) = self.pool.get(true).await?;
+                let body = Upload::new(BoundedBody::empty(), progress.clone());
+                let begin = again.unwrap_or_default();
+                self.run(link, begin, body, &progress).await.map_err(|(status, _)| status)
+            }
+            outcome => outcome.map_err(|(status, _)| status),
+        }
+    }
+
+    /// Sends a request and reads the head of its answer; an error comes with whether nothing was answered at all.
+    async fn run(
+        &self,
+        link: Link,
+        begin: Vec<u8>,
+        body: Upload,
+        progress: &Rc<Progress>,
+    ) -> Result<Response<ResponseBody>, (StatusCode, bool)> {
+        progress.note();
+        let running = Running::start(link, begin, body, self.pool.clone(), self.words.clone());
+        let answer = progress.watch(self.patience, running.head()).await;
+        match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
+            Ok((reply, running)) => Ok(running.answer(reply, self.patience)),
+            Err(failure) => {
+                if let Some(what) = failure.what {
+                    self.words.say(what.as_bytes());
+                }
+                Err((failure.status, failure.nothing))
+            }
+        }
+    }
+}
+
+fn status_of(missing: Missing) -> StatusCode {
+    match missing {
+        Missing::Malformed => StatusCode::BAD_REQUEST,
+        Missing::Forbidden => StatusCode::FORBIDDEN,
+        Missing::NotFound => StatusCode::NOT_FOUND,
+        Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

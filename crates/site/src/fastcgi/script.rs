@@ -1,0 +1,174 @@
+//! Which script a path means, and what of the path is for the script.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: name a script that
+//! is not a regular file below the root, or one whose name does not end as the operator said.
+//!
+//! SECURITY: with `/upload.jpg/x.php`, servers that ask FastCGI for whatever ends in `.php` run `upload.jpg`, as PHP
+//! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
+//! own name ends so.
+
+use crate::files::{Files, Found, Missing};
+use crate::path;
+
+/// Which scripts a route is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scripts {
+    /// Those whose names end so; there is no other answer.
+    Suffix(String),
+    /// This one, a path below the root.
+    One(String),
+    /// Those that end in `.php`, if the path names one; the server itself answers for everything else at or below
+    /// this path.
+    Below(String),
+}
+
+/// What a request means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_NAME`: the decoded path of the script, from the root.
+    pub name: Vec<u8>,
+    /// `PATH_INFO`: what follows it, decoded; empty or beginning with `/`.
+    pub info: Vec<u8>,
+}
+
+/// The suffix of scripts where the operator names none.
+const SUFFIX: &str = ".php";
+
+impl Scripts {
+    /// What the path `raw`, as sent, means.
+    pub fn find(&self, files: Option<&Files>, raw: &str) -> Result<Script, Missing> {
+        let relative = path::resolve(raw).map_err(|bad| match bad {
+            path::BadPath::Malformed => Missing::Malformed,
+            path::BadPath::Hidden => Missing::NotFound,
+        })?;
+        let mut path = relative.bytes.clone();
+        path.insert(0, b'/');
+        if relative.slash && path.len() > 1 {
+            path.push(b'/');
+        }
+        match self {
+            Self::One(script) => Ok(Script { name: script.clone().into_bytes(), info: path }),
+            Self::Suffix(suffix) => below_root(files, &path, suffix)?.ok_or(Missing::NotFound),
+            Self::Below(at) => {
+                if let Some(script) = below_root(files, &path, SUFFIX)? {
+                    return Ok(script);
+                }
+                let name = at.trim_end_matches('/').as_bytes();
+                // A path with escapes in its first part, which only the table of routes has resolved.
+                let info = path.strip_prefix(name).unwrap_or(&path).to_vec();
+                Ok(Script { name: name.to_vec(), info })
+            }
+        }
+    }
+}
+
+/// The first part of `path` that ends with `suffix` at a segment's end and is a file.
+fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option<Script>, Missing> {
+    let Some(files) = files else {
+        return Ok(None);
+    };
+    let ends = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
+    for end in ends.filter(|&end| is_script(&path[..end], suffix)) {
+        match files.lookup(&spelt(&path[..end])) {
+            Ok((Found::File(_), _)) => {
+                return Ok(Some(Script { name: path[..end].to_vec(), info: path[end..].to_vec() }));
+            }
+            Ok((Found::Elsewhere(_), _)) | Err(Missing::NotFound) => {}
+            Err(missing) => return Err(missing),
+        }
+    }
+    Ok(None)
+}
+
+/// A name of nothing but the suffix is none.
+fn is_script(path: &[u8], suffix: &str) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name.len() > suffix.len() && name.ends_with(suffix.as_bytes())
+}
+
+fn spelt(path: &[u8]) -> String {
+    let bytes = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+    path::encode(&path::Relative { bytes, slash: false, canonical: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(std::path::PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn files(name: &str) -> (Folder, Files) {
+        let folder = std::env::temp_dir().join(format!("bulkhead-script-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("dir.php/sub")).unwrap();
+        for name in ["a.php", "upload.jpg", "dir.php/in.php", "a b.php", ".php", "x.phps"] {
+            std::fs::write(folder.join(name), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
+        let root = std::fs::File::open(&folder).unwrap().into();
+        (Folder(folder), Files::new(root, &[]))
+    }
+
+    fn script(name: &str, info: &str) -> Result<Script, Missing> {
+        Ok(Script { name: name.into(), info: info.into() })
+    }
+
+    #[test]
+    fn scripts_are_files_whose_names_end_so() {
+        let (_folder, files) = files("suffix");
+        let find = |path: &str| Scripts::Suffix(".php".into()).find(Some(&files), path);
+        assert_eq!(find("/a.php"), script("/a.php", ""));
+        assert_eq!(find("/%61.ph%70"), script("/a.php", ""));
+        assert_eq!(find("//a.php"), script("/a.php", ""));
+        assert_eq!(find("/a.php/info/x.php"), script("/a.php", "/info/x.php"));
+        assert_eq!(find("/a.php/"), script("/a.php", "/"));
+        assert_eq!(find("/dir.php/in.php/i"), script("/dir.php/in.php", "/i"));
+        assert_eq!(find("/a%20b.php/%3f"), script("/a b.php", "/?"));
+        for path in [
+            "/upload.jpg/x.php",
+            "/upload.jpg%2fx.php",
+            "/none.php",
+            "/dir.php",
+            "/x.phps",
+            "/.php",
+            "/",
+            "/upload.jpg",
+            "/dir.php/sub/x.php",
+            "/a.phpx",
+            "/A.PHP",
+            "/out.php",
+        ] {
+            assert_eq!(find(path), Err(Missing::NotFound), "{path}");
+        }
+        for path in ["/upload.jpg/../a.php", "/a.php%00.jpg", "/upload.jpg%00.php", "/%2e%2e/a.php"] {
+            assert_eq!(find(path), Err(Missing::Malformed), "{path}");
+        }
+    }
+
+    #[test]
+    fn one_script_for_all() {
+        let (_folder, files) = files("one");
+        let find = |path: &str| Scripts::One("/a.php".into()).find(Some(&files), path);
+        assert_eq!(find("/any/thing"), script("/a.php", "/any/thing"));
+        assert_eq!(find("/upload.jpg/x.php"), script("/a.php", "/upload.jpg/x.php"));
+        assert_eq!(find("/x/../y"), Err(Missing::Malformed));
+    }
+
+    #[test]
+    fn a_server_that_answers_itself_gets_no_name_of_the_clients_choice() {
+        let (_folder, files) = files("below");
+        let find = |path: &str| Scripts::Below("/app/".into()).find(Some(&files), path);
+        assert_eq!(find("/app/x/y"), script("/app", "/x/y"));
+        assert_eq!(find("/app/upload.jpg/x.php"), script("/app", "/upload.jpg/x.php"));
+        let root = |path: &str| Scripts::Below("/".into()).find(Some(&files), path);
+        assert_eq!(root("/a.php/x"), script("/a.php", "/x"));
+        assert_eq!(root("/upload.jpg/x.php"), script("", "/upload.jpg/x.php"));
+        assert_eq!(Scripts::Below("/app".into()).find(None, "/app"), script("/app", ""));
+    }
+}

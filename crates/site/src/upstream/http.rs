@@ -1,0 +1,163 @@
+//! HTTP/1.1 with the servers of one target: requests on kept connections, answers as they come.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and answers of servers, which
+//! may be compromised. Must never: send a request twice that may have had an effect, or let what a server sends after
+//! its answer pass for another one.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+use wire::ProxyHeader;
+
+use super::dial::Dialer;
+use super::flow::{Download, Progress, Upload};
+use super::forward;
+use crate::body::{BoundedBody, ResponseBody};
+use crate::partition::Ends;
+use crate::relay::{fault, plain, remove_not_passed_on};
+use crate::upgrade::{self, Asked};
+
+/// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
+const IDLE_MAX: usize = 64;
+/// LIMIT: bytes of an answer's head, as large as any server's default.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// LIMIT: header lines of an answer.
+const HEAD_LINES_MAX: usize = 100;
+
+type Sender = SendRequest<Upload>;
+
+/// The way to the servers of one target.
+pub(crate) struct Http {
+    dialer: Rc<Dialer>,
+    target: u16,
+    patience: Duration,
+    proxy_header: ProxyHeader,
+    idle: Rc<RefCell<Vec<Sender>>>,
+}
+
+impl Http {
+    pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, proxy_header: ProxyHeader) -> Self {
+        Self { dialer, target, patience, proxy_header, idle: Rc::default() }
+    }
+
+    /// Has a server answer `request`.
+    pub async fn send(
+        &self,
+        ends: Ends,
+        secure: bool,
+        mut request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let asked = upgrade::asked(request.extensions());
+        forward::prepare(&mut request, ends, secure);
+        match self.exchange(ends, request).await {
+            Ok(answer) => self.pass_back(answer, asked),
+            Err(status) => plain(status),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        ends: Ends,
+        request: Request<BoundedBody>,
+    ) -> Result<Response<Incoming>, StatusCode> {
+        let progress = Progress::new();
+        let repeatable = request.body().is_end_stream() && is_safe(request.method());
+        let mut request = request.map(|body| Upload::new(body, progress.clone()));
+        if let Some(mut sender) = self.kept() {
+            let copy = repeatable.then(|| copy_of(&request, &progress));
+            let sent = progress.watch(self.patience, sender.try_send_request(request)).await;
+            match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+                Ok(answer) => return Ok(self.answered(sender, answer)),
+                // A kept connection that the server has closed: the request goes on a new one if it was not sent, or
+                // may be sent twice.
+                Err(mut error) => {
+                    request = error.take_message().or(copy).ok_or_else(|| fault(error.error()))?;
+                }
+            }
+        }
+        let mut sender = self.connect(ends).await?;
+        progress.note();
+        let sent = progress.watch(self.patience, sender.try_send_request(request)).await;
+        match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+            Ok(answer) => Ok(self.answered(sender, answer)),
+            Err(error) => Err(fault(error.error())),
+        }
+    }
+
+    /// A kept connection that is still open, as far as is known.
+    fn kept(&self) -> Option<Sender> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(sender) = idle.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
+        let mut link = self.dialer.connect(self.target).await?;
+        let header = match self.proxy_header {
+            ProxyHeader::None => Vec::new(),
+            ProxyHeader::Version1 => request::proxy::version1(ends.peer, ends.local),
+            ProxyHeader::Version2 => request::proxy::version2(ends.peer, ends.local),
+        };
+        // It fits into the buffer of a new connection.
+        link.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        let mut builder = http1::Builder::new();
+        let builder = builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEAD_LINES_MAX);
+        let handshake = builder.handshake(TokioIo::new(link)).await;
+        let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        // What goes wrong on it is seen by the request that it goes wrong for.
+        tokio::task::spawn_local(connection.with_upgrades());
+        Ok(sender)
+    }
+
+    /// Keeps the connection once its answer has been passed on.
+    fn answered(&self, mut sender: Sender, answer: Response<Incoming>) -> Response<Incoming> {
+        // One that begins with the name of a client is that client's.
+        let reusable = self.proxy_header == ProxyHeader::None;
+        if reusable && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let idle = self.idle.clone();
+            tokio::task::spawn_local(async move {
+                if sender.ready().await.is_ok() {
+                    let mut idle = idle.borrow_mut();
+                    idle.retain(SendRequest::is_ready);
+                    if idle.len() < IDLE_MAX {
+                        idle.push(sender);
+                    }
+                }
+            });
+        }
+        answer
+    }
+
+    fn pass_back(&self, mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        remove_not_passed_on(answer.headers_mut());
+        upgrade::grant(&mut answer, asked);
+        let patience = self.patience;
+        answer.map(|body| ResponseBody::stream(Download::new(body, patience)))
+    }
+}
+
+/// RFC 9110 9.2.1: what changes nothing may be asked twice.
+fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The same request again; it has no body.
+fn copy_of(request: &Request<Upload>, progress: &Rc<Progress>) -> Request<Upload> {
+    let mut copy = Request::new(Upload::new(BoundedBody::empty(), progress.clone()));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}

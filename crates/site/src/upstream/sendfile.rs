@@ -1,0 +1,126 @@
+//! Answers that name a file to be sent in their place: `X-Sendfile` (a path of the file system below the root) and
+//! `X-Accel-Redirect` (a path of the site). Row E14.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: send
+//! what is not below the site's root, or pass the header on to a client.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+
+use crate::answer::{self, Shape};
+use crate::body::ResponseBody;
+use crate::files::{Files, Found};
+
+const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+/// Others of the kind, which are words between a server and nginx.
+const X_ACCEL: &str = "x-accel-";
+
+/// What the file's own answer says, whatever the server said of its own.
+const OF_THE_FILE: [HeaderName; 6] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::CONTENT_RANGE,
+    header::ACCEPT_RANGES,
+    header::ETAG,
+    header::LAST_MODIFIED,
+];
+
+/// What a client wishes of a file, whoever names it.
+pub(crate) struct Wishes {
+    method: Method,
+    headers: HeaderMap,
+}
+
+impl Wishes {
+    /// Of a request, before it is passed on.
+    pub fn of<B>(request: &Request<B>) -> Self {
+        let wanted = [
+            header::RANGE,
+            header::IF_RANGE,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
+            header::IF_UNMODIFIED_SINCE,
+        ];
+        let mut headers = HeaderMap::new();
+        for name in wanted {
+            for value in request.headers().get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        // A file is read, whatever made the server name it.
+        let method = if request.method() == Method::HEAD { Method::HEAD } else { Method::GET };
+        Self { method, headers }
+    }
+}
+
+/// The answer, or that of the file that it names.
+pub(crate) fn resolve(
+    mut answer: Response<ResponseBody>,
+    wishes: Wishes,
+    files: Option<&Files>,
+    root: &str,
+) -> Response<ResponseBody> {
+    let headers = answer.headers_mut();
+    let named = headers.remove(X_ACCEL_REDIRECT).map(|value| site_path(&value));
+    let named = headers.remove(X_SENDFILE).map(|value| below(&value, root)).or(named);
+    let words: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with(X_ACCEL)).cloned().collect();
+    for name in words {
+        headers.remove(name);
+    }
+    match named {
+        None => answer,
+        Some(Some(path)) => send(answer, path, wishes, files),
+        // It names what is not the site's: a server that was led astray, or is not ours any more.
+        Some(None) => answer::error(StatusCode::NOT_FOUND),
+    }
+}
+
+/// A path of the site, which may have a query that means nothing to a file.
+fn site_path(value: &HeaderValue) -> Option<Uri> {
+    let text = value.to_str().ok()?;
+    text.starts_with('/').then(|| text.parse().ok()).flatten()
+}
+
+/// The site's path of a file below its root.
+fn below(value: &HeaderValue, root: &str) -> Option<Uri> {
+    let rest = value.as_bytes().strip_prefix(root.as_bytes()).filter(|_| !root.is_empty())?;
+    let rest = rest.strip_prefix(b"/")?;
+    let path = crate::path::Relative { bytes: rest.to_vec(), slash: false, canonical: false };
+    crate::path::encode(&path).parse().ok()
+}
+
+fn send(
+    answer: Response<ResponseBody>,
+    path: Uri,
+    wishes: Wishes,
+    files: Option<&Files>,
+) -> Response<ResponseBody> {
+    let Some(files) = files else {
+        return answer::error(StatusCode::NOT_FOUND);
+    };
+    let mut file = match files.lookup(path.path()) {
+        Ok((Found::File(file), _)) => answer::of_file(file, &wishes.method, &wishes.headers, Shape::Plain),
+        // A directory: its path is not for the client to see.
+        Ok(_) => return answer::error(StatusCode::NOT_FOUND),
+        Err(missing) => return answer::missing(missing),
+    };
+    if file.status().is_client_error() || file.status().is_server_error() {
+        return file;
+    }
+    let parts = file.headers().get(header::CONTENT_TYPE).cloned();
+    let parts = parts.filter(|media| media.as_bytes().starts_with(b"multipart/"));
+    for (name, value) in answer.headers() {
+        if !OF_THE_FILE.contains(name) && name != header::SET_COOKIE {
+            file.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    // Several ranges have a form of their own.
+    file.headers_mut().extend(parts.map(|media| (header::CONTENT_TYPE, media)));
+    for cookie in answer.headers().get_all(header::SET_COOKIE) {
+        file.headers_mut().append(header::SET_COOKIE, cookie.clone());
+    }
+    file
+}

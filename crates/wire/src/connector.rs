@@ -1,0 +1,68 @@
+//! Connections to upstreams and FastCGI servers: who may ask for which, and how they come.
+//!
+//! Runs in: the launcher, connectors, site workers. Sees: in a connector, bytes of its site's worker, which may be
+//! compromised. Never: an address or a name on the way from a site: a site knows its targets by number alone.
+
+use std::net::SocketAddr;
+
+use crate::codec::{Text, choice, messages};
+
+/// The longest file name of a Unix socket, so that it fits into an address.
+///
+/// LIMIT: `sun_path` has 108 bytes, the last of which is nought.
+pub const SOCKET_NAME_MAX: usize = 107;
+
+messages! {
+    /// From the launcher to a connector.
+    pub enum LauncherToConnector {
+        /// First of all: how long a connection may take to come about, how many may be wanted at once, and how often
+        /// buffered log records are handed to the logger.
+        1 => Limits { connect_timeout_ms: u32, waiting_max: u32, flush_ms: u32 },
+        /// `target` can be reached at this address. A target with several addresses has several of these messages.
+        2 => Tcp { target: u16, address: SocketAddr },
+        /// `target` can be reached at the Unix socket `name` in the directory that comes along.
+        3 => Unix { target: u16, name: Text<SOCKET_NAME_MAX> },
+        /// All of the above has been said: connect.
+        4 => Begin {},
+        /// A channel from the site's worker comes along.
+        5 => Attach {},
+        /// Asks for `Counters`.
+        6 => Report {},
+    }
+}
+
+messages! {
+    /// From a site's worker to its connector.
+    pub enum SiteToConnector {
+        /// A connection to `target` is wanted; the answer names `id`.
+        1 => Connect { id: u64, target: u16 },
+        /// The connection is not wanted any more. Its answer may be on its way already.
+        2 => Cancel { id: u64 },
+    }
+}
+
+choice! {
+    /// Why there is no connection.
+    pub enum Unreachable {
+        /// Nobody listens there, or the way is cut.
+        0 => Refused,
+        /// It was not accepted in time.
+        1 => Late,
+        /// Too many connections are wanted at once.
+        2 => Crowded,
+        /// There is no such target.
+        3 => Unknown,
+        /// The system refuses: no right to the socket, or no descriptor left.
+        4 => Forbidden,
+    }
+}
+
+messages! {
+    /// From a connector to its site's worker.
+    pub enum ConnectorToSite {
+        /// The connection `id` comes along.
+        1 => Connected { id: u64 },
+        /// There will be none.
+        2 => Failed { id: u64, why: Unreachable },
+    }
+}

@@ -1,0 +1,6 @@
+//! The head of a CGI answer: what a site worker reads of a script.
+//!
+//! Runs in: `fuzz/run`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| site::fastcgi::reply::fuzz(data));
