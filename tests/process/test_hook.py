@@ -1,5 +1,6 @@
 """A site whose worker is a program of the operator's own, with functions in it."""
 
+import gzip
 import unittest
 
 from client import until
@@ -41,6 +42,19 @@ class Hook(unittest.TestCase):
             connection.send(b"POST /any.calc HTTP/1.1\r\nHost: main.test\r\nContent-Length: 65\r\n\r\n" + b"1" * 65)
             self.assertEqual(connection.response().status, 413)
         self.assertTrue(until(lambda: server.log("main.access").count("/any.calc") == 3, 5))
+
+    def test_what_is_long_is_compressed(self):
+        server = self.server(own())
+        body = b"+".join([b"1"] * 2000)
+        request = (b"POST /any.calc HTTP/1.1\r\nHost: main.test\r\nAccept-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+                   % len(body))
+        with server.connect() as connection:
+            connection.send(request + body)
+            response = connection.response()
+        self.assertEqual(response.headers.get("content-encoding"), "gzip")
+        self.assertIn("Accept-Encoding", response.headers["vary"])
+        self.assertLess(len(response.body), 500)
+        self.assertEqual(gzip.decompress(response.body), body + b" = 2000\n")
 
     def test_terms_come_first(self):
         server = self.server(own([CALC | {"deny": ["127.0.0.1"]}]))

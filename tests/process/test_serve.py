@@ -131,6 +131,36 @@ class Serve(unittest.TestCase):
         done = subprocess.run(curl, cwd=self.serving.folder, capture_output=True, text=True, timeout=20, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, "x\n"), done.stderr)
 
+    def test_a_folder_for_each_host(self):
+        for host in ("a.test", "b.test"):
+            self.serving.write(f"www/{host}/index.html", f"{host}\n")
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--vhost", "www", "--cache-control", 0,
+                           "--stat-interval", 1, "--log-dir", "logs")
+        for host in ("a.test", "b.test"):
+            response = get(self.port, "/", host)
+            self.assertEqual((response.status, response.body), (200, f"{host}\n".encode()))
+            self.assertEqual(response.headers["cache-control"], "no-cache")
+        self.assertEqual(status(self.port, "/", "c.test"), 404)
+        self.serving.write("www/c.test/index.html")
+        self.assertTrue(until(lambda: status(self.port, "/", "c.test") == 200, 5))
+
+    def test_files_first_then_the_application(self):
+        """The application is Python's own server, in another folder."""
+        self.serving.write("static/here.txt", "static\n")
+        for name in ("here.txt", "there.txt"):
+            self.serving.write(f"application/{name}", "application\n")
+        port = free_port()
+        application = subprocess.Popen(["python3", "-m", "http.server", str(port), "--bind", "127.0.0.1"],
+                                       cwd=self.serving.folder / "application", stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(application.wait)
+        self.addCleanup(application.kill)
+        self.serving.start("--bind", f"127.0.0.1:{self.port}", "--sandbox", "static", "--backpath", f"127.0.0.1:{port}")
+        self.assertTrue(until(lambda: status(self.port, "/there.txt", "a.test") == 200, 5))
+        self.assertEqual(get(self.port, "/there.txt", "a.test").body, b"application\n")
+        self.assertEqual(get(self.port, "/here.txt", "a.test").body, b"static\n")
+        self.assertEqual(status(self.port, "/nowhere.txt", "a.test"), 404)
+
     def test_unpacked_anywhere(self):
         """The layout of `make dist`; no program of it needs a library."""
         for name in ROLES:
