@@ -6,7 +6,7 @@ import unittest
 
 from attack import Attack, fire, head
 from client import until
-from harness import Server, rootless_too, site
+from harness import Server, configuration, rootless_too, site
 from netns import Networks, addresses
 
 ATTACKERS = "20.1.0.0/16"
@@ -109,6 +109,16 @@ class Exempt(unittest.TestCase):
     def test_exempt_networks_are_neither_limited_nor_banned(self):
         policies = {"rate_max": "1/s", "ban_after": 1, "exempt": ["127.0.0.0/8"]}
         with Server([site()], programs=(), conditioning=policies) as server:
+            where = ("127.0.0.1", server.port)
+            self.assertEqual([fire(where, b"\0\r\n\r\n")[0] for _ in range(5)], [400] * 5)
+            self.assertEqual([fire(where, head())[0] for _ in range(10)], [200] * 10)
+
+    def test_behind_shared_connections_an_address_says_nothing(self):
+        """A balancer's address is that of all its users: one of them is not to have the others refused."""
+        policies = {"rate_max": "1/s", "ban_after": 1, "exempt": []}
+        text = lambda port: configuration(port, [site()], {"conditioning": policies}).replace(
+            "[[listen]]\n", "[[listen]]\nshared_connections = true\n", 1)
+        with Server([site()], programs=(), text=text) as server:
             where = ("127.0.0.1", server.port)
             self.assertEqual([fire(where, b"\0\r\n\r\n")[0] for _ in range(5)], [400] * 5)
             self.assertEqual([fire(where, head())[0] for _ in range(10)], [200] * 10)

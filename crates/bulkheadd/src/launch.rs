@@ -244,15 +244,15 @@ impl Ground {
         for network in &self.config.conditioning.exempt {
             told.push((LauncherToGate::Exempt { network: Text::new(network.as_str()) }, None));
         }
-        for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
-            told.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
-        }
         if let Some((first, last)) = chain {
             told.push((LauncherToGate::ChainFirst {}, Some(first)));
             told.push((LauncherToGate::ChainLast {}, Some(last)));
         }
         for (index, socket) in listeners.into_iter().enumerate() {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
+        }
+        for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
+            told.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
         }
         self.tell_of_tls(&mut told);
         for (index, listener) in self.config.listeners.iter().enumerate() {

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use config::{Action, Auth, Compress, Config, Encoding, Matcher, Redirect, Route, Target, Terms};
+use config::{Action, Auth, Compress, Config, Encoding, Matcher, Redirect, Route, Talk, Target, Terms};
 
 fn parse() -> Config {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/config/statics.toml");
@@ -14,7 +14,7 @@ fn parse() -> Config {
 }
 
 fn route(matcher: Matcher, action: Action) -> Route {
-    Route { matcher, action, fallback: false, terms: Terms::default() }
+    Route { matcher, action, talk: Talk::default(), fallback: false, terms: Terms::default() }
 }
 
 fn path(path: &str, action: Action) -> Route {

@@ -149,11 +149,11 @@ fn proxy_trusted() -> LauncherToGate {
 
 impl Samples for LauncherToConnector {
     fn samples() -> Vec<Self> {
-        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let last = SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], u16::MAX));
         vec![
             Self::Limits { connect_timeout_ms: 1, waiting_max: u32::MAX, flush_ms: 3 },
-            Self::Tcp { target: 0, address: address("127.0.0.1:1") },
-            Self::Tcp { target: u16::MAX, address: address("[2001:db8::1]:65535") },
+            Self::Tcp { target: 0, address: SocketAddr::from(([127, 0, 0, 1], 1)) },
+            Self::Tcp { target: u16::MAX, address: last },
             Self::Unix { target: 1, name: text(0) },
             Self::Unix { target: 1, name: text(wire::SOCKET_NAME_MAX) },
             Self::Begin {},

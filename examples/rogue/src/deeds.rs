@@ -32,7 +32,7 @@ pub fn all(mut place: Place) -> io::Result<()> {
     match place.role {
         Role::Gate => gate_to_workers(&mut place),
         Role::Site => site_to_workers(&mut place),
-        Role::Logger | Role::Signer => to_clients(&mut place),
+        Role::Logger | Role::Signer | Role::Connector => to_clients(&mut place),
         _ => {}
     }
     place.tell("stage deeds");

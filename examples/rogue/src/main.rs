@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Some("logger") => Role::Logger,
         Some("admin") => Role::Admin,
         Some("signer") => Role::Signer,
+        Some("connector") => Role::Connector,
         _ => Role::Service,
     };
     match place::Place::take(role).and_then(deeds::all) {

@@ -12,8 +12,8 @@ use sys::inherit::Inherited;
 use sys::seqpacket;
 use wire::tls::LauncherToSigner;
 use wire::{
-    Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToGate, LauncherToLogger,
-    LauncherToService, LauncherToSite, MESSAGE_MAX, Message, Role, ToWorker,
+    Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToConnector, LauncherToGate,
+    LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, Role, ToWorker,
 };
 
 use crate::hands::{encoded, send};
@@ -159,6 +159,15 @@ impl Place {
                     match message {
                         LauncherToSigner::Begin {} => self.begun = true,
                         LauncherToSigner::Client { .. } => self.logs.extend(descriptor),
+                        _ => {}
+                    }
+                }
+            }
+            Role::Connector => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToConnector::Begin {} => self.begun = true,
+                        LauncherToConnector::Attach {} => self.logs.extend(descriptor),
                         _ => {}
                     }
                 }
