@@ -21,7 +21,9 @@ PAGE = TOP / "docs" / "security.md"
 WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))
 
 #: What the probe is asked for, by the words of the tables.
-ROLES = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
+ALWAYS = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
+#: Those that there are only where the configuration has certificates, or servers behind a site.
+ROLES = ALWAYS | {"signer": "signer", "connector": "main:connector"}
 WORKERS = {"service": "main/probe", "with connections": "main/direct", "with network": "main/net"}
 POSTS = ROLES | WORKERS
 
