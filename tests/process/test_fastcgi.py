@@ -193,6 +193,16 @@ class FastCgi(unittest.TestCase):
         first = {facts(self.get("/say.php"))["REQUEST_TIME_FLOAT"] for _ in range(20)}
         self.assertEqual(len(first), 20)
 
+    def test_a_folder_for_each_host(self):
+        routes = [{"suffix": ".php", "fastcgi": f"unix:{self.fpm.socket}"}]
+        hosts = {"name": "hosts", "vhosts": "hosts", "services": [], "route": routes}
+        files = {f"hosts/{host}.test/where.php": f"<?php echo '{host} ', $_SERVER['DOCUMENT_ROOT'];" for host in "ab"}
+        with Server([hosts], (), files=files, answers=404) as server:
+            for host in "ab":
+                answer = server.get("/where.php", f"{host}.test")
+                self.assertEqual((answer.status, answer.text), (200, f"{host} {server.folder}/hosts/{host}.test"))
+            self.assertEqual(server.status("/where.php", "c.test"), 404)
+
 
 def record(kind, content, request=1):
     return struct.pack(">BBHHBB", 1, kind, request, len(content), 0, 0) + content

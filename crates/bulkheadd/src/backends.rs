@@ -99,7 +99,7 @@ impl Ground {
                 Backend { speech, proxy_header, answer_timeout_ms: backend.talk.answer_timeout_ms, script };
             told.push(LauncherToSite::Backend { target, backend });
         }
-        if let Some(root) = site.root.as_ref().filter(|_| !told.is_empty()) {
+        if let Some(root) = site.folder().filter(|_| !told.is_empty()) {
             told.push(LauncherToSite::RootPath { path: Text::new(root.to_string_lossy()) });
         }
         told

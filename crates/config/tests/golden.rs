@@ -61,7 +61,10 @@ fn every_case_says_what_it_should() {
 fn only_the_good_files_load() {
     let good: Vec<_> = cases().into_iter().filter(|case| read(case).is_ok()).collect();
     let names: Vec<_> = good.iter().map(|case| file_name(case)).collect();
-    assert_eq!(names, ["conditioning.toml", "every-key.toml", "main-job.toml", "statics.toml"]);
+    assert_eq!(
+        names,
+        ["acceptance-tls.toml", "conditioning.toml", "every-key.toml", "main-job.toml", "statics.toml"]
+    );
 }
 
 #[test]

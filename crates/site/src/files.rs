@@ -94,13 +94,26 @@ pub enum Found {
 pub struct Files {
     root: OwnedFd,
     index: Vec<Vec<u8>>,
+    /// The name of the root in the site's folder, where each host has one there.
+    name: String,
 }
 
 impl Files {
     /// Serves what is below the directory `root`; a path that ends with `/` means the first of the names
     /// `index` that exists in that directory.
     pub fn new(root: OwnedFd, index: &[String]) -> Files {
-        Files { root, index: index.iter().map(|name| name.clone().into_bytes()).collect() }
+        let index = index.iter().map(|name| name.clone().into_bytes()).collect();
+        Files { root, index, name: String::new() }
+    }
+
+    /// The same for the folder `name` of a site that has one for each host.
+    pub fn of_host(root: OwnedFd, index: &[String], name: String) -> Files {
+        Files { name, ..Files::new(root, index) }
+    }
+
+    /// The path of the root as other programs see it, where they see the site's folder as `folder`.
+    pub fn seen_as(&self, folder: &str) -> String {
+        if self.name.is_empty() { folder.to_owned() } else { format!("{folder}/{}", self.name) }
     }
 
     /// Finds what the path of a request, as sent, leads to; also tells whether the path is canonical.

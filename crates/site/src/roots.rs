@@ -34,11 +34,20 @@ pub struct Root {
 impl Root {
     /// Serves what is below `root`, with these names of index files.
     pub fn new(root: OwnedFd, index: &[String]) -> Rc<Root> {
+        Self::of(root, |root| Files::new(root, index))
+    }
+
+    fn of(root: OwnedFd, files: impl FnOnce(OwnedFd) -> Files) -> Rc<Root> {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         let number = NEXT.with(|next| next.replace(next.get() + 1));
         let inode = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_ino);
-        let files = Files::new(root, index);
-        Rc::new(Root { files, entries: RefCell::default(), number, inode, checked: Cell::new(0) })
+        Rc::new(Root {
+            files: files(root),
+            entries: RefCell::default(),
+            number,
+            inode,
+            checked: Cell::new(0),
+        })
     }
 }
 
@@ -100,7 +109,8 @@ impl Hosts {
                 if open.len() >= OPEN_MAX {
                     open.clear();
                 }
-                let root = Root::new(fd, &self.index);
+                let name = String::from_utf8_lossy(host).into_owned();
+                let root = Root::of(fd, |fd| Files::of_host(fd, &self.index, name));
                 open.insert(host.into(), root.clone());
                 root
             }

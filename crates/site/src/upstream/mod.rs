@@ -98,11 +98,12 @@ impl Backends {
         };
         let Asked { ends, secure, files, request } = asked;
         let wishes = sendfile::Wishes::of(&request);
+        let root = files.map_or_else(|| self.root.clone(), |files| files.seen_as(&self.root));
         let answer = match way {
             Way::Http(http) => http.send(ends, secure, request).await,
-            Way::FastCgi(fastcgi) => fastcgi.send(ends, secure, files, &self.root, request).await,
+            Way::FastCgi(fastcgi) => fastcgi.send(ends, secure, files, &root, request).await,
         };
-        sendfile::resolve(answer, wishes, files, &self.root)
+        sendfile::resolve(answer, wishes, files, &root)
     }
 }
 
