@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     match Order::parse(data) {
         Ok(Order::Relaunch { name } | Order::Probe { name, .. }) => assert!(name.len() <= data.len()),
-        Ok(Order::Status {} | Order::Stop {}) => {}
+        Ok(_) => {}
         Err(error) => assert!(!error.is_empty()),
     }
     assert_eq!(Order::parse(data), Order::parse(data));
