@@ -51,7 +51,8 @@ class CrashLoop(unittest.TestCase):
         sites = [site("main", [service("crash", "/crash", takes=True)])]
         with Server(sites, ("crash",), restart=RULE) as server:
             self.crash_until_broken(server)
-            self.assertTrue(until(lambda: server.status("/crash/now") == 500, 2))
+            # One that comes before a gate has heard of it waits for a worker that does not come.
+            self.assertTrue(until(lambda: server.status("/crash/now", timeout=1) == 500, 5))
             self.assertEqual(server.status("/"), 200)
             # A new gate, and a new site, know it from their start.
             server.relaunch("gate")
