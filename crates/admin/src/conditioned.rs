@@ -42,14 +42,10 @@ impl Conditioned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv6Addr;
 
     #[test]
     fn ranges_are_written_as_people_write_them() {
-        let range = |text: &str, bits| {
-            let address = u128::from(text.parse::<Ipv6Addr>().unwrap());
-            Heavy::new(((address >> 64) as u64, address as u64), bits, 1, 2).range
-        };
+        let range = |text: &str, bits| Heavy::new(wire::halves(text.parse().unwrap()), bits, 1, 2).range;
         assert_eq!(range("::ffff:10.1.0.0", 112), "10.1.0.0/16");
         assert_eq!(range("::ffff:0.0.0.0", 96), "0.0.0.0/0");
         assert_eq!(range("2001:db8::", 32), "2001:db8::/32");

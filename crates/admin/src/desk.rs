@@ -7,7 +7,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use tokio::io::AsyncReadExt as _;
@@ -108,11 +107,7 @@ impl Desk {
             Order::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Order::Bans {} => AdminToLauncher::Bans { ticket: number },
             Order::Unban { address } => {
-                let bits = match address {
-                    IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
-                    IpAddr::V6(address) => u128::from(address),
-                };
-                let (address_high, address_low) = ((bits >> 64) as u64, bits as u64);
+                let (address_high, address_low) = wire::halves(address);
                 AdminToLauncher::Unban { ticket: number, address_high, address_low }
             }
             Order::Stop {} => AdminToLauncher::Stop { ticket: number },
@@ -188,7 +183,7 @@ impl Desk {
     /// Takes a ban.
     pub(crate) fn ban(&self, ticket: u32, site: &str, (high, low): (u64, u64), seconds: u32) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
-            let address = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).to_canonical();
+            let address = wire::address_of(high, low).to_canonical();
             let (site, address) = (site.to_owned(), address.to_string());
             pending.gathered.bans.push(Ban { site, address, seconds });
         }

@@ -10,7 +10,7 @@ use config::{ProxyHeader, Site, Speech, Target};
 use jail::{Access, Reach};
 use wire::{Backend, LauncherToConnector, LauncherToSite, Role, Text};
 
-use crate::error::{Error, at, during};
+use crate::error::{Error, during};
 use crate::launch::Ground;
 use crate::launcher::Launcher;
 use crate::places;
@@ -43,23 +43,13 @@ impl Ground {
                 Target::Tcp(address) => (LauncherToConnector::Tcp { target, address: *address }, None),
                 Target::Unix(path) => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let directory = self.socket_directory(path)?;
+                    let directory = self.view_of(folder_of(path))?;
                     (LauncherToConnector::Unix { target, name: Text::new(name) }, Some(directory))
                 }
             });
         }
         told.push((LauncherToConnector::Begin {}, None));
         Ok(told)
-    }
-
-    /// The directory of a socket; as root, a view of it that has nothing above.
-    fn socket_directory(&self, socket: &Path) -> Result<OwnedFd, Error> {
-        let path = socket.parent().unwrap_or(Path::new("/"));
-        let directory = places::directory(path)?;
-        if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
-            return Ok(directory);
-        }
-        jail::view(&directory, jail::Mode::Read).map_err(at("make a view of", path))
     }
 
     /// Whether a post is a connector that has to reach IP addresses.
@@ -73,7 +63,7 @@ impl Ground {
             match server {
                 Target::Tcp(address) => reach.ports.connect.push(address.port()),
                 Target::Unix(path) => {
-                    let directory = places::directory(path.parent().unwrap_or(Path::new("/")))?;
+                    let directory = places::directory(folder_of(path))?;
                     reach.paths.push((directory, Access::Connect));
                 }
             }
@@ -104,6 +94,11 @@ impl Ground {
         }
         told
     }
+}
+
+/// The directory of a socket.
+fn folder_of(socket: &Path) -> &Path {
+    socket.parent().unwrap_or(Path::new("/"))
 }
 
 impl Launcher {

@@ -18,18 +18,19 @@ const BANS_MAX: usize = 4096;
 /// LIMIT: bans of one site that are told of in the log, in a minute.
 const TOLD_MAX: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
+const LAST: Ipv6Addr = Ipv6Addr::from_bits(u128::MAX);
 
 /// Those of all sites.
 #[derive(Debug, Default)]
 pub(crate) struct Bans {
     /// By partition and address: until when.
-    bans: BTreeMap<(u16, u128), Instant>,
+    bans: BTreeMap<(u16, Ipv6Addr), Instant>,
     told: Option<(Instant, u32)>,
 }
 
 impl Bans {
-    fn of(&self, partition: u16) -> impl Iterator<Item = (&(u16, u128), &Instant)> {
-        self.bans.range((partition, 0)..=(partition, u128::MAX))
+    fn of(&self, partition: u16) -> impl Iterator<Item = (&(u16, Ipv6Addr), &Instant)> {
+        self.bans.range((partition, Ipv6Addr::UNSPECIFIED)..=(partition, LAST))
     }
 
     /// Whether there is still a place in the log for one more.
@@ -41,9 +42,9 @@ impl Bans {
     }
 }
 
-fn message(partition: u16, address: u128, until: Instant, now: Instant) -> LauncherToGate {
+fn message(partition: u16, address: Ipv6Addr, until: Instant, now: Instant) -> LauncherToGate {
     let left = until.saturating_duration_since(now).as_secs();
-    let (address_high, address_low) = ((address >> 64) as u64, address as u64);
+    let (address_high, address_low) = wire::halves(address.into());
     let seconds = u32::try_from(left).unwrap_or(u32::MAX);
     LauncherToGate::Ban { partition, address_high, address_low, seconds }
 }
@@ -57,7 +58,7 @@ impl Launcher {
         if role != Role::Site || time.is_zero() {
             return self.nonsense(serial);
         }
-        let (now, address) = (Instant::now(), u128::from(address_high) << 64 | u128::from(address_low));
+        let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
         self.bans.bans.retain(|_, until| *until > now);
         if self.bans.bans.contains_key(&(partition, address)) {
             return;
@@ -72,7 +73,7 @@ impl Launcher {
             self.tell(gate, &message(partition, address, now + time, now), None);
         }
         if self.bans.may_tell(now) {
-            let (name, client) = (self.posts[post].title(), Ipv6Addr::from(address).to_canonical());
+            let (name, client) = (self.posts[post].title(), address.to_canonical());
             let hours = time.as_secs_f64() / 3600.0;
             self.journal.info(format!(
                 "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
@@ -88,7 +89,7 @@ impl Launcher {
         for ((partition, address), until) in bans {
             let post = self.posts.iter().find(|post| post.role == Role::Site && post.partition == partition);
             let name = Text::new(post.map_or("", |post| post.name.as_str()));
-            let (address_high, address_low) = ((address >> 64) as u64, address as u64);
+            let (address_high, address_low) = wire::halves(address.into());
             let seconds = u32::try_from(until.saturating_duration_since(now).as_secs()).unwrap_or(u32::MAX);
             let line = LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds };
             self.tell(admin, &line, None);
@@ -98,7 +99,7 @@ impl Launcher {
 
     /// Makes an end of a client's bans at all sites.
     pub(crate) fn unban(&mut self, ticket: u32, address_high: u64, address_low: u64) {
-        let (now, address) = (Instant::now(), u128::from(address_high) << 64 | u128::from(address_low));
+        let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
         let keys: Vec<_> = self.bans.bans.keys().copied().filter(|(_, of)| *of == address).collect();
         for (partition, _) in &keys {
             self.bans.bans.remove(&(*partition, address));

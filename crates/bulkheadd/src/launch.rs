@@ -319,11 +319,11 @@ impl Ground {
             told.extend(ticket_keys);
         }
         if let Some(root) = &site.root {
-            told.push((LauncherToSite::Root {}, Some(self.site_root(root)?)));
+            told.push((LauncherToSite::Root {}, Some(self.view_of(root)?)));
         }
         told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
         if let Some(vhosts) = &site.vhosts {
-            told.push((LauncherToSite::Vhosts {}, Some(self.site_root(vhosts)?)));
+            told.push((LauncherToSite::Vhosts {}, Some(self.view_of(vhosts)?)));
         }
         told.extend(statics::told(site)?);
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
@@ -346,8 +346,8 @@ impl Ground {
         Ok(told)
     }
 
-    /// A site's directory of files; as root, a view of it that has nothing above.
-    fn site_root(&self, path: &Path) -> Result<OwnedFd, Error> {
+    /// A directory for a role that works below it; as root, a view of it that has nothing above.
+    pub(crate) fn view_of(&self, path: &Path) -> Result<OwnedFd, Error> {
         let directory = places::directory(path)?;
         if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
             return Ok(directory);

@@ -15,7 +15,7 @@ use wire::NO_PARTITION;
 use worker::outlets::Outgoing;
 
 use crate::answer::{self, Refusal};
-use crate::desk::{Desk, Listener};
+use crate::desk::{Desk, Listener, Place};
 use crate::herald;
 use crate::incomplete::Stage;
 use crate::partition::{Partition, Share};
@@ -232,7 +232,12 @@ impl Connection {
             // A guarded server has closed the socket by which it came.
             return Seen::Refused(Refusal::Unavailable, NO_PARTITION);
         };
-        match listener.place(head) {
+        self.seen_at(listener.place(head), counted, now)
+    }
+
+    /// What becomes of a connection that is for `place`.
+    pub(crate) fn seen_at(&self, place: Option<Place>, counted: bool, now: Instant) -> Seen {
+        match place {
             None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
             Some(place) if place.partition.broken.get() => Seen::Refused(Refusal::Broken, place.site),
             Some(place) if counted && place.partition.has_banned(self.peer.ip(), now) => Seen::Banned,

@@ -3,7 +3,6 @@
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
 
-use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -151,8 +150,8 @@ impl Gate {
                 desk.partition(partition).broken.set(broken);
             }
             (LauncherToGate::Ban { partition, address_high, address_low, seconds }, None) => {
-                let address = Ipv6Addr::from(u128::from(address_high) << 64 | u128::from(address_low));
-                let (client, now) = (address.to_canonical(), Instant::now());
+                let client = wire::address_of(address_high, address_low).to_canonical();
+                let now = Instant::now();
                 let until = (seconds > 0).then(|| now + Duration::from_secs(seconds.into()));
                 if !desk.tamper_exempt.borrow().contains(client) {
                     desk.partition(partition).ban(client, until, now);

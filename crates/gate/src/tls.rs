@@ -87,11 +87,6 @@ impl Connection {
         if counted && !desk.policies().within_rate(self.peer.ip(), now) {
             return Seen::Refused(Refusal::TooMany, NO_PARTITION);
         }
-        match listener.place_of_host(host) {
-            None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
-            Some(place) if place.partition.broken.get() => Seen::Refused(Refusal::Broken, place.site),
-            Some(place) if counted && place.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
-            Some(place) => Seen::Whole { partition: place.partition, counted },
-        }
+        self.seen_at(listener.place_of_host(host), counted, now)
     }
 }

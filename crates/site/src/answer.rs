@@ -51,13 +51,18 @@ pub(crate) enum Shape {
 
 /// The answer for a path that leads to no file.
 pub(crate) fn missing(missing: Missing) -> Response<ResponseBody> {
-    error(match missing {
+    error(status_of(missing))
+}
+
+/// What a client is told of a file that cannot be had.
+pub(crate) fn status_of(missing: Missing) -> StatusCode {
+    match missing {
         Missing::Malformed => StatusCode::BAD_REQUEST,
         Missing::Forbidden => StatusCode::FORBIDDEN,
         Missing::NotFound => StatusCode::NOT_FOUND,
         Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
         Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    })
+    }
 }
 
 /// The answer to a method that files do not have; `None` for one that they have.

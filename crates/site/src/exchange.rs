@@ -29,7 +29,7 @@ use crate::wire_io::{Gauge, Left, Wire};
 use crate::{answer, dispatch, upgrade};
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
-const CLIENT_GONE: u16 = 499;
+pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// What became of a request.
 pub(crate) struct Over {
@@ -220,11 +220,7 @@ async fn respond<P: Partition>(
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
     }
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
-    if ends.tls
-        && let Some(hsts) = &*site.hsts.borrow()
-    {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
-    }
+    site.add_hsts(ends, headers);
     gauge.status.set(response.status().as_u16());
     *gauge.tunnel.borrow_mut() = upgrade::opened(&response);
     response.map(|inner| Counted { inner, gauge: gauge.clone() })

@@ -4,6 +4,7 @@
 //! below the root. Must never: open anything outside the root, follow a symbolic link out of it, or serve
 //! what is not a regular file.
 
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -112,8 +113,8 @@ impl Files {
     }
 
     /// The path of the root as other programs see it, where they see the site's folder as `folder`.
-    pub fn seen_as(&self, folder: &str) -> String {
-        if self.name.is_empty() { folder.to_owned() } else { format!("{folder}/{}", self.name) }
+    pub fn seen_as<'f>(&self, folder: &'f str) -> Cow<'f, str> {
+        if self.name.is_empty() { folder.into() } else { format!("{folder}/{}", self.name).into() }
     }
 
     /// Finds what the path of a request, as sent, leads to; also tells whether the path is canonical.

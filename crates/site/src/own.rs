@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -195,7 +195,7 @@ impl Partition for Own {
         ends: Ends,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let asked = upstream::Asked { ends, secure: ends.tls, files, request };
+        let asked = upstream::Asked { ends, files, request };
         self.backends.answer(rule.number, asked).await
     }
 
@@ -234,13 +234,8 @@ impl Partition for Own {
     }
 
     fn tampered(&self, peer: SocketAddr) {
-        let address = match peer.ip() {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        let bits = u128::from(address);
         if let Some(name) = &self.tampered {
-            let (address_high, address_low) = ((bits >> 64) as u64, bits as u64);
+            let (address_high, address_low) = wire::halves(peer.ip());
             name(ChildToLauncher::Tampered { address_high, address_low });
         }
     }

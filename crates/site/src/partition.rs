@@ -9,18 +9,18 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conditioning::MinRate;
 use conditioning::checks::{self, Setting};
-use http::HeaderValue;
+use http::header::{self, HeaderMap, HeaderValue};
 use worker::counters::Sheds;
 
 use crate::body::{BoundedBody, ResponseBody};
 use crate::cache::{self, CACHE_BYTES, Cache};
 use crate::clock::Clock;
 use crate::files::Files;
-use crate::head::Refusal;
+use crate::head::{Head, Refusal};
 use crate::hook::Hooks;
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
@@ -42,6 +42,13 @@ pub struct Ends {
     pub local: SocketAddr,
     /// Whether the connection is under TLS.
     pub tls: bool,
+}
+
+impl Ends {
+    /// The scheme by which the client asks.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
 }
 
 /// What a client may take.
@@ -90,6 +97,30 @@ pub struct Access<'a> {
     pub user_agent: &'a [u8],
     /// From the arrival of the head to the end of the answer, in microseconds.
     pub duration_us: u64,
+}
+
+impl<'a> Access<'a> {
+    /// What was said and sent; `head` is `None` if it was refused. `since` is when it arrived.
+    pub(crate) fn of(
+        ends: &'a Ends,
+        head: Option<&Head<'a>>,
+        status: u16,
+        body_bytes: u64,
+        since: Instant,
+    ) -> Self {
+        Access {
+            ends,
+            method: head.map_or("", |head| head.method),
+            target: head.map_or("", |head| head.target),
+            minor: head.map_or(1, |head| head.minor),
+            host: head.map_or(b"", |head| head.host),
+            status,
+            body_bytes,
+            referer: head.map_or(b"", |head| head.referer),
+            user_agent: head.map_or(b"", |head| head.user_agent),
+            duration_us: u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// The partition whose requests are answered; the worker's own part.
@@ -238,6 +269,13 @@ impl<P: Partition> Site<P> {
             |rule: &Rule| matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_));
         self.partition.service(path).is_some()
             || self.rules.plan(path).is_ok_and(|plan| plan.rule.is_some_and(passes))
+    }
+
+    /// Adds that to an answer.
+    pub(crate) fn add_hsts(&self, ends: Ends, headers: &mut HeaderMap) {
+        if let Some(hsts) = self.hsts.borrow().as_ref().filter(|_| ends.tls) {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
+        }
     }
 
     /// Has every answer over TLS say this in `Strict-Transport-Security`.

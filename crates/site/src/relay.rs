@@ -158,7 +158,8 @@ impl Relay {
         let mut tries = 0;
         loop {
             tries += 1;
-            let copy = copy_of(&request).filter(|_| tries < TRIES_MAX);
+            let again = request.body().is_end_stream() && tries < TRIES_MAX;
+            let copy = again.then(|| copy_of(&request, BoundedBody::empty()));
             let (epoch, undelivered) = (self.pairs.epoch.get(), self.pairs.undelivered.get());
             let kept = self.pairs.idle.borrow_mut().pop();
             let fresh = kept.is_none();
@@ -227,17 +228,14 @@ impl Relay {
     }
 }
 
-/// The same request again, if it has no body.
-fn copy_of(request: &Request<BoundedBody>) -> Option<Request<BoundedBody>> {
-    if !request.body().is_end_stream() {
-        return None;
-    }
-    let mut copy = Request::new(BoundedBody::empty());
+/// The same request again, with the body `empty` in place of one that has ended.
+pub(crate) fn copy_of<B>(request: &Request<B>, empty: B) -> Request<B> {
+    let mut copy = Request::new(empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.version_mut() = request.version();
     *copy.headers_mut() = request.headers().clone();
-    Some(copy)
+    copy
 }
 
 /// Whether the service ended without having read a byte of the request, which can then go to its successor.
@@ -266,8 +264,7 @@ fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
     };
     set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
     set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
-    let scheme = if ends.tls { "https" } else { "http" };
-    set(HeaderName::from_static("x-forwarded-proto"), scheme.into());
+    set(HeaderName::from_static("x-forwarded-proto"), ends.scheme().into());
 }
 
 fn request_host(request: &Request<BoundedBody>) -> HeaderValue {

@@ -291,18 +291,7 @@ impl<P: Partition> Link<'_, P> {
     }
 
     pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
-        self.site.partition.record(&Access {
-            ends: &self.ends,
-            method: head.map_or("", |head| head.method),
-            target: head.map_or("", |head| head.target),
-            minor: head.map_or(1, |head| head.minor),
-            host: head.map_or(b"", |head| head.host),
-            status,
-            body_bytes,
-            referer: head.map_or(b"", |head| head.referer),
-            user_agent: head.map_or(b"", |head| head.user_agent),
-            duration_us: u64::try_from(self.arrived.elapsed().as_micros()).unwrap_or(u64::MAX),
-        });
+        self.site.partition.record(&Access::of(&self.ends, head, status, body_bytes, self.arrived));
     }
 
     /// How fast the client takes what is sent to it.

@@ -5,7 +5,7 @@
 //!
 //! Source: seed 000, 4.1 (the launcher "responds only to signals"); architecture.md, table of roles.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::channels::Role;
 use crate::codec::{Bytes, DecodeError, Field, Reader, Text, choice, messages, record};
@@ -126,9 +126,23 @@ record! {
     }
 }
 
+/// An address as messages carry it: its 16 bytes as IPv6, with IPv4 mapped, in two halves.
+pub fn halves(address: IpAddr) -> (u64, u64) {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    ((bits >> 64) as u64, bits as u64)
+}
+
+/// The address that two halves make.
+pub fn address_of(high: u64, low: u64) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
+}
+
 /// An address range of `Heavy`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is mapped.
 pub fn range_text(address_high: u64, address_low: u64, bits: u8) -> String {
-    let address = Ipv6Addr::from(u128::from(address_high) << 64 | u128::from(address_low));
+    let address = address_of(address_high, address_low);
     match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
         (Some(mapped), Some(bits)) => format!("{mapped}/{bits}"),
         _ => format!("{address}/{bits}"),

@@ -21,5 +21,5 @@ pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteT
 pub use control::{
     AccessRight, AdminToLauncher, Backend, ChildToLauncher, Conditioning, Counters, LauncherToAdmin,
     LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Outcome, ProbeKind,
-    ProxyHeader, RouteTarget, RuleAction, Shed, Source, Speech, WorkerLimits, range_text,
+    ProxyHeader, RouteTarget, RuleAction, Shed, Source, Speech, WorkerLimits, address_of, halves, range_text,
 };

@@ -20,8 +20,9 @@ use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use worker::log::Log;
 
+use crate::answer::status_of;
 use crate::body::{BoundedBody, ResponseBody};
-use crate::files::{Files, Missing};
+use crate::files::Files;
 use crate::partition::Ends;
 use crate::relay::plain;
 use crate::upstream::flow::{Progress, Upload};
@@ -111,13 +112,12 @@ impl FastCgi {
     pub async fn send(
         &self,
         ends: Ends,
-        secure: bool,
         files: Option<&Files>,
         root: &str,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
         let is_head = request.method() == http::Method::HEAD;
-        let ready = match self.prepare(ends, secure, files, root, request).await {
+        let ready = match self.prepare(ends, files, root, request).await {
             Ok(ready) => ready,
             Err(status) => return plain(status),
         };
@@ -131,7 +131,6 @@ impl FastCgi {
     async fn prepare(
         &self,
         ends: Ends,
-        secure: bool,
         files: Option<&Files>,
         root: &str,
         request: Request<BoundedBody>,
@@ -144,12 +143,11 @@ impl FastCgi {
             None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
-        let told = Told { ends, secure, root, script: &script, parts: &parts, length, host: host.as_bytes() };
+        let told = Told { ends, root, script: &script, parts: &parts, length, host: host.as_bytes() };
         let all = parameters(&told);
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
-        let safe = matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
-        let repeatable = safe && body.is_end_stream();
+        let repeatable = forward::is_safe(&parts.method) && body.is_end_stream();
         Ok(Ready { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
     }
 
@@ -189,15 +187,5 @@ impl FastCgi {
                 Err((failure.status, failure.nothing))
             }
         }
-    }
-}
-
-fn status_of(missing: Missing) -> StatusCode {
-    match missing {
-        Missing::Malformed => StatusCode::BAD_REQUEST,
-        Missing::Forbidden => StatusCode::FORBIDDEN,
-        Missing::NotFound => StatusCode::NOT_FOUND,
-        Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -22,7 +22,6 @@ const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE,
 /// What a script is told.
 pub(crate) struct Told<'a> {
     pub ends: Ends,
-    pub secure: bool,
     /// The path of the root directory.
     pub root: &'a str,
     pub script: &'a Script,
@@ -60,8 +59,8 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     set("SERVER_PORT", ends.local.port().to_string().as_bytes());
     set("REMOTE_ADDR", ends.peer.ip().to_canonical().to_string().as_bytes());
     set("REMOTE_PORT", ends.peer.port().to_string().as_bytes());
-    set("REQUEST_SCHEME", if told.secure { b"https" } else { b"http" });
-    if told.secure {
+    set("REQUEST_SCHEME", ends.scheme().as_bytes());
+    if ends.tls {
         set("HTTPS", b"on");
     }
     // PHP refuses to run without it where it was built to.
@@ -121,7 +120,6 @@ mod tests {
             Ends { peer: "192.0.2.1:5".parse().unwrap(), local: "[::1]:443".parse().unwrap(), tls: secure };
         let told = Told {
             ends,
-            secure,
             root: "/srv/www",
             script: &script,
             parts: &parts,

@@ -23,13 +23,11 @@ use super::{cached, head};
 use crate::answer;
 use crate::body::{BoundedBody, Intake, ResponseBody};
 use crate::cache::Form;
+use crate::exchange::CLIENT_GONE;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
 use crate::{dispatch, fast};
-
-/// What is written to the log for a client that went away before its answer began.
-const CLIENT_GONE: u16 = 499;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
 const FILE_STEP_BYTES: u64 = 32 << 10;
@@ -51,19 +49,9 @@ impl<P: Partition> Drop for Ticket<P> {
             Checked::Whole(head) => Some(head),
             _ => None,
         };
-        let head = head.as_ref();
-        self.site.partition.record(&Access {
-            ends: &self.ends,
-            method: head.map_or("", |head| head.method),
-            target: head.map_or("", |head| head.target),
-            minor: 2,
-            host: head.map_or(b"", |head| head.host),
-            status: self.status.get(),
-            body_bytes: self.body_bytes.get(),
-            referer: head.map_or(b"", |head| head.referer),
-            user_agent: head.map_or(b"", |head| head.user_agent),
-            duration_us: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
-        });
+        let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
+        let access = Access::of(&self.ends, head.as_ref(), status, body_bytes, self.began);
+        self.site.partition.record(&Access { minor: 2, ..access });
     }
 }
 
@@ -219,11 +207,7 @@ fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut
     if let Some(size) = size.filter(|_| !unknown) {
         headers.entry(header::CONTENT_LENGTH).or_insert(size.into());
     }
-    if ends.tls
-        && let Some(hsts) = &*site.hsts.borrow()
-    {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
-    }
+    site.add_hsts(ends, headers);
 }
 
 /// Sends the answer; counts the bytes of its body in `sent`.

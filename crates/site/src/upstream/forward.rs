@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
-use http::{Request, Uri};
+use http::{Method, Request, Uri};
 
 use crate::partition::Ends;
 use crate::relay::remove_not_passed_on;
@@ -27,7 +27,7 @@ const ALSO_OURS: [HeaderName; 3] = [
 ];
 
 /// Makes a client's request one for a server behind the site: origin form, one host, only its own headers.
-pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends, secure: bool) {
+pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
     let host = host_of(request);
     let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -36,10 +36,15 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends, secure: bool) {
     let headers = request.headers_mut();
     clean(headers);
     headers.insert(header::HOST, host.clone());
-    say(headers, ends, secure, host);
+    say(headers, ends, host);
     if let Some(upgrade) = upgrade {
         upgrade::ask(headers, upgrade);
     }
+}
+
+/// RFC 9110 9.2.1: what changes nothing may be asked twice.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 /// The host that a request is for, which may have come in its target.
@@ -62,8 +67,8 @@ pub(crate) fn clean(headers: &mut HeaderMap) {
     }
 }
 
-fn say(headers: &mut HeaderMap, ends: Ends, secure: bool, host: HeaderValue) {
-    let scheme = if secure { "https" } else { "http" };
+fn say(headers: &mut HeaderMap, ends: Ends, host: HeaderValue) {
+    let scheme = ends.scheme();
     let mut set = |name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(name, value);
@@ -101,7 +106,7 @@ mod tests {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             request.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
         }
-        prepare(&mut request, ends(peer), true);
+        prepare(&mut request, ends(peer));
         request
     }
 

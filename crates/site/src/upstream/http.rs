@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -21,7 +21,7 @@ use super::flow::{Download, Progress, Upload};
 use super::forward;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
-use crate::relay::{fault, plain, remove_not_passed_on};
+use crate::relay::{copy_of, fault, plain, remove_not_passed_on};
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -48,14 +48,9 @@ impl Http {
     }
 
     /// Has a server answer `request`.
-    pub async fn send(
-        &self,
-        ends: Ends,
-        secure: bool,
-        mut request: Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
+    pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
         let asked = upgrade::asked(request.extensions());
-        forward::prepare(&mut request, ends, secure);
+        forward::prepare(&mut request, ends);
         match self.exchange(ends, request).await {
             Ok(answer) => self.pass_back(answer, asked),
             Err(status) => plain(status),
@@ -68,10 +63,11 @@ impl Http {
         request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         let progress = Progress::new();
-        let repeatable = request.body().is_end_stream() && is_safe(request.method());
+        let repeatable = request.body().is_end_stream() && forward::is_safe(request.method());
         let mut request = request.map(|body| Upload::new(body, progress.clone()));
         if let Some(mut sender) = self.kept() {
-            let copy = repeatable.then(|| copy_of(&request, &progress));
+            let empty = || Upload::new(BoundedBody::empty(), progress.clone());
+            let copy = repeatable.then(|| copy_of(&request, empty()));
             let sent = progress.watch(self.patience, sender.try_send_request(request)).await;
             match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
                 Ok(answer) => return Ok(self.answered(sender, answer)),
@@ -145,19 +141,4 @@ impl Http {
         let patience = self.patience;
         answer.map(|body| ResponseBody::stream(Download::new(body, patience)))
     }
-}
-
-/// RFC 9110 9.2.1: what changes nothing may be asked twice.
-fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-/// The same request again; it has no body.
-fn copy_of(request: &Request<Upload>, progress: &Rc<Progress>) -> Request<Upload> {
-    let mut copy = Request::new(Upload::new(BoundedBody::empty(), progress.clone()));
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    copy
 }

@@ -11,6 +11,7 @@ mod http;
 pub(crate) mod link;
 pub(crate) mod sendfile;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -51,8 +52,6 @@ enum Way {
 pub struct Asked<'a> {
     /// The two ends of the client's connection.
     pub ends: Ends,
-    /// Whether the client's connection is encrypted.
-    pub secure: bool,
     /// The site's files, for answers that name one.
     pub files: Option<&'a Files>,
     /// The request itself.
@@ -96,12 +95,12 @@ impl Backends {
         let Some(way) = self.targets.get(&target) else {
             return plain(StatusCode::BAD_GATEWAY);
         };
-        let Asked { ends, secure, files, request } = asked;
+        let Asked { ends, files, request } = asked;
         let wishes = sendfile::Wishes::of(&request);
-        let root = files.map_or_else(|| self.root.clone(), |files| files.seen_as(&self.root));
+        let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
         let answer = match way {
-            Way::Http(http) => http.send(ends, secure, request).await,
-            Way::FastCgi(fastcgi) => fastcgi.send(ends, secure, files, &root, request).await,
+            Way::Http(http) => http.send(ends, request).await,
+            Way::FastCgi(fastcgi) => fastcgi.send(ends, files, &root, request).await,
         };
         sendfile::resolve(answer, wishes, files, &root)
     }
