@@ -165,7 +165,8 @@ async fn produce<P: Partition>(
     let intake = Rc::new(Cell::new(Intake::default()));
     let upload = Upload::new(stream, admitted.length, limits, intake.clone());
     let body = BoundedBody::of_http2(upload, limits.body_bytes, intake.clone());
-    let mut answering = pin!(dispatch::respond(site, ends, Request::from_parts(parts, body)));
+    // By itself, because it is large: otherwise each stream would be as large, whoever answers it.
+    let mut answering = Box::pin(dispatch::respond(site, ends, Request::from_parts(parts, body)));
     let response = poll_fn(|cx| {
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
             return Poll::Ready(Some(response));
