@@ -222,6 +222,9 @@ impl Relay {
     }
 
     fn pass_back(mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        if is_ambiguous(answer.headers()) {
+            return plain(StatusCode::BAD_GATEWAY);
+        }
         remove_not_passed_on(answer.headers_mut());
         upgrade::grant(&mut answer, asked);
         answer.map(ResponseBody::stream)
@@ -284,6 +287,17 @@ pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
     for name in named.iter().chain(&NOT_PASSED_ON) {
         headers.remove(name);
     }
+}
+
+/// RFC 9112 6.3: whether two readers could find the end of this answer in two places, or its coding would be lost.
+pub(crate) fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        return false;
+    };
+    let is_plain =
+        coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
+    !is_plain || headers.contains_key(header::CONTENT_LENGTH)
 }
 
 /// Whose fault it is that an exchange failed: the client's, if its body was not as it should be.

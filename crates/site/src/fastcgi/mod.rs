@@ -75,7 +75,7 @@ impl Pool {
     /// Keeps a connection whose request is over, for a while.
     fn put(&self, link: Link) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() >= IDLE_MAX {
+        if idle.len() >= IDLE_MAX || link.is_deaf() {
             return;
         }
         idle.push(link);

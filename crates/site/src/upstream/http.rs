@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
@@ -21,11 +21,14 @@ use super::flow::{Download, Progress, Upload};
 use super::forward;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
-use crate::relay::{copy_of, fault, plain, remove_not_passed_on};
+use crate::relay::{copy_of, fault, is_ambiguous, plain, remove_not_passed_on};
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
+/// LIMIT: how long a connection is of use after its last answer. Servers close what rests, Node, Apache and uvicorn after
+/// 5 s, and what is sent at that moment is lost; a new connection costs less.
+const REST_MAX: Duration = Duration::from_secs(4);
 /// LIMIT: bytes of an answer's head, as large as any server's default.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// LIMIT: header lines of an answer.
@@ -33,13 +36,26 @@ const HEAD_LINES_MAX: usize = 100;
 
 type Sender = SendRequest<Upload>;
 
+/// A connection that is kept.
+struct Kept {
+    sender: Sender,
+    since: Instant,
+}
+
+impl Kept {
+    /// Whether it is still open, as far as is known, and will be for a moment.
+    fn is_of_use(&self) -> bool {
+        self.sender.is_ready() && self.since.elapsed() < REST_MAX
+    }
+}
+
 /// The way to the servers of one target.
 pub(crate) struct Http {
     dialer: Rc<Dialer>,
     target: u16,
     patience: Duration,
     proxy_header: ProxyHeader,
-    idle: Rc<RefCell<Vec<Sender>>>,
+    idle: Rc<RefCell<Vec<Kept>>>,
 }
 
 impl Http {
@@ -87,15 +103,11 @@ impl Http {
         }
     }
 
-    /// A kept connection that is still open, as far as is known.
+    /// The connection that rests for the shortest time.
     fn kept(&self) -> Option<Sender> {
         let mut idle = self.idle.borrow_mut();
-        while let Some(sender) = idle.pop() {
-            if sender.is_ready() {
-                return Some(sender);
-            }
-        }
-        None
+        idle.retain(Kept::is_of_use);
+        idle.pop().map(|kept| kept.sender)
     }
 
     async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
@@ -125,9 +137,9 @@ impl Http {
             tokio::task::spawn_local(async move {
                 if sender.ready().await.is_ok() {
                     let mut idle = idle.borrow_mut();
-                    idle.retain(SendRequest::is_ready);
+                    idle.retain(Kept::is_of_use);
                     if idle.len() < IDLE_MAX {
-                        idle.push(sender);
+                        idle.push(Kept { sender, since: Instant::now() });
                     }
                 }
             });
@@ -136,6 +148,9 @@ impl Http {
     }
 
     fn pass_back(&self, mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        if is_ambiguous(answer.headers()) {
+            return plain(StatusCode::BAD_GATEWAY);
+        }
         remove_not_passed_on(answer.headers_mut());
         upgrade::grant(&mut answer, asked);
         let patience = self.patience;

@@ -5,14 +5,23 @@
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::net::AddressFamily;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// See the file's head.
-pub(crate) enum Link {
+///
+/// A server may answer before it has read the whole request, and close: of a body that is too large for it, for example.
+/// A write that finds this out says nothing, so that whoever writes goes on to read the answer, or that there is none.
+pub(crate) struct Link {
+    stream: Stream,
+    /// The server takes no more.
+    deaf: bool,
+}
+
+enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -20,6 +29,25 @@ pub(crate) enum Link {
 impl Link {
     /// Takes over a connected socket.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { stream: Stream::new(socket)?, deaf: false })
+    }
+
+    /// Whether a write has found that the server takes no more.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+
+    /// What a write of `length` bytes comes to.
+    fn wrote(&mut self, length: usize, written: io::Result<usize>) -> io::Result<usize> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        self.deaf |=
+            written.as_ref().is_err_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset));
+        if self.deaf { Ok(length) } else { written }
+    }
+}
+
+impl Stream {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         match rustix::net::sockopt::socket_domain(&socket)? {
             AddressFamily::UNIX => Ok(Self::Unix(UnixStream::from_std(socket.into())?)),
@@ -37,16 +65,16 @@ impl Link {
 /// Calls a method of the stream inside.
 macro_rules! inner {
     ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Link::Tcp($stream) => $call,
-            Link::Unix($stream) => $call,
+        match &mut $self.stream {
+            Stream::Tcp($stream) => $call,
+            Stream::Unix($stream) => $call,
         }
     };
 }
 
 impl AsyncRead for Link {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -55,16 +83,19 @@ impl AsyncRead for Link {
 }
 
 impl AsyncWrite for Link {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        inner!(self, stream => Pin::new(stream).poll_write(cx, bytes))
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(inner!(self, stream => Pin::new(stream).poll_write(cx, bytes)));
+        Poll::Ready(self.wrote(bytes.len(), written))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        inner!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices))
+        let written = ready!(inner!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices)));
+        let length = slices.iter().map(|slice| slice.len()).sum();
+        Poll::Ready(self.wrote(length, written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -75,7 +106,7 @@ impl AsyncWrite for Link {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         inner!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }
