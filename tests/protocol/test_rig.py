@@ -1,9 +1,11 @@
 """The instruments themselves: each finds what it has to find in a server that has the fault."""
 
+import signal
+import threading
 import unittest
 
-from secured import Nginx
-from test_http2 import judged
+from secured import Nginx, ours, serve
+from test_http2 import conformance, judged
 from test_smuggling import Answers, judge
 from test_testssl import WHOLE, above_low, findings
 
@@ -33,6 +35,17 @@ class Rig(unittest.TestCase):
         self.assertEqual((count, len(failed)), (2, 1))
         with self.assertRaises(AssertionError):
             judged(REPORT, "2 tests, 0 passed, 0 skipped, 2 failed")
+
+    @ours
+    def test_a_pause_does_not_cost_h2spec_its_result(self):
+        """A machine under load may leave a server without the processor for some seconds."""
+        with serve() as server:
+            self.assertEqual(server.get("/").status, 200)
+            worker = server.process("site main")
+            worker.signal(signal.SIGSTOP)
+            threading.Timer(4, worker.signal, (signal.SIGCONT,)).start()
+            count, failed = conformance(server.tls_port, server.folder, "generic/1")
+        self.assertEqual((count > 0, failed), (True, []))
 
     def test_smuggling_is_seen(self):
         from smuggling import CANARY, GET, Probe
