@@ -88,6 +88,9 @@ class Naive(Raw):
 class FastCgi(Raw):
     """Answers every FastCGI request, and keeps what it was told."""
 
+    def answered(self, told, body):
+        return b"Status: 200\r\n\r\nanswered"
+
     def serve(self, connection):
         data, records, body = b"", b"", b""
         try:
@@ -105,7 +108,7 @@ class FastCgi(Raw):
                     if kind == 5 and not content:
                         self.requests.append((parameters(records), body))
                         records, body = b"", b""
-                        answer = b"Status: 200\r\n\r\nanswered"
+                        answer = self.answered(*self.requests[-1])
                         connection.sendall(struct.pack(">BBHHBB", 1, 6, 1, len(answer), 0, 0) + answer)
                         connection.sendall(struct.pack(">BBHHBB", 1, 3, 1, 8, 0, 0) + b"\0" * 8)
         except OSError:

@@ -23,6 +23,7 @@ REFUSED = [
     ("Keep-Alive", lines((b"keep-alive", b"timeout=5")), b"abc"),
     ("Proxy-Connection", lines((b"proxy-connection", b"keep-alive")), b"abc"),
     ("Upgrade", lines((b"upgrade", b"h2c")), b"abc"),
+    ("Proxy, which CGI takes for its own", lines((b"proxy", b"http://evil.test/")), b"abc"),
     ("TE other than trailers", lines((b"te", b"chunked")), b"abc"),
     ("a length that is too small", lines((b"content-length", b"0")), HIDDEN),
     ("a length that is too large", lines((b"content-length", b"100")), b"abc"),
