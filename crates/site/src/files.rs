@@ -174,12 +174,16 @@ impl Files {
         }
     }
 
-    /// The same file in an encoding, if somebody has put one beside it that is at least as new.
+    /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
+    /// of something: one that is empty is still being written, or never was.
     pub fn neighbour(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
         let (fd, _) = self.open(&path).ok()?;
         match regular(&fd) {
-            Ok(Kind::Regular(meta, _)) => (meta.modified_ns >= file.meta.modified_ns).then_some((fd, meta)),
+            Ok(Kind::Regular(meta, _)) => {
+                let is_usable = meta.size > 0 && meta.modified_ns >= file.meta.modified_ns;
+                is_usable.then_some((fd, meta))
+            }
             _ => None,
         }
     }
