@@ -5,6 +5,7 @@ one that keeps every FastCGI record, and php-fpm, whose script writes down each 
 """
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import backend
 from frames import Http2
-from secured import TLS, ours, serve
+from secured import TLS, ours, run, serve
 from test_downgrade import CANARY, READ, REFUSALS, REFUSED, lines
 from test_smuggling_behind import FastCgi
 
@@ -110,7 +111,23 @@ class DowngradeToAnUpstream(To, unittest.TestCase):
 
     @staticmethod
     def echo(request):
+        if request.line.split()[1] == "/probe/trailers":
+            return (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Kept: 1\r\nConnection: x-own\r\n"
+                b"X-Own: 1\r\nTransfer-Encoding: chunked\r\nProxy-Connection: close\r\nKeep-Alive: 1\r\n\r\n"
+            )
         return backend.response(json.dumps({"target": request.line.split()[1], "body_length": len(request.body)}).encode())
+
+    def test_trailers_lose_what_is_of_the_connection(self):
+        """What HTTP/2 forbids in them must not cost the client its answer."""
+        done = run("nghttp", "-nv", "--no-dep", f"{self.server.local_url}/probe/trailers")
+        lines = re.findall(r"recv \(stream_id=\d+\) (\S+): (.*)", done.stdout)
+        self.assertIn((":status", "200"), lines, done.stdout)
+        self.assertIn(("x-kept", "1"), lines, done.stdout)
+        self.assertNotIn("RST_STREAM", done.stdout)
+        names = {name for name, _ in lines}
+        self.assertEqual(names & {"x-own", "connection", "transfer-encoding", "proxy-connection", "keep-alive"}, set())
+        self.behind.requests.pop()
 
     def saw(self):
         time.sleep(0.02)

@@ -43,9 +43,10 @@ const IDLE_MAX: usize = 64;
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// What belongs to one connection and is not passed on (RFC 9110 7.6.1), and what only the relay may say.
-const NOT_PASSED_ON: [HeaderName; 11] = [
+const NOT_PASSED_ON: [HeaderName; 12] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
@@ -276,6 +277,7 @@ fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
     authority.unwrap_or(HeaderValue::from_static(""))
 }
 
+/// RFC 9110 7.6.1: removes what belongs to one connection, of a head or of trailers.
 pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)

@@ -27,6 +27,7 @@ use crate::exchange::CLIENT_GONE;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
+use crate::relay::remove_not_passed_on;
 use crate::{dispatch, fast};
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
@@ -254,7 +255,8 @@ async fn send<P: Partition>(
                 }
             }
             Err(frame) => {
-                if let Ok(trailers) = frame.into_trailers() {
+                if let Ok(mut trailers) = frame.into_trailers() {
+                    remove_not_passed_on(&mut trailers);
                     return stream.send_trailers(trailers).map_err(|_| Broken::Gone);
                 }
             }

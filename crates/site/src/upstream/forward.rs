@@ -20,11 +20,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// What names such as these say is ours to say, and believed where it is.
 const OURS: &str = "x-forwarded-";
-const ALSO_OURS: [HeaderName; 3] = [
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("proxy"),
-    HeaderName::from_static("proxy-connection"),
-];
+const ALSO_OURS: [HeaderName; 2] = [HeaderName::from_static("x-real-ip"), HeaderName::from_static("proxy")];
 
 /// Makes a client's request one for a server behind the site: origin form, one host, only its own headers.
 pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
