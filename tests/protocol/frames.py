@@ -37,7 +37,7 @@ class Http2:
         plain = socket.create_connection(("127.0.0.1", port), timeout=5)
         self.socket = context.wrap_socket(plain, server_hostname=name)
         assert self.socket.selected_alpn_protocol() == "h2", self.socket.selected_alpn_protocol()
-        self.unread, self.statuses, self.bodies, self.ended = b"", {}, {}, {}
+        self.unread, self.statuses, self.bodies, self.ended, self.resets = b"", {}, {}, {}, []
         # The answers' header lines come uncompressed but for the static table: there is to be no dynamic one.
         no_table = struct.pack(">HI", 1, 0)
         self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, no_table))
@@ -93,6 +93,7 @@ class Http2:
         elif kind == RST_STREAM:
             # After a whole answer, NO_ERROR says that the rest of the request is not wanted (RFC 9113 8.1).
             self.ended.setdefault(stream, "reset")
+            self.resets.append((stream, int.from_bytes(body, "big")))
         if kind in (HEADERS, DATA) and flags & END_STREAM:
             self.ended[stream] = self.statuses[stream]
 

@@ -86,6 +86,16 @@ class Curl(unittest.TestCase):
                 self.assertEqual((report["method"], report["query"], report["body_length"]), ("POST", "a=b", 300_000))
                 self.assertIn(["x-forwarded-proto", "https"], report["headers"])
 
+    def test_a_body_that_nobody_wants(self):
+        """The answer comes before the body has: it must not be lost for that."""
+        for size in (3, 300_000):
+            sent = self.server.write("unwanted", b"x" * size)
+            for tls, http in PAIRS:
+                with self.subTest(tls=tls, http=http, size=size):
+                    for _ in range(20):
+                        told = self.server.curl(*options(tls, http), "--data-binary", f"@{sent}", "-o", os.devnull, "-w", WRITE)
+                        self.assertIn(f"405 {http}", told.stdout)
+
     def test_not_its_host(self):
         # The name in the ClientHello is one of ours, the one in the request is not.
         for http in ("1.1", "2"):

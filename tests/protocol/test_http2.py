@@ -7,6 +7,8 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import frames
+from client import until
 from harness import TOP
 from secured import PEER, TLS, ours, run, serve
 
@@ -99,6 +101,28 @@ class Http2(unittest.TestCase):
     def test_load_of_a_service(self):
         done = run("h2load", "-n", "1000", "-c", "10", "-m", "10", f"{self.server.local_url}/probe/echo", seconds=60)
         self.assertIn("1000 succeeded, 0 failed, 0 errored, 0 timeout", done.stdout)
+
+    @ours
+    def test_who_still_sends_is_not_told_to_stop_at_once(self):
+        """RFC 9113 8.1: a reset behind an answer must not cost it, but with some clients does."""
+        head = [(b":method", b"POST"), (b":scheme", b"https"), (b":authority", b"main.test"), (b":path", b"/part-1.txt")]
+        get = [(b":method", b"GET"), *head[1:]]
+        with frames.Http2(self.server.context(), self.server.tls_port) as connection:
+            connection.send(frames.frame(frames.HEADERS, frames.END_HEADERS, 1, frames.block(head)))
+            self.assertEqual(connection.outcome(1, 20), 405)
+            connection.send(frames.frame(frames.DATA, frames.END_STREAM, 1, b"x=1"))
+            connection.request(3, get)
+            self.assertEqual((connection.outcome(3, 20), connection.resets), (200, []))
+            # Whoever never comes to an end is told after a while.
+            connection.send(frames.frame(frames.HEADERS, frames.END_HEADERS, 5, frames.block(head)))
+            self.assertEqual(connection.outcome(5, 20), 405)
+            numbers = iter(range(7, 2000, 2))
+
+            def told():
+                connection.request(number := next(numbers), get)
+                return connection.outcome(number, 20) == 200 and connection.resets == [(5, 0)]
+
+            self.assertTrue(until(told, 20, 0.1), connection.resets)
 
     def test_conformance(self):
         began = time.monotonic()

@@ -3,7 +3,7 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the request, the answers of services. Must never:
 //! answer a request that is not the partition's, or wait for a client that takes nothing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
-use super::upload::Upload;
+use super::upload::{self, Receiving, Upload};
 use super::{cached, head};
 use crate::answer;
 use crate::body::{BoundedBody, Intake, ResponseBody};
@@ -74,6 +74,7 @@ pub(super) async fn answer<P: Partition>(
     mut respond: SendResponse<Bytes>,
 ) {
     let (parts, body) = request.into_parts();
+    let body: Receiving = Rc::new(RefCell::new(body));
     let (raw, refusal) = match head::as_http1(&parts) {
         Ok(raw) => (raw, None),
         Err(refusal) => (Vec::new(), Some(refusal.status())),
@@ -87,7 +88,7 @@ pub(super) async fn answer<P: Partition>(
         raw,
     };
     let silent = parts.method == Method::HEAD;
-    let request = Request::from_parts(parts, body);
+    let request = Request::from_parts(parts, body.clone());
     let response = match refusal.map_or_else(|| admit(&site, &ticket.raw), Err) {
         Ok(admitted) => produce(&site, ends, admitted, request, &mut respond).await,
         Err(status) => {
@@ -102,7 +103,12 @@ pub(super) async fn answer<P: Partition>(
     finish(&site, ends, silent, &mut response);
     ticket.status.set(response.status().as_u16());
     match send(&site, &mut respond, response, silent, &ticket.body_bytes).await {
-        Ok(()) | Err(Broken::Gone) => {}
+        Ok(()) => {
+            // The answer is over, and is logged.
+            drop(ticket);
+            upload::discard(&body).await;
+        }
+        Err(Broken::Gone) => {}
         Err(Broken::Slow) => {
             site.shed.note(|shed| shed.slow_response += 1);
             respond.send_reset(Reason::CANCEL);
@@ -148,17 +154,17 @@ async fn produce<P: Partition>(
     site: &Rc<Site<P>>,
     ends: Ends,
     admitted: Admitted,
-    request: Request<RecvStream>,
+    request: Request<Receiving>,
     respond: &mut SendResponse<Bytes>,
 ) -> Option<Response<ResponseBody>> {
     let limits = site.partition.limits();
     let (mut parts, stream) = request.into_parts();
     // A body that nobody announced makes it a matter for the others.
-    if let (Some((form, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
+    if let (Some((form, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
         return Some(cached::response(form, unchanged));
     }
     head::tidy(&mut parts);
-    if admitted.expects && !stream.is_end_stream() {
+    if admitted.expects && !stream.borrow().is_end_stream() {
         let mut go_on = Response::new(());
         *go_on.status_mut() = StatusCode::CONTINUE;
         let _ = respond.send_informational(go_on);

@@ -3,10 +3,12 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the body; it is passed on unread. Must never: wait
 //! for a client that sends nothing or too little, or have it send more than its window before somebody wants it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -18,9 +20,33 @@ use crate::pace::Pace;
 use crate::partition::Limits;
 use crate::socket::expired;
 
+/// LIMIT: how long, and how many bytes of, a body that nobody wants is taken after the answer: who sends a form or a
+/// small file has sent it by then.
+const REST_TIME: Duration = Duration::from_secs(1);
+const REST_BYTES_MAX: usize = 64 << 10;
+
+/// What a request's body comes from; whoever answers holds it to the end.
+pub(crate) type Receiving = Rc<RefCell<RecvStream>>;
+
+/// Takes what is left of a body that nobody wanted.
+///
+/// RFC 9113 8.1: a client that is told to stop sending right behind its answer must not lose the answer. Some do, as
+/// curl 7.88 does, which Debian 12 has.
+pub(crate) async fn discard(stream: &Receiving) {
+    let rest = async {
+        let mut left = REST_BYTES_MAX;
+        while let Some(Ok(data)) = poll_fn(|cx| stream.borrow_mut().poll_data(cx)).await {
+            let Some(fewer) = left.checked_sub(data.len()) else { return };
+            left = fewer;
+            let _ = stream.borrow_mut().flow_control().release_capacity(data.len());
+        }
+    };
+    let _ = tokio::time::timeout(REST_TIME, rest).await;
+}
+
 /// The body.
 pub(crate) struct Upload {
-    stream: RecvStream,
+    stream: Receiving,
     /// Bytes announced.
     length: Option<u64>,
     came: u64,
@@ -31,7 +57,7 @@ pub(crate) struct Upload {
 
 impl Upload {
     /// Of `length` bytes, if that was announced.
-    pub fn new(stream: RecvStream, length: Option<u64>, limits: &Limits, intake: Rc<Cell<Intake>>) -> Self {
+    pub fn new(stream: Receiving, length: Option<u64>, limits: &Limits, intake: Rc<Cell<Intake>>) -> Self {
         let pace = Pace::new(limits.body_rate, limits.stall_timeout);
         Self { stream, length, came: 0, pace, timer: None, intake }
     }
@@ -46,12 +72,13 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        match this.stream.poll_data(cx) {
+        let mut stream = this.stream.borrow_mut();
+        match stream.poll_data(cx) {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());
                 this.came += data.len() as u64;
                 // What is passed on is bounded by whoever takes it.
-                let _ = this.stream.flow_control().release_capacity(data.len());
+                let _ = stream.flow_control().release_capacity(data.len());
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(BodyError::Client(error.into())))),
@@ -66,7 +93,7 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.stream.borrow().is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
