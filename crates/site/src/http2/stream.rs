@@ -103,10 +103,11 @@ pub(super) async fn answer<P: Partition>(
     finish(&site, ends, silent, &mut response);
     ticket.status.set(response.status().as_u16());
     match send(&site, &mut respond, response, silent, &ticket.body_bytes).await {
+        Ok(()) if body.borrow().is_end_stream() => {}
         Ok(()) => {
-            // The answer is over, and is logged.
+            // The answer is over, and is logged. What comes now is rare: it gets its room only if it is needed.
             drop(ticket);
-            upload::discard(&body).await;
+            Box::pin(upload::discard(&body)).await;
         }
         Err(Broken::Gone) => {}
         Err(Broken::Slow) => {
