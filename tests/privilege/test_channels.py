@@ -7,6 +7,7 @@ its memory, every other site answers every request, and `error.log` has what was
 import os
 import re
 import shutil
+import signal
 import sys
 import unittest
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "process"))
 
 import harness
-from client import Connection, Load, request, until
+from client import Connection, Load, get, request, until
 from harness import Server, service, site, wait_for_time
 
 #: How many descriptors and how much memory another process may have more at the end than at the beginning. Caches
@@ -26,7 +27,7 @@ ANSWERS = 200
 #: Connections that a rogue is sent while it reads nothing.
 UNREAD = 150
 #: The stages of a rogue, and by when each is over.
-STAGES = {"deeds": 15, "silence": 10, "end": 10}
+STAGES = {"deeds": 15, "silence": 10, "end": 40}
 #: A rogue does not go when it is asked to.
 LIMITS = {"start_timeout": "2s", "drain_timeout": "1s", "connections": 400}
 
@@ -196,10 +197,42 @@ class Logger(Channels):
     may_write_all = True
 
 
+class SilentLogger(unittest.TestCase):
+    """A pipe holds 64 KiB; whoever prints more needs somebody who reads, or makes room."""
+
+    LOST = r"\[bulkheadd\] the logger does not keep up with what service main/probe prints: [1-9]\d+ bytes are lost"
+
+    def print_much(self, server):
+        """Has a service print 1 MiB while nobody reads it."""
+        answers = [get(server.port, f"/probe/print?kib={kib}", timeout=60) for kib in (1024, 1)]
+        self.assertEqual([answer.text for answer in answers], ["printed 1024 KiB\n", "printed 1 KiB\n"])
+        self.assertRegex(server.log(), self.LOST)
+
+    def test_a_rogue(self):
+        """It answers the launcher, or not, and never reads."""
+        with Rogue(GOOD, "logger") as server:
+            probe = server.process("bin/probe")
+            self.print_much(server)
+            self.assertEqual(server.process("bin/probe"), probe)
+
+    def test_one_that_hangs(self):
+        """It is ended, and its successor reads what it had left."""
+        with Server(GOOD) as server:
+            logger = server.process("logger")
+            logger.signal(signal.SIGSTOP)
+            self.print_much(server)
+            self.assertTrue(until(lambda: not logger.alive, 40), server.log())
+            self.assertRegex(server.log(), rf"\[bulkheadd\] logger \(pid {logger.pid}\) left what others print unread")
+            self.assertTrue(until(lambda: re.search(r"\[service main/probe\] x{100}", server.log()), 10))
+            self.assertEqual(server.status("/probe"), 200)
+
+
 class Admin(Channels):
     def test_admin(self):
+        # It is ended for what it asks for and does not read.
         self.misbehave(Rogue(GOOD, "admin"), "admin", LOADS, [
-            *ended("admin"), *logged("admin"), r"\[logger\] .*refused \d+ records of admin"])
+            ended("admin")[0], *logged("admin"), r"\[logger\] .*refused \d+ records of admin",
+            r"\[bulkheadd\] admin \(pid \d+\) does not read what it is told and was ended"])
 
 
 def ask(port, host, target, count=6):

@@ -90,7 +90,7 @@ impl Launcher {
         for serial in others {
             let process = &self.processes[&serial];
             let log = process.log.as_ref().map(duplicate).transpose()?;
-            let stderr = process.stderr.as_ref().map(duplicate).transpose()?;
+            let stderr = process.stderr.as_ref().map(|of| duplicate(&of.reading)).transpose()?;
             self.hand_log(logger, process.post, log, stderr);
         }
         Ok(())
@@ -102,7 +102,8 @@ impl Launcher {
             let process = &self.processes[&serial];
             // A logger does not read its own standard error: it would wait for itself.
             let log = process.log.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
-            let stderr = process.stderr.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
+            let stderr = process.stderr.as_ref().filter(|_| logger != serial);
+            let stderr = stderr.map(|of| duplicate(&of.reading)).transpose()?;
             self.hand_log(logger, process.post, log, stderr);
         }
         Ok(())

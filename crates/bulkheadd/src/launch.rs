@@ -24,6 +24,7 @@ use crate::jails::Filters;
 use crate::logs::Logs;
 use crate::roster::Post;
 use crate::runtime::Answers;
+use crate::spill::Stderr;
 use crate::{places, program, statics};
 
 /// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
@@ -76,7 +77,7 @@ pub struct Started {
     /// What the logger reads of it.
     pub log: Option<OwnedFd>,
     /// What it writes to standard error.
-    pub stderr: OwnedFd,
+    pub stderr: Stderr,
     /// Its control group, to be kept until it has ended.
     pub group: Group,
 }
@@ -86,11 +87,11 @@ impl Ground {
     pub fn start(&self, post: &Post) -> Result<Started, Error> {
         let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
         let (control, its_control) = pair()?;
-        let (stderr, its_stderr) = io::pipe().map_err(during("make a pipe"))?;
+        let (stderr, its_stderr) = standard_error()?;
         let mut descriptors = vec![
             (duplicate(&self.null)?, 0),
             (duplicate(&self.null)?, 1),
-            (its_stderr.into(), 2),
+            (its_stderr, 2),
             (its_control, CONTROL),
         ];
         let mut log = None;
@@ -101,21 +102,21 @@ impl Ground {
         }
         let program = self.program(post)?;
         let (child, group) = self.start_in_jail(post, &program, &descriptors)?;
-        Ok(Started { child, control: Some(control), log, stderr: stderr.into(), group })
+        Ok(Started { child, control: Some(control), log, stderr, group })
     }
 
     /// Starts the filter of `post`, which takes from `bundles` and passes on to `onward`.
     pub fn start_filter(&self, post: &Post, bundles: OwnedFd, onward: OwnedFd) -> Result<Started, Error> {
-        let (stderr, its_stderr) = io::pipe().map_err(during("make a pipe"))?;
+        let (stderr, its_stderr) = standard_error()?;
         let descriptors = vec![
             (duplicate(&self.null)?, 0),
             (duplicate(&self.null)?, 1),
-            (its_stderr.into(), 2),
+            (its_stderr, 2),
             (bundles, BUNDLES),
             (onward, ONWARD),
         ];
         let (child, group) = self.start_in_jail(post, &self.program(post)?, &descriptors)?;
-        Ok(Started { child, control: None, log: None, stderr: stderr.into(), group })
+        Ok(Started { child, control: None, log: None, stderr, group })
     }
 
     /// Starts `program` in the jail of `post`; where degraded isolation allows it, without layers that fail.
@@ -437,6 +438,13 @@ pub fn policies(config: &Config) -> Conditioning {
         ban_after: policies.ban_after,
         ban_time_ms: policies.ban_time_ms,
     }
+}
+
+/// A child's standard error: the launcher's ends, and the child's.
+fn standard_error() -> Result<(Stderr, OwnedFd), Error> {
+    let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
+    let its = duplicate(&writing)?;
+    Ok((Stderr::new(reading.into(), writing.into()), its))
 }
 
 /// A word of an argument vector or an environment.

@@ -34,6 +34,7 @@ use crate::program::{self, Version};
 use crate::roster::{Post, roster};
 use crate::rotation::Rotation;
 use crate::runtime::Answers;
+use crate::spill::Spill;
 use crate::survey::{Range, Survey};
 use crate::tickets::Tickets;
 
@@ -46,8 +47,10 @@ const NONSENSE_MAX: u32 = 100;
 /// How often the program of a broken partition is looked at.
 pub(crate) const BROKEN_CHECK: Duration = Duration::from_secs(1);
 
-/// Keys of the event loop: a child's serial number, times two, plus one for its pidfd; and this, for signals.
+/// Keys of the event loop: a child's serial number, times two, plus one for its pidfd; this, for signals; and the next.
 const SIGNALS: u64 = u64::MAX;
+/// See [`SIGNALS`]: the pipes into which children print.
+const PIPES: u64 = u64::MAX - 1;
 
 /// What is known of a post beside the processes that fill it.
 #[derive(Debug, Default)]
@@ -88,6 +91,7 @@ pub struct Launcher {
     pub(crate) survey: Survey,
     pub(crate) certificates: Certificates,
     pub(crate) tickets: Tickets,
+    pub(crate) spill: Spill,
     pub(crate) bans: Bans,
     /// Probes that run.
     pub(crate) probes: BTreeMap<u64, Probe>,
@@ -127,6 +131,8 @@ impl Launcher {
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| during("make an epoll")(e.into()))?;
         let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
         watch(&epoll, &signals, SIGNALS)?;
+        let spill = Spill::new()?;
+        watch(&epoll, &spill.epoll, PIPES)?;
         let restart = &config.restart;
         let rule = Rule {
             broken_after: restart.broken_after as usize,
@@ -166,6 +172,7 @@ impl Launcher {
             survey: Survey::default(),
             certificates: Certificates::of(&ground.config),
             tickets: Tickets::of(&ground.config)?,
+            spill,
             bans: Bans::default(),
             watched: HashSet::new(),
             serial: 0,
@@ -244,6 +251,7 @@ impl Launcher {
         for event in events.iter() {
             match event.data.u64() {
                 SIGNALS => self.on_signal(),
+                PIPES => self.spill.written(Instant::now()),
                 key if key % 2 == 1 => self.on_exit(key / 2),
                 key => self.on_message(key / 2),
             }
@@ -278,7 +286,8 @@ impl Launcher {
         let control = started.control.as_ref();
         let watched = control
             .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
-            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1));
+            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1))
+            .and_then(|()| self.spill.add(serial, &started.stderr));
         if let Err(error) = watched {
             // Nobody would see its end.
             started.child.end();
@@ -298,8 +307,12 @@ impl Launcher {
     }
 
     pub(crate) fn tell(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.tell(message, descriptor);
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        if !process.tell(message, descriptor) {
+            let (pid, title) = (process.child.pid, self.posts[process.post].title());
+            self.journal.warning(format!("{title} (pid {pid}) does not read what it is told and was ended"));
         }
     }
 

@@ -80,7 +80,7 @@ impl Launcher {
         self.finish_status_if_complete();
     }
 
-    fn ask_for_report(&mut self, serial: u64) {
+    pub(crate) fn ask_for_report(&mut self, serial: u64) {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
         };
@@ -88,18 +88,18 @@ impl Launcher {
         if process.stage != Stage::Serving || process.owes_report {
             return;
         }
-        process.owes_report = true;
-        match self.posts[process.post].role {
-            Role::Gate => process.tell(&LauncherToGate::Report {}, None),
-            Role::Site => process.tell(&LauncherToSite::Report {}, None),
-            Role::Service => process.tell(&LauncherToService::Report {}, None),
-            Role::Logger => process.tell(&LauncherToLogger::Report {}, None),
-            Role::Admin => process.tell(&LauncherToAdmin::Report {}, None),
-            Role::Signer => process.tell(&LauncherToSigner::Report {}, None),
-            Role::Connector => process.tell(&LauncherToConnector::Report {}, None),
-            // It says nothing.
-            Role::Filter => process.owes_report = false,
-            Role::Launcher => {}
+        let role = self.posts[process.post].role;
+        // Filters say nothing.
+        process.owes_report = role != Role::Filter;
+        match role {
+            Role::Gate => self.tell(serial, &LauncherToGate::Report {}, None),
+            Role::Site => self.tell(serial, &LauncherToSite::Report {}, None),
+            Role::Service => self.tell(serial, &LauncherToService::Report {}, None),
+            Role::Logger => self.tell(serial, &LauncherToLogger::Report {}, None),
+            Role::Admin => self.tell(serial, &LauncherToAdmin::Report {}, None),
+            Role::Signer => self.tell(serial, &LauncherToSigner::Report {}, None),
+            Role::Connector => self.tell(serial, &LauncherToConnector::Report {}, None),
+            Role::Filter | Role::Launcher => {}
         }
     }
 

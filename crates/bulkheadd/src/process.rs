@@ -2,8 +2,6 @@
 //!
 //! Runs in: the launcher. Sees: fixed-size messages of children. Never: blocks on a child.
 
-use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -11,6 +9,8 @@ use sys::process::Child;
 use wire::{Counters, Message};
 
 use crate::cgroups::Group;
+use crate::outbox::Outbox;
+use crate::spill::Stderr;
 
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,6 @@ impl Stage {
         }
     }
 }
-
-/// The most messages that wait for one child.
-///
-/// LIMIT: above the number of routes of the largest configuration; a child that lets more pile up hangs.
-const OUTBOX_MAX: usize = 200_000;
 
 /// A child of the launcher.
 #[derive(Debug)]
@@ -62,7 +57,7 @@ pub struct Process {
     /// the old one had not read.
     pub log: Option<OwnedFd>,
     /// See `log`.
-    pub stderr: Option<OwnedFd>,
+    pub stderr: Option<Stderr>,
     /// Its control group, which is removed when it has ended.
     pub group: Option<Group>,
     /// The administrator's order that waits for it to come up.
@@ -70,7 +65,7 @@ pub struct Process {
     /// How much nonsense it has sent.
     pub nonsense: u32,
     control: Option<OwnedFd>,
-    outbox: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    outbox: Outbox,
 }
 
 impl Process {
@@ -91,7 +86,7 @@ impl Process {
             ticket: None,
             nonsense: 0,
             control,
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -100,34 +95,34 @@ impl Process {
         self.control.as_ref().map(AsFd::as_fd)
     }
 
-    /// Tells it something, now or as soon as its channel has room.
-    pub fn tell(&mut self, message: &impl Message, descriptor: Option<OwnedFd>) {
+    /// Tells it something, now or as soon as its channel has room; whether it keeps up. One that does not is ended.
+    #[must_use]
+    pub fn tell(&mut self, message: &impl Message, descriptor: Option<OwnedFd>) -> bool {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        self.outbox.push_back((bytes, descriptor));
+        self.outbox.push(bytes, descriptor, self.stage == Stage::Starting);
         self.flush();
-        if self.outbox.len() > OUTBOX_MAX {
+        let keeps_up = !self.outbox.is_over();
+        if !keeps_up {
             self.child.kill();
+            // It is never told anything more.
+            self.outbox.clear();
+            self.control = None;
         }
+        keeps_up
     }
 
     /// Sends what waits, as far as there is room. A child that is gone is dealt with when its exit is seen.
     pub fn flush(&mut self) {
-        let Some(control) = &self.control else {
-            return self.outbox.clear();
-        };
-        while let Some((bytes, descriptor)) = self.outbox.front() {
-            match sys::seqpacket::send(control, bytes, descriptor.as_ref().map(AsFd::as_fd)) {
-                Ok(()) => drop(self.outbox.pop_front()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.outbox.clear(),
-            }
+        let sent = self.control.as_ref().map(|control| self.outbox.flush(control.as_fd()));
+        if !matches!(sent, Some(Ok(()))) {
+            self.outbox.clear();
         }
     }
 
     /// Whether something waits for room.
     pub fn has_waiting(&self) -> bool {
-        !self.outbox.is_empty()
+        self.outbox.has_waiting()
     }
 
     /// Asks it to finish, by the end of its control channel, and gives it until `deadline`.

@@ -118,6 +118,7 @@ impl Launcher {
         };
         // What it said last, such as that it was ready, is still in its channel.
         self.on_message(serial);
+        self.spill_without(serial);
         let Some(mut process) = self.processes.remove(&serial) else {
             return;
         };
@@ -173,7 +174,7 @@ impl Launcher {
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
     fn keep_unread_log(&mut self, post: usize, process: &mut Process) {
         if let Some(stderr) = process.stderr.take() {
-            self.unread_logs.push_back((post, process.log.take(), stderr));
+            self.unread_logs.push_back((post, process.log.take(), stderr.reading));
         }
         if self.unread_logs.len() > UNREAD_MAX {
             self.unread_logs.pop_front();
@@ -252,6 +253,7 @@ impl Launcher {
             .chain(self.survey.deadline())
             .chain(self.probe_deadline())
             .chain(self.rotation.deadline())
+            .chain(self.spill.deadline())
             .chain(self.logs.pause(SystemTime::now()).map(|left| now + left))
             .min()
             .map(|at| at.saturating_duration_since(now))
@@ -283,6 +285,7 @@ impl Launcher {
         self.survey_on_time(now);
         self.probes_on_time(now);
         self.logs_on_time(now);
+        self.spill_on_time(now);
     }
 
     /// Ends a process that was not ready, or not gone, in time.

@@ -66,21 +66,28 @@ impl Launcher {
             return;
         }
         self.survey.until = Some(Instant::now() + SURVEY_WAIT);
-        for (&serial, process) in &mut self.processes {
-            let role = self.posts[process.post].role;
-            if process.stage != Stage::Serving || !matches!(role, Role::Gate | Role::Site) {
-                continue;
-            }
-            self.survey.answers.insert(serial, Answer::default());
-            // One that has not answered the last time is not asked again, or questions would pile up.
-            if !std::mem::replace(&mut process.owes_shed, true) {
-                match role {
-                    Role::Gate => process.tell(&LauncherToGate::ReportShed {}, None),
-                    _ => process.tell(&LauncherToSite::ReportShed {}, None),
-                }
-            }
+        for serial in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.ask_what_was_shed(serial);
         }
         self.finish_survey_if_complete();
+    }
+
+    fn ask_what_was_shed(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        let role = self.posts[process.post].role;
+        if process.stage != Stage::Serving || !matches!(role, Role::Gate | Role::Site) {
+            return;
+        }
+        self.survey.answers.insert(serial, Answer::default());
+        // One that has not answered the last time is not asked again, or questions would pile up.
+        if !std::mem::replace(&mut process.owes_shed, true) {
+            match role {
+                Role::Gate => self.tell(serial, &LauncherToGate::ReportShed {}, None),
+                _ => self.tell(serial, &LauncherToSite::ReportShed {}, None),
+            }
+        }
     }
 
     /// Takes a range that a process names.

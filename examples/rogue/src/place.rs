@@ -118,6 +118,12 @@ impl Place {
         let _ = poll(&mut [PollFd::new(&self.control, flags)], Some(&timeout));
     }
 
+    /// Waits for a millisecond.
+    pub fn breathe(&self) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        let _ = poll(&mut [PollFd::new(&self.control, PollFlags::empty())], Some(&timeout));
+    }
+
     fn receive<M: Message>(&mut self, from: impl Fn(&Self) -> &OwnedFd) -> Option<(M, Option<OwnedFd>)> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let got = seqpacket::receive(from(self), &mut buffer);

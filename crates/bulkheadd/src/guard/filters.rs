@@ -75,7 +75,8 @@ impl Filters {
         let (input, output) = (duplicate(input)?, duplicate(output)?);
         let filter = &mut self.filters[index];
         let started = ground.start_filter(&filter.post, input, output)?;
-        let voice = Voice::new(filter.post.title(), started.stderr.into()).map_err(during("read a pipe"))?;
+        let voice =
+            Voice::new(filter.post.title(), started.stderr.reading.into()).map_err(during("read a pipe"))?;
         filter.running = Some((started.child, voice, Instant::now()));
         Ok(())
     }

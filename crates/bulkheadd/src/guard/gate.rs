@@ -13,7 +13,7 @@ use crate::guard::fronts::Fronts;
 use crate::guard::process::{self, Again};
 use crate::guard::voice::{Voice, say};
 use crate::launch::{Ground, text};
-use crate::process::Process;
+use crate::process::{Process, Stage};
 use crate::program;
 use crate::roster::Post;
 
@@ -68,7 +68,8 @@ impl Gate {
     /// Tells it something, if it is there.
     pub fn tell(&mut self, message: &LauncherToGate, descriptor: Option<OwnedFd>) {
         if let Some((process, _)) = &mut self.running {
-            process.tell(message, descriptor);
+            // One that does not keep up is ended, which is seen.
+            let _ = process.tell(message, descriptor);
         }
     }
 
@@ -111,7 +112,10 @@ impl Gate {
                 }
             }
         }
-        self.ready |= heard.contains(&ChildToLauncher::Ready {});
+        if heard.contains(&ChildToLauncher::Ready {}) {
+            self.ready = true;
+            process.stage = Stage::Serving;
+        }
         heard
     }
 

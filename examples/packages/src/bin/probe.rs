@@ -45,6 +45,7 @@ impl Service for Probe {
             "/probe/echo" => echo(request).await,
             "/probe/sleep" => sleep(number(&request, "ms")).await,
             "/probe/exit" => std::process::exit(i32::try_from(number(&request, "code")).unwrap_or(1)),
+            "/probe/print" => print(number(&request, "kib")),
             "/probe/allocate" => allocate(number(&request, "mib")),
             _ => Response::status_page(StatusCode::NOT_FOUND),
         }
@@ -121,6 +122,13 @@ async fn sleep(ms: u64) -> Response {
     Response::text(format!("slept {ms} ms\n"))
 }
 
+/// Prints so much on standard error, in lines of 1 KiB.
+fn print(kib: u64) -> Response {
+    let line = "x".repeat(1023);
+    (0..kib).for_each(|_| eprintln!("{line}"));
+    Response::text(format!("printed {kib} KiB\n"))
+}
+
 /// Takes memory and touches all of it, as far as the process may.
 fn allocate(mib: u64) -> Response {
     let mut memory: Vec<u8> = Vec::new();
@@ -186,6 +194,7 @@ mod tests {
     #[test]
     fn it_does_as_told() {
         assert_eq!(ask("/probe/sleep?ms=1"), "slept 1 ms\n");
+        assert_eq!(ask("/probe/print?kib=1"), "printed 1 KiB\n");
         assert_eq!(ask("/probe/allocate?mib=2"), "touched 512 pages of 2 MiB\n");
         let echo: Value = serde_json::from_str(&ask("/probe/echo?a=b")).unwrap();
         assert_eq!((&echo["query"], &echo["body_length"]), (&json!("a=b"), &json!(0)));
