@@ -15,7 +15,7 @@ from pathlib import Path
 from world import (
     ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, table, told,
 )
-from harness import Server, configuration, free_port, rootless_too, service, site
+from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site
 from test_tls import certificate
 
 #: Attempts that are not made, and why that is no gap.
@@ -214,6 +214,16 @@ class Rootless(unittest.TestCase):
                 report = probe(server, name)
                 got = [a for a in report["attempts"] if not a["as_expected"] and a["closed_by"] in self.LAYERS]
                 self.assertEqual(got, [], f"{name}: {told(got)}")
+
+    def test_a_service_reaches_the_admin_role_and_is_not_obeyed(self):
+        """Nothing keeps a process of the same user from the socket; the secret is in a file, which Landlock hides."""
+        with Server() as server:
+            found = by_id(probe(server, "main/probe"))
+            if ROOTLESS:
+                self.assertEqual(found["unix-path"]["result"], "succeeded")
+                self.assertIn("no permission to give orders", found["give-orders"]["detail"])
+            self.assertEqual(found["give-orders"]["result"], "refused")
+            self.assertEqual(found["read-paths"]["result"], "refused", found["read-paths"])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ TOGETHER = {
 #: Those that succeed without any layer at all, as a sample of every group: the probe can do what it says.
 EVERYTHING = {
     "caps-effective", "kill", "ptrace", "vm-read", "proc-mem", "read-paths", "write-paths", "mknod-device", "chown",
-    "connect-loopback", "unix-path", "unshare-user", "mount", "hostname", "reboot", "fork-bomb", "become-other",
+    "connect-loopback", "unix-path", "give-orders", "unshare-user", "mount", "hostname", "reboot", "fork-bomb", "become-other",
     "become-root",
 }
 

@@ -296,7 +296,8 @@ class Server:
         with socket.socket(socket.AF_UNIX) as admin:
             admin.settimeout(15)
             admin.connect(str(self.folder / "run/admin.sock"))
-            admin.sendall(json.dumps(order).encode() + b"\n")
+            secret = (self.folder / "run/admin.secret").read_bytes()
+            admin.sendall(secret + json.dumps(order).encode() + b"\n")
             return json.loads(admin.makefile().readline())
 
     def relaunch(self, name):

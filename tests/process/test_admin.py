@@ -1,4 +1,4 @@
-"""Who may give orders: not everybody who can reach the administration socket, but root and the server's owner."""
+"""Who may give orders: not everybody who can reach the administration socket, but who can read its secret."""
 
 import json
 import os
@@ -22,8 +22,7 @@ admin = socket.socket(socket.AF_UNIX)
 admin.settimeout(10)
 try:
     admin.connect(sys.argv[1])
-    if sys.argv[2] != "null":
-        admin.sendall(sys.argv[2].encode() + b"\\n")
+    admin.sendall(sys.argv[2].encode() + b"\\n")
     print(admin.makefile().readline(), end="")
 except OSError as error:
     print(type(error).__name__, end="")
@@ -34,10 +33,11 @@ class Admin(unittest.TestCase):
     def setUp(self):
         self.server = self.enterContext(Server())
         self.socket = self.server.folder / "run/admin.sock"
+        self.secret = self.server.folder / "run/admin.secret"
 
-    def order(self, uid, order):
+    def order(self, uid, order, secret):
         """What a process of `uid` gets for an order: the answer, or the name of an exception."""
-        command = [sys.executable, "-c", CLIENT, str(uid), str(self.socket), json.dumps(order)]
+        command = [sys.executable, "-c", CLIENT, str(uid), str(self.socket), f"{secret}\n{json.dumps(order)}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
         return json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout
 
@@ -46,34 +46,48 @@ class Admin(unittest.TestCase):
         self.socket.parent.chmod(0o755)
         self.socket.chmod(0o666)
 
-    def test_the_socket_keeps_others_out(self):
-        self.assertEqual(self.order(STRANGER, {"order": "status"}), "PermissionError")
-        self.assertTrue(self.order(0, {"order": "status"})["ok"])
+    def test_the_socket_and_the_secret_keep_others_out(self):
+        for path in (self.socket, self.secret):
+            self.assertEqual((path.stat().st_uid, path.stat().st_mode & 0o777), (os.geteuid(), 0o600), path)
+        secret = self.secret.read_text().strip()
+        self.assertRegex(secret, "^[0-9a-f]{64}$")
+        self.assertEqual(self.order(STRANGER, {"order": "status"}, secret), "PermissionError")
+        self.assertTrue(self.order(0, {"order": "status"}, secret)["ok"])
 
-    def test_another_uid_is_refused(self):
+    def test_without_the_secret_nobody_is_obeyed(self):
         self.open_to_all()
         service = self.server.process("bin/probe")
         orders = ({"order": "status"}, {"order": "relaunch", "name": "main/probe"}, {"order": "stop"})
-        for uid in (STRANGER, service.uid, self.server.process("admin").uid):
-            with self.subTest(uid=uid):
-                # The refusal comes before any order is read.
-                answer = self.order(uid, None)
-                self.assertEqual((answer["ok"], answer.get("processes")), (False, None))
-                self.assertIn(f"uid {uid} may not give orders", answer["error"])
-            for order in orders:
-                with self.subTest(uid=uid, order=order):
-                    answer = self.order(uid, order)
-                    # As the order is never read, the connection's end may overtake the answer.
-                    if answer not in ("ConnectionResetError", "BrokenPipeError"):
+        secret = self.secret.read_text().strip()
+        for uid in (STRANGER, service.uid, self.server.process("admin").uid, 0):
+            for guess in ("", "0" * 64, secret[:-1], json.dumps({"order": "stop"})):
+                for order in orders:
+                    with self.subTest(uid=uid, guess=guess, order=order):
+                        answer = self.order(uid, order, guess)
                         self.assertEqual((answer["ok"], answer.get("processes")), (False, None))
+                        self.assertIn("no permission to give orders", answer["error"])
         self.assertEqual(self.server.process("bin/probe"), service, "nothing was relaunched")
         self.assertNotIn("ordered by", self.server.log())
 
     def test_root_is_obeyed_and_noted(self):
-        self.open_to_all()
-        self.assertTrue(self.order(0, {"order": "relaunch", "name": "main/probe"})["ok"])
+        order = {"order": "relaunch", "name": "main/probe"}
+        self.assertTrue(self.order(0, order, self.secret.read_text().strip())["ok"])
         noted = lambda: 'relaunch of "main/probe" ordered by uid 0' in self.server.log()
         self.assertTrue(until(noted, 3), self.server.log())
+
+    def test_the_secret_is_another_at_each_start_and_gone_at_the_end(self):
+        first = self.secret.read_text()
+        self.assertEqual(self.server.stop(), 0)
+        self.assertFalse(self.secret.exists())
+        self.server.start()
+        self.assertNotEqual(self.secret.read_text(), first)
+        self.assertTrue(self.server.order(order="status")["ok"])
+
+    def test_the_command_says_what_it_cannot_read(self):
+        self.secret.unlink()
+        answer = self.server.command("status", "--config", self.server.config)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn(f"no permission to give orders: cannot read {self.secret}", answer.stderr)
 
 
 @rootless_too

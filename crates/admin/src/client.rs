@@ -1,12 +1,12 @@
-//! One client of the administration socket: who it is, one request, one answer.
+//! One client of the administration socket: whether it may give orders, one request, one answer.
 //!
-//! Runs in: the admin role. Sees: bytes of any process that can reach the socket. Never: obeys a
-//! process that is neither root's nor the owner's.
+//! Runs in: the admin role. Sees: bytes of any process that can reach the socket. Never: parses
+//! what a process says that does not know the secret.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Take};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
@@ -39,17 +39,9 @@ async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
         Ok(peer) => peer,
         Err(error) => return Reply::failed(format!("the kernel does not say who you are: {error}")),
     };
-    let order = timeout(CLIENT_WAIT, request(stream)).await;
-    // SECURITY: the mode of the socket keeps others out already; the kernel's word does so again.
-    if peer.uid() != 0 && Some(peer.uid()) != desk.owner.get() {
-        return Reply::failed(format!(
-            "uid {} may not give orders; root or the server's owner may",
-            peer.uid()
-        ));
-    }
-    let order = match order {
+    let order = match timeout(CLIENT_WAIT, request(stream, desk)).await {
         Ok(Ok(order)) => order,
-        Ok(Err(error)) => return Reply::wrong(error),
+        Ok(Err(reply)) => return reply,
         Err(_) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
     };
     note(&order, peer.uid(), peer.pid());
@@ -62,26 +54,31 @@ async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
     }
 }
 
-/// Reads one line; the end of the stream ends it as well.
-async fn request(stream: &mut UnixStream) -> Result<Order, String> {
-    let mut line = Vec::with_capacity(256);
-    let mut source = stream.take(REQUEST_MAX as u64);
-    loop {
-        let before = line.len();
-        let count = source
-            .read_buf(&mut line)
-            .await
-            .map_err(|error| format!("the request could not be read: {error}"))?;
-        if let Some(end) = line[before..].iter().position(|&byte| byte == b'\n') {
-            return Order::parse(&line[..before + end]);
-        }
-        if line.len() >= REQUEST_MAX {
-            return Err(format!("the request is longer than {REQUEST_MAX} bytes"));
-        }
-        if count == 0 {
-            return Order::parse(&line);
-        }
+/// Reads the secret and the order, a line each.
+async fn request(stream: &mut UnixStream, desk: &Desk) -> Result<Order, Reply> {
+    let mut source = BufReader::new(stream.take(REQUEST_MAX as u64));
+    let said = line(&mut source).await?;
+    // SECURITY: the modes of the socket and of the secret's file keep other users out. Of a process of the same user,
+    // jailed in a rootless run, it is this alone: nothing that it says is parsed.
+    if !desk.secret.get().is_some_and(|secret| secret.is(&said)) {
+        return Err(Reply::failed(
+            "no permission to give orders: an order begins with the line of `admin.secret`, beside the socket",
+        ));
     }
+    Order::parse(&line(&mut source).await?).map_err(Reply::wrong)
+}
+
+/// Reads one line; the end of the stream ends it as well.
+async fn line(source: &mut BufReader<Take<&mut UnixStream>>) -> Result<Vec<u8>, Reply> {
+    let mut line = Vec::with_capacity(256);
+    let read = source.read_until(b'\n', &mut line).await;
+    read.map_err(|error| Reply::failed(format!("the request could not be read: {error}")))?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if source.get_ref().limit() == 0 {
+        return Err(Reply::wrong(format!("the request is longer than {REQUEST_MAX} bytes")));
+    }
+    Ok(line)
 }
 
 /// Leaves a trace in the error log of who ordered a change.

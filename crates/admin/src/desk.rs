@@ -3,7 +3,7 @@
 //! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: hands a name on;
 //! it finds the number that the launcher gave it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -19,6 +19,7 @@ use worker::counters::Counters;
 use crate::conditioned::{Conditioned, Heavy};
 use crate::order::{Findings, Order};
 use crate::reply::{Ban, Process, Reply};
+use crate::secret::Secret;
 
 /// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
@@ -31,8 +32,8 @@ pub(crate) type Control = Channel<LauncherToAdmin, AdminToLauncher>;
 pub(crate) struct Desk {
     pub(crate) control: Control,
     pub(crate) counters: Counters,
-    /// The uid, besides root, that may give orders.
-    pub(crate) owner: Cell<Option<u32>>,
+    /// What every order begins with.
+    pub(crate) secret: OnceCell<Secret>,
     targets: RefCell<Vec<(u16, String)>>,
     pending: RefCell<HashMap<u32, Pending>>,
     next_ticket: Cell<u32>,
@@ -74,7 +75,7 @@ impl Desk {
         Self {
             control,
             counters: Counters::default(),
-            owner: Cell::new(None),
+            secret: OnceCell::new(),
             targets: RefCell::default(),
             pending: RefCell::default(),
             // When `admin` itself is relaunched, two of them use tickets at a time; each begins somewhere else.

@@ -1,13 +1,13 @@
 //! Orders as they arrive: one line of JSON each.
 //!
-//! Runs in: the admin role. Sees: the bytes of a client that passed the check of its uid. Never: accepts a field
+//! Runs in: the admin role. Sees: the bytes of a client that has said the secret. Never: accepts a field
 //! or an order that it does not know.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// The longest request, in bytes, with its newline.
+/// The longest request, in bytes, with the secret and newlines.
 ///
 /// LIMIT: a name is at most 127 bytes, so this leaves ample room, and 16 clients hold at most 64 KiB.
 pub const REQUEST_MAX: usize = 4096;

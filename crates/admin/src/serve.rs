@@ -1,7 +1,7 @@
 //! The admin role at work: the launcher's messages, and the socket that comes along with the first of them.
 //!
 //! Runs in: the admin role. Sees: the launcher's messages (trusted: a malformed one ends the process). Never:
-//! accepts a client before it knows who may give orders.
+//! accepts a client before it knows the secret that orders begin with.
 
 use std::fmt;
 use std::io;
@@ -20,6 +20,7 @@ use crate::client;
 use crate::conditioned::Heavy;
 use crate::desk::{Control, Desk};
 use crate::reply::Process;
+use crate::secret::Secret;
 
 /// The most clients at once; further ones wait in the socket's queue.
 ///
@@ -88,8 +89,8 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
             LauncherToAdmin::Socket {} => socket = descriptor,
             LauncherToAdmin::Begin {} => {
                 let listener = listener(socket.take())?;
-                if desk.owner.get().is_none() {
-                    break Err(ServeError::Incomplete("the owner"));
+                if desk.secret.get().is_none() {
+                    break Err(ServeError::Incomplete("the secret"));
                 }
                 let task = accept(listener, desk.clone(), clients.clone());
                 accepting = Some(tokio::task::spawn_local(task));
@@ -124,7 +125,8 @@ fn listener(socket: Option<OwnedFd>) -> Result<UnixListener, ServeError> {
 async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
     match message {
         LauncherToAdmin::Target { target, name } => desk.add_target(target, name.as_str()),
-        LauncherToAdmin::Owner { uid } => desk.owner.set(Some(uid)),
+        // There is one for as long as the launcher lives.
+        LauncherToAdmin::Secret { secret } => drop(desk.secret.set(Secret::new(secret.as_str()))),
         LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
         LauncherToAdmin::Heavy { ticket, name: _, address_high, address_low, bits, held, waiting } => {
             desk.heavy(ticket, Heavy::new((address_high, address_low), bits, held, waiting));

@@ -12,6 +12,9 @@ use serde_json::Value;
 use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Shed, Text};
 use worker::channel::Channel;
 
+/// What every order begins with.
+const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;
 
 /// A running admin role, seen from the launcher.
@@ -27,7 +30,7 @@ impl Drop for Admin {
     }
 }
 
-async fn started(owner: u32) -> Admin {
+async fn started() -> Admin {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let socket = std::env::temp_dir().join(format!("bulkhead-admin-{}-{number}.sock", std::process::id()));
@@ -43,7 +46,7 @@ async fn started(owner: u32) -> Admin {
         let (target, name) = (target as u16, Text::new(name));
         tell(LauncherToAdmin::Target { target, name }, None).await;
     }
-    tell(LauncherToAdmin::Owner { uid: owner }, None).await;
+    tell(LauncherToAdmin::Secret { secret: Text::new(SECRET) }, None).await;
     tell(LauncherToAdmin::Begin {}, None).await;
     let admin = Admin { launcher, socket, role };
     assert_eq!(admin.heard().await, AdminToLauncher::Ready {});
@@ -59,8 +62,13 @@ impl Admin {
         self.launcher.send(&message, None).await.unwrap();
     }
 
-    /// An administrator on a thread of its own, as the command is a blocking program.
-    fn ask(&self, request: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
+    /// An administrator, who knows the secret.
+    fn ask(&self, order: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
+        self.say([SECRET.as_bytes(), b"\n", &order.into()].concat())
+    }
+
+    /// A client on a thread of its own, as the command is a blocking program.
+    fn say(&self, request: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
         let (socket, request) = (self.socket.clone(), request.into());
         tokio::task::spawn_blocking(move || {
             let mut stream = UnixStream::connect(socket).unwrap();
@@ -80,10 +88,6 @@ fn run(test: impl AsyncFnOnce()) {
     let limit = Duration::from_secs(30);
     let test = async { tokio::time::timeout(limit, test()).await.unwrap() };
     tokio::task::LocalSet::new().block_on(&runtime, test);
-}
-
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 fn process(ticket: u32) -> LauncherToAdmin {
@@ -127,7 +131,7 @@ fn shed(evicted: u64) -> Shed {
 #[test]
 fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let answer = admin.ask("{\"order\":\"conditioning\"}\n");
         let AdminToLauncher::Conditioning { ticket } = admin.heard().await else {
             panic!("it was asked what was shed");
@@ -173,7 +177,7 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
 #[test]
 fn a_status_lists_what_the_launcher_says() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let answer = admin.ask("{\"order\":\"status\"}\n");
         let AdminToLauncher::Status { ticket } = admin.heard().await else {
             panic!("a status was asked for");
@@ -201,7 +205,7 @@ fn a_status_lists_what_the_launcher_says() {
 #[test]
 fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         for (outcome, reason) in
             [(Outcome::Done, ""), (Outcome::Failed, "exited with 1"), (Outcome::Busy, "")]
         {
@@ -224,7 +228,7 @@ fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
 #[test]
 fn an_unknown_name_is_answered_with_the_names_and_never_reaches_the_launcher() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/serach\"}\n");
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], false);
@@ -240,7 +244,7 @@ fn an_unknown_name_is_answered_with_the_names_and_never_reaches_the_launcher() {
 #[test]
 fn what_is_no_order_is_refused_and_never_reaches_the_launcher() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let long = vec![b' '; 5000];
         for request in [b"hello\n".to_vec(), b"{\"order\":\"exec\"}\n".to_vec(), vec![0xff, b'\n'], long] {
             let answer = admin.ask(request).await.unwrap();
@@ -253,7 +257,7 @@ fn what_is_no_order_is_refused_and_never_reaches_the_launcher() {
 #[test]
 fn counters_are_reported() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         admin.ask("nonsense\n").await.unwrap();
         admin.tell(LauncherToAdmin::Report {}).await;
         let AdminToLauncher::Counters { counters } = admin.heard().await else {
@@ -266,7 +270,7 @@ fn counters_are_reported() {
 #[test]
 fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let answer = admin.ask("{\"order\":\"stop\"}\n");
         assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
         admin.launcher.finish();
@@ -277,7 +281,7 @@ fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
 #[test]
 fn its_own_relaunch_is_done_when_the_launcher_retires_it() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"admin\"}\n");
         let order = admin.heard().await;
         assert!(matches!(order, AdminToLauncher::Relaunch { target: 3, .. }));
@@ -289,7 +293,7 @@ fn its_own_relaunch_is_done_when_the_launcher_retires_it() {
 #[test]
 fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
     run(async || {
-        let mut admin = started(own_uid()).await;
+        let mut admin = started().await;
         let status = admin.ask("{\"order\":\"status\"}\n");
         assert!(matches!(admin.heard().await, AdminToLauncher::Status { .. }));
         // One that never says anything must not hold the end up.
@@ -307,7 +311,7 @@ fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
 #[test]
 fn a_client_over_the_limit_waits_its_turn() {
     run(async || {
-        let admin = started(own_uid()).await;
+        let admin = started().await;
         let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(&admin.socket).unwrap()).collect();
         let late = admin.ask("nonsense\n");
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -318,16 +322,37 @@ fn a_client_over_the_limit_waits_its_turn() {
 }
 
 #[test]
-fn others_than_root_and_the_owner_are_refused() {
-    // Root is always let in, so this can be seen by another user only.
-    if own_uid() == 0 {
-        return;
-    }
+fn without_the_secret_nothing_is_read_and_nobody_is_obeyed() {
     run(async || {
-        let admin = started(own_uid() + 1).await;
-        let answer = admin.ask("{\"order\":\"stop\"}\n").await.unwrap();
-        assert_eq!(answer["ok"], false);
-        assert!(answer["error"].as_str().unwrap().contains("may not give orders"));
+        let admin = started().await;
+        let stop = "{\"order\":\"stop\"}\n";
+        let (short, other) = (&SECRET[1..], SECRET.replace('0', "1"));
+        for said in
+            ["", "\n", "\0\n", &format!("{short}\n"), &format!("{other}\n"), &format!("{SECRET} \n"), stop]
+        {
+            let answer = admin.say(format!("{said}{stop}")).await.unwrap();
+            assert_eq!(answer["ok"], false, "{said:?}");
+            assert!(
+                answer["error"].as_str().unwrap().starts_with("no permission to give orders"),
+                "{answer}"
+            );
+        }
         assert!(admin.launcher.try_receive().is_none());
+    });
+}
+
+#[test]
+fn the_longest_request_is_taken_and_a_longer_one_refused() {
+    run(async || {
+        let admin = started().await;
+        let order = "{\"order\":\"stop\"}";
+        let spaces = " ".repeat(admin::REQUEST_MAX - SECRET.len() - order.len() - 2);
+        let longest = format!("{order}{spaces}\n");
+        let too_long = admin.ask(format!("{order} {spaces}\n")).await.unwrap();
+        assert!(too_long["error"].as_str().unwrap().contains("longer than 4096 bytes"), "{too_long}");
+        let stopped = admin.ask(longest);
+        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        admin.launcher.finish();
+        assert_eq!(stopped.await.unwrap()["ok"], true);
     });
 }

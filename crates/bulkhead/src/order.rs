@@ -37,17 +37,18 @@ pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
 fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
     let path = run_dir.join("admin.sock");
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
-    let text = exchange(&mut stream, order).map_err(Fault::io(path.display()))?;
+    let secret = secret(&run_dir.join("admin.secret"))?;
+    let text = exchange(&mut stream, &secret, order).map_err(Fault::io(path.display()))?;
     serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
 }
 
-fn exchange(stream: &mut UnixStream, order: &Value) -> io::Result<Vec<u8>> {
+fn exchange(stream: &mut UnixStream, secret: &str, order: &Value) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(WAIT))?;
     stream.set_write_timeout(Some(WAIT))?;
-    // One that has answered and gone without reading all (it refuses this uid) is to be heard nevertheless; the
+    // One that has answered and gone without reading all (it refuses the secret) is to be heard nevertheless; the
     // kernel then reports a reset after the answer.
-    let sent = stream.write_all(format!("{order}\n").as_bytes());
+    let sent = stream.write_all(format!("{secret}\n{order}\n").as_bytes());
     let mut text = Vec::new();
     let read = stream.take(ANSWER_MAX).read_to_end(&mut text);
     if text.is_empty() {
@@ -55,6 +56,17 @@ fn exchange(stream: &mut UnixStream, order: &Value) -> io::Result<Vec<u8>> {
         read?;
     }
     Ok(text)
+}
+
+/// What an order begins with; whoever can read it may give orders.
+fn secret(path: &Path) -> Result<String, Fault> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let path = path.display();
+        Fault::Failed(format!(
+            "no permission to give orders: cannot read {path}: {error}; root and the server's owner can"
+        ))
+    })?;
+    Ok(text.trim_end().to_owned())
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> Fault {

@@ -67,14 +67,13 @@ impl Launcher {
     }
 
     pub(crate) fn introduce_admin(&mut self, serial: u64) -> Result<(), Error> {
-        self.tell(serial, &LauncherToAdmin::Socket {}, Some(duplicate(&self.admin_socket)?));
+        self.tell(serial, &LauncherToAdmin::Socket {}, Some(self.door.socket()?));
         for (target, name) in
             self.orders.targets().enumerate().map(|(i, name)| (i, Text::new(name))).collect::<Vec<_>>()
         {
             self.tell(serial, &LauncherToAdmin::Target { target: target as u16, name }, None);
         }
-        let uid = rustix::process::getuid().as_raw();
-        self.tell(serial, &LauncherToAdmin::Owner { uid }, None);
+        self.tell(serial, &LauncherToAdmin::Secret { secret: self.door.secret() }, None);
         self.tell(serial, &LauncherToAdmin::Begin {}, None);
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::chain::Chain;
 use crate::cores::Cores;
+use crate::door::Door;
 use crate::error::{Error, during};
 use crate::history::{History, Rule};
 use crate::identities::Identities;
@@ -79,7 +80,7 @@ pub struct Launcher {
     pub(crate) rotation: Rotation,
     /// By listener, then by gate.
     pub(crate) listeners: Vec<Vec<OwnedFd>>,
-    pub(crate) admin_socket: OwnedFd,
+    pub(crate) door: Door,
     pub(crate) posts: Vec<Post>,
     pub(crate) duties: Vec<Duty>,
     pub(crate) processes: BTreeMap<u64, Process>,
@@ -162,7 +163,7 @@ impl Launcher {
         };
         Ok(Self {
             journal: Journal::new(error_log, syslog),
-            admin_socket: places.admin_socket()?,
+            door: Door::open(&places.run)?,
             duties: posts.iter().map(|_| Duty::default()).collect(),
             orders: Orders::new(&posts),
             probes: BTreeMap::new(),
@@ -207,7 +208,7 @@ impl Launcher {
             self.turn(&mut events)?;
             if self.stopping.is_some() && self.processes.is_empty() && self.probes.is_empty() {
                 self.journal.info("stopped");
-                let _ = std::fs::remove_file(self.places.run.join("admin.sock"));
+                self.door.close();
                 return Ok(());
             }
         }

@@ -12,6 +12,7 @@ mod certificates;
 mod cgroups;
 mod chain;
 mod cores;
+mod door;
 mod error;
 mod guard;
 mod history;

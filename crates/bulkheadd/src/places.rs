@@ -7,7 +7,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, at};
@@ -17,7 +16,7 @@ use crate::error::{Error, at};
 pub struct Places {
     /// What must outlive a restart.
     pub state: PathBuf,
-    /// Sockets, the pid file, the empty root.
+    /// The administrator's door, the pid file, the empty root.
     pub run: PathBuf,
     /// Logs.
     pub log: PathBuf,
@@ -62,20 +61,6 @@ impl Places {
     pub fn log_elsewhere(path: &Path) -> Result<File, Error> {
         check_own(path.parent().unwrap_or(Path::new("/")))?;
         own_file(path, 0o640, true)
-    }
-
-    /// The administration socket, which only root (or the user of a rootless run) can reach.
-    pub fn admin_socket(&self) -> Result<OwnedFd, Error> {
-        let path = self.run.join("admin.sock");
-        if let Err(error) = fs::remove_file(&path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(at("remove", &path)(error));
-        }
-        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let socket = UnixListener::bind(&path);
-        rustix::process::umask(before);
-        Ok(socket.map_err(at("bind", &path))?.into())
     }
 }
 

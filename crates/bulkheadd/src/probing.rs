@@ -110,18 +110,13 @@ impl Launcher {
         let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
         let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
         let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
-        let foreign = self.foreign_files(own);
-        for (name, paths) in
-            [("paths", &foreign), ("write_paths", &foreign), ("unix", &vec![self.admin_path()])]
-        {
+        let (socket, secret) = self.door.paths();
+        let foreign = [self.foreign_files(own), vec![secret]].concat();
+        for (name, paths) in [("paths", &foreign), ("write_paths", &foreign), ("unix", &vec![socket])] {
             let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
             let _ = write!(text, ",\"{name}\":[{}]", paths.join(","));
         }
         text + "}"
-    }
-
-    fn admin_path(&self) -> PathBuf {
-        self.places.run.join("admin.sock")
     }
 
     fn foreign_files(&self, own: &Post) -> Vec<PathBuf> {

@@ -496,6 +496,9 @@ choice! {
     }
 }
 
+/// Hexadecimal digits of the secret that every order to the admin role begins with: 256 bits.
+pub const ADMIN_SECRET_CHARS: usize = 64;
+
 messages! {
     /// From the launcher to the admin role.
     pub enum LauncherToAdmin {
@@ -503,8 +506,8 @@ messages! {
         1 => Socket {},
         /// The name of what can be relaunched under this number.
         2 => Target { target: u16, name: Text<128> },
-        /// The uid, besides root, whose processes may give orders.
-        3 => Owner { uid: u32 },
+        /// What every order begins with.
+        3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
         /// All of the above has been said: serve.
         4 => Begin {},
         /// One process, in answer to `Status`.

@@ -428,7 +428,7 @@ impl Samples for LauncherToAdmin {
         let mut all = vec![
             Self::Socket {},
             Self::Target { target: 1, name: text(128) },
-            Self::Owner { uid: 1000 },
+            Self::Secret { secret: text(64) },
             Self::Begin {},
             Self::StatusEnd { ticket: 1, missing: text(1024) },
             answer(Outcome::Done),

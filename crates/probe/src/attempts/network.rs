@@ -1,12 +1,14 @@
 //! D: sockets of every family, and whom they reach.
 //!
-//! Runs in: the probe. Never: sends a byte to anybody but the machine's own discard port.
+//! Runs in: the probe. Never: sends a byte to anybody but the machine's own discard port and
+//! the server's admin role.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 use sys::attempt::{Arg, Errno, calls};
@@ -42,6 +44,7 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         .refused_anyway("where no socket that can listen is held"),
     attempt('D', "interfaces", "see the machine's network interfaces", "network namespace", interfaces),
     attempt('D', "unix-path", "connect to a Unix socket by its path", "root", unix_path),
+    attempt('D', "give-orders", "give the server an administrator's orders", "landlock", give_orders),
     attempt('D', "unix-abstract", "connect to an abstract Unix socket", "network namespace", unix_abstract),
     attempt('D', "unix-abstract-listen", "offer an abstract Unix socket", "seccomp", unix_abstract_listen)
         .services_may(),
@@ -161,6 +164,31 @@ fn unix_path(cx: &Cx<'_>) -> Outcome {
             }
         }))
     })
+}
+
+/// Asks the admin role for what needs the same right as to stop the server, with the secret beside its socket if that
+/// can be read.
+fn give_orders(cx: &Cx<'_>) -> Outcome {
+    any(&cx.hints.unix, |path| {
+        let path = Path::new(path);
+        let secret = std::fs::read(path.with_extension("secret")).unwrap_or_else(|_| b"none\n".to_vec());
+        match ask_for_status(path, &secret) {
+            Ok(answer) if answer.starts_with(b"{\"ok\":true") => succeeded("every process was told of"),
+            Ok(answer) => refused(String::from_utf8_lossy(&answer[..answer.len().min(80)]).trim_end()),
+            Err(error) => tried::<(), _>(Err(error)),
+        }
+    })
+}
+
+fn ask_for_status(path: &Path, secret: &[u8]) -> io::Result<Vec<u8>> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&[secret, b"{\"order\":\"status\"}\n"].concat())?;
+    let mut answer = vec![0; 4096];
+    let count = stream.read(&mut answer)?;
+    answer.truncate(count);
+    Ok(answer)
 }
 
 fn unix_abstract(cx: &Cx<'_>) -> Outcome {

@@ -1,0 +1,45 @@
+//! What every order begins with: the secret of a file that only those can read who may give orders.
+//!
+//! Runs in: the admin role. Sees: the first line of any process that can reach the socket. Never: tells by the time that
+//! it takes how much of a guess is right, or prints the secret.
+
+use std::hint::black_box;
+
+/// The secret of this server.
+pub(crate) struct Secret(Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+
+    /// Whether these are its bytes; of a wrong length, which is no secret, this is said at once.
+    pub(crate) fn is(&self, said: &[u8]) -> bool {
+        if self.0.is_empty() || said.len() != self.0.len() {
+            return false;
+        }
+        let differing = self.0.iter().zip(said).fold(0, |found, (a, b)| black_box(found | (a ^ b)));
+        black_box(differing) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_secret_is_right() {
+        let secret = Secret::new("0123abcd");
+        assert!(secret.is(b"0123abcd"));
+        for wrong in ["", "0123abc", "0123abcd0", "1123abcd", "0123abce", "0123ABCD", "\0\0\0\0\0\0\0\0"] {
+            assert!(!secret.is(wrong.as_bytes()), "{wrong:?}");
+        }
+        assert!(!Secret::new("").is(b""));
+    }
+}
