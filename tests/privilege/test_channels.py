@@ -8,15 +8,20 @@ import os
 import re
 import shutil
 import signal
+import socket
+import ssl
 import sys
+import threading
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "process"))
 
 import harness
+from backend import Raw, response
 from client import Connection, Load, get, request, until
 from harness import Server, service, site, wait_for_time
+from test_tls import certificate
 
 #: How many descriptors and how much memory another process may have more at the end than at the beginning. Caches
 #: and buffers fill once; what grows with each message is far beyond that.
@@ -105,7 +110,7 @@ class Channels(unittest.TestCase):
             self.assertNotRegex(line, r"^\S+ \w+ \[bulkheadd\] forged")
             self.assertNotIn("\x1b", line)
             if "forged-by-rogue" in line:
-                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin)\] ")
+                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|connector rogue)\] ")
         for path in (self.server.folder / "log").glob("*.access.log"):
             if not path.name.startswith("rogue.") and not self.may_write_all:
                 self.assertNotIn("forged-by-rogue", path.read_text(errors="replace"), path.name)
@@ -155,18 +160,82 @@ class Gate(Channels):
 class Site(Channels):
     def test_site(self):
         names = ["s0", "s1", "s2", "s3"]
-        rogue = site("rogue", [service(name, f"/{name}") for name in names])
-        server = Rogue([*GOOD, rogue], "site")
+        behind = self.enterContext(Raw(answer=lambda _: response(b"behind")))
+        rogue = site("rogue", [service(name, f"/{name}") for name in names],
+                     certificates=["one.pem"], route=[{"path": "/up/", "upstream": behind.at}])
+        # The signer and a connector of its own kind serve another site all the while.
+        fine = site("fine", [], route=[{"path": "/up/", "upstream": behind.at}])
+        server = with_tls(Rogue([*GOOD, rogue, fine, site("keyed", [], certificates=["one.pem"])], "site"))
         for name in names:
             server.copy_program("probe", name)
-        self.misbehave(server, "site rogue", LOADS, [
+        self.misbehave(server, "site rogue", [*LOADS, ("fine.test", "/up/")], [
             *ended("site rogue"), *logged("site rogue"),
             r"\[logger\] .*refused \d+ records of site rogue",
             r"\[gate \d\] .*its worker sent",
             r"\[gate \d\] .*its worker sends nonsense; its channel is closed",
             r"\[service rogue/s\d\] .*malformed message",
             r"\[service rogue/s\d\] .*more connections than it has credits for",
+            r"\[site rogue\] .*rogue: signer: 0 signed, 6 refused",
+            r"\[signer\] .*refused a signature to site 2: it has no certificate of that number",
+            r"\[signer\] .*refused a signature to site 2: it is no step of a handshake",
+            r"\[signer\] .*site 2 asks for what it may not have; its channel is closed",
+            r"\[site rogue\] .*rogue: connector: 0 connected, 3 unknown",
+            r"\[connector rogue\] .*the site's worker sends nonsense; its channel is closed",
         ], [("rogue.test", "/")])
+        self.assertEqual(handshake(server, "keyed.test"), "TLSv1.3")
+
+
+class Signer(Channels):
+    """It has every key already; what it says to sites costs them their TLS, and nobody anything else."""
+
+    def test_signer(self):
+        keyed = [site(f"keyed{number}", [], certificates=["one.pem"]) for number in range(10)]
+        self.misbehave(with_tls(Rogue([*GOOD, *keyed], "signer")), "signer", LOADS, [
+            *ended("signer"), *logged("signer"),
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message ends in the middle",
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message has version",
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: no message of type 99",
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message has bytes after",
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message or its descriptors over",
+            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: a descriptor came along",
+        ])
+        log = self.server.log()
+        self.assertEqual(len(set(re.findall(r"\[(site keyed\d)\] .*sends nonsense; its channel is closed", log))), 10)
+        # Nobody asked for its verdicts, so none is told of.
+        self.assertNotIn("one.pem", log)
+        for asked in self.handshakes:
+            asked.join()
+        self.assertEqual(self.outcomes, {(name, None) for name, _ in self.outcomes})
+        for number in range(10):
+            self.assertIsNotNone(self.server.status("/", f"keyed{number}.test"))
+
+    def stage(self, name):
+        """Clients come all the while; no signature that they get is good."""
+        if name == "deeds":
+            self.outcomes = set()
+            names = [f"keyed{number}.test" for number in range(10)] * 3
+            ask = lambda name: self.outcomes.add((name, handshake(self.server, name)))
+            self.handshakes = [threading.Thread(target=ask, args=(name,)) for name in names]
+            for asked in self.handshakes:
+                asked.start()
+        super().stage(name)
+
+
+class Connector(Channels):
+    """It may hand its own site what it likes, which the site refuses; connectors of others are other processes."""
+
+    def test_connector(self):
+        behind = self.enterContext(Raw(answer=lambda _: response(b"behind")))
+        route = [{"path": "/up/", "upstream": behind.at}]
+        rogue, fine = site("rogue", [], route=route), site("fine", [], route=route)
+        server = Rogue([*GOOD, rogue, fine], "connector")
+        loads = [*LOADS, ("rogue.test", "/"), ("fine.test", "/up/")]
+        self.misbehave(server, "connector rogue", loads, [
+            *ended("connector rogue"), *logged("connector rogue"),
+            r"\[logger\] .*refused \d+ records of connector rogue",
+            r"\[site rogue\] .*the connector has handed over what is no connection",
+            r"\[site rogue\] .*the connector sends nonsense; its channel is closed",
+        ], [("rogue.test", "/up/")])
 
 
 class Service(Channels):
@@ -233,6 +302,27 @@ class Admin(Channels):
         self.misbehave(Rogue(GOOD, "admin"), "admin", LOADS, [
             ended("admin")[0], *logged("admin"), r"\[logger\] .*refused \d+ records of admin",
             r"\[bulkheadd\] admin \(pid \d+\) does not read what it is told and was ended"])
+
+
+def with_tls(server):
+    """The server with a listener for TLS, and the certificate `one.pem`."""
+    server.tls = harness.free_port()
+    with open(server.config, "a") as file:
+        file.write(f'\n[[listen]]\naddress = "127.0.0.1:{server.tls}"\ntls = true\n')
+    server.write("one.pem", b"".join(certificate(server.folder, "one", "ec", "one.test")))
+    return server
+
+
+def handshake(server, name):
+    """The version of TLS that a client gets to, if it gets anywhere."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", server.tls), timeout=30) as stream:
+            with context.wrap_socket(stream, server_hostname=name) as secured:
+                return secured.version()
+    except OSError:
+        return None
 
 
 def ask(port, host, target, count=6):

@@ -28,6 +28,18 @@ struct Place {
     path: PathBuf,
     /// As it was when it was last given to a signer.
     given: Option<Stamp>,
+    /// The signers that have yet to say what became of it.
+    owed: Vec<u64>,
+}
+
+impl Place {
+    /// Whether this signer's word was asked for; it is asked for once.
+    ///
+    /// SECURITY: each word is a line of the log, which one that was taken over would fill.
+    fn is_owed_by(&mut self, signer: u64) -> bool {
+        let found = self.owed.iter().position(|&owing| owing == signer);
+        found.map(|at| self.owed.swap_remove(at)).is_some()
+    }
 }
 
 /// All of them.
@@ -48,6 +60,7 @@ impl Certificates {
                 number: number as u16,
                 path: path.clone(),
                 given: None,
+                owed: Vec::new(),
             }));
         }
         let every = Duration::from_millis(config.tls.reread_ms.into());
@@ -80,6 +93,7 @@ impl Launcher {
                 let file = OwnedFd::from(file);
                 for &signer in signers {
                     if let Ok(file) = file.try_clone() {
+                        self.certificates.places[place].owed.push(signer);
                         self.tell(signer, &LauncherToSigner::Certificate { site, number }, Some(file));
                     }
                 }
@@ -112,23 +126,30 @@ impl Launcher {
         }
     }
 
+    /// A signer is gone, and with it what it had to say.
+    pub(crate) fn certificates_without(&mut self, serial: u64) {
+        self.certificates.places.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
+    }
+
     /// Takes a signer's word about a file.
     pub(crate) fn on_certificate(&mut self, serial: u64, site: u16, number: u16, verdict: Verdict) {
         let known = |place: &Place| (place.site, place.number) == (site, number);
         let place = self.certificates.places.iter().position(known);
-        match (self.posts[self.processes[&serial].post].role, place) {
-            (Role::Signer, Some(_)) if verdict == Verdict::Good && !self.announced => {}
-            (Role::Signer, Some(place)) if verdict == Verdict::Good => {
+        let place = place.filter(|&place| self.certificates.places[place].is_owed_by(serial));
+        match place {
+            Some(_) if verdict == Verdict::Good && !self.announced => {}
+            Some(place) if verdict == Verdict::Good => {
                 let Place { site, path, .. } = &self.certificates.places[place];
                 let name = &self.ground.config.sites[usize::from(*site)].name;
                 self.journal.info(format!("`certificates` {} of site {name} is in use", path.display()));
             }
-            (Role::Signer, Some(place)) => {
+            Some(place) => {
                 let what =
                     format!("the file {}; the site goes on without it, or with what it had", verdict.words());
                 self.complain(place, &what);
             }
-            _ => self.nonsense(serial),
+            // Nobody asked.
+            None => self.nonsense(serial),
         }
     }
 }

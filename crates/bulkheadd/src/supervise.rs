@@ -128,6 +128,7 @@ impl Launcher {
         self.report_from(serial);
         self.survey_without(serial);
         self.rotation_without(serial);
+        self.certificates_without(serial);
         self.keep_core(post, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
+use wire::tls::Verdict;
 use wire::{
     AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, ProbeKind, Role,
     TAKEN_MAX, ToWorker,
@@ -15,16 +16,17 @@ use wire::{
 
 use crate::batches;
 use crate::hands::{encoded, send, send_wrong, wrong};
+use crate::helpers;
 use crate::place::Place;
 
 /// Milliseconds: how long the others have to settle, from one deed to the next, and of the silence.
 const SETTLE_MS: u64 = 600;
-const BETWEEN_MS: u64 = 15;
+pub const BETWEEN_MS: u64 = 15;
 const SILENCE_MS: u64 = 2_500;
 /// How long the admin role asks and does not read.
 const ASKING: Duration = Duration::from_secs(60);
 /// More than anybody puts up with.
-const TOO_MANY: usize = 150;
+pub const TOO_MANY: usize = 150;
 
 /// All deeds of this process's role, one after the other.
 pub fn all(mut place: Place) -> io::Result<()> {
@@ -34,8 +36,13 @@ pub fn all(mut place: Place) -> io::Result<()> {
     to_sources(&mut place);
     match place.role {
         Role::Gate => gate_to_workers(&mut place),
-        Role::Site => site_to_workers(&mut place),
-        Role::Logger | Role::Signer | Role::Connector => to_clients(&mut place),
+        Role::Site => {
+            site_to_workers(&mut place);
+            helpers::site_to_helpers(&mut place);
+        }
+        Role::Logger => to_clients(&mut place),
+        Role::Signer => helpers::signer_to_sites(&mut place),
+        Role::Connector => helpers::connector_to_site(&mut place),
         _ => {}
     }
     place.tell("stage deeds");
@@ -80,6 +87,7 @@ fn control(place: &mut Place) {
         place.tell("control: orders for what does not exist, and a flood of them");
         return;
     }
+    unasked(place);
     let orders = [
         AdminToLauncher::Status { ticket: 1 },
         AdminToLauncher::Relaunch { ticket: 2, target: 0 },
@@ -89,6 +97,18 @@ fn control(place: &mut Place) {
     orders.iter().for_each(|order| send(&place.control, &encoded(order), &[]));
     place.live(BETWEEN_MS);
     place.tell("control: an administrator's orders");
+}
+
+/// Words that are another's to say, or that nobody asked for.
+fn unasked(place: &mut Place) {
+    let words = [
+        ChildToLauncher::Certificate { site: 0, number: 0, verdict: Verdict::Good },
+        ChildToLauncher::Certificate { site: u16::MAX, number: 7, verdict: Verdict::Mismatch },
+        ChildToLauncher::Confirmed { ticket: 1 },
+    ];
+    words.iter().for_each(|word| send(&place.control, &encoded(word), &[]));
+    place.live(BETWEEN_MS);
+    place.tell("control: verdicts and confirmations that nobody asked for");
 }
 
 fn log(place: &mut Place) {

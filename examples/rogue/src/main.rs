@@ -4,13 +4,14 @@
 //! Runs in: the jail of the role whose place it takes. Sees: all that this role is given. Never: is installed; it is
 //! no part of the server.
 //!
-//! Which process misbehaves is told by its title. Of several that share a program (gates, sites), those that are not
-//! `gate 1` and no site called `rogue` do their work as if nothing was wrong, with the code of the real program.
+//! Which process misbehaves is told by its title. Of several that share a program (gates, sites, connectors), those that
+//! are not `gate 1` and of no site called `rogue` do their work as if nothing was wrong, with the code of the real program.
 //! What it has done it says in lines that begin with `rogue:`, and the end of each stage with `rogue: stage NAME`.
 
 mod batches;
 mod deeds;
 mod hands;
+mod helpers;
 mod place;
 mod serving;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let role = match title.split(' ').next() {
         Some("gate") if title != "gate 1" => return worker::run(gate::run),
         Some("site") if title != "site rogue" => return worker::run(site::worker_main::run),
+        Some("connector") if title != "connector rogue" => return worker::run(connector::serve),
         Some("gate") => Role::Gate,
         Some("site") => Role::Site,
         Some("logger") => Role::Logger,

@@ -54,6 +54,14 @@ pub struct Place {
     pub waiting: Vec<Waiting>,
     /// What a logger is given: channels, pipes and files.
     pub logs: Vec<OwnedFd>,
+    /// Channels from sites, in a signer or a connector.
+    pub clients: Vec<OwnedFd>,
+    /// Connections that a connector was asked for.
+    pub asked: Vec<u64>,
+    /// A site's channels to its signer and its connector.
+    pub signers: Vec<OwnedFd>,
+    /// See `signers`.
+    pub connectors: Vec<OwnedFd>,
     /// Reads nothing any more.
     pub deaf: bool,
     begun: bool,
@@ -75,6 +83,10 @@ impl Place {
             routes: Vec::new(),
             waiting: Vec::new(),
             logs: Vec::new(),
+            clients: Vec::new(),
+            asked: Vec::new(),
+            signers: Vec::new(),
+            connectors: Vec::new(),
             deaf: false,
             begun: false,
             buffer: vec![0; MESSAGE_MAX],
@@ -107,6 +119,7 @@ impl Place {
             self.hear_launcher();
             self.hear_sources();
             self.hear_workers();
+            self.hear_clients();
             self.pass_on();
         }
     }
@@ -124,7 +137,7 @@ impl Place {
         let _ = poll(&mut [PollFd::new(&self.control, PollFlags::empty())], Some(&timeout));
     }
 
-    fn receive<M: Message>(&mut self, from: impl Fn(&Self) -> &OwnedFd) -> Option<(M, Option<OwnedFd>)> {
+    pub fn receive<M: Message>(&mut self, from: impl Fn(&Self) -> &OwnedFd) -> Option<(M, Option<OwnedFd>)> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let got = seqpacket::receive(from(self), &mut buffer);
         let message =
@@ -164,7 +177,7 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     match message {
                         LauncherToSigner::Begin {} => self.begun = true,
-                        LauncherToSigner::Client { .. } => self.logs.extend(descriptor),
+                        LauncherToSigner::Client { .. } => self.clients.extend(descriptor),
                         _ => {}
                     }
                 }
@@ -173,7 +186,7 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     match message {
                         LauncherToConnector::Begin {} => self.begun = true,
-                        LauncherToConnector::Attach {} => self.logs.extend(descriptor),
+                        LauncherToConnector::Attach {} => self.clients.extend(descriptor),
                         _ => {}
                     }
                 }
@@ -205,6 +218,8 @@ impl Place {
         match (message, descriptor) {
             (LauncherToSite::Begin {}, _) => self.begun = true,
             (LauncherToSite::Attach {}, Some(source)) => self.attach(source),
+            (LauncherToSite::Signer {}, Some(channel)) => self.signers.push(channel),
+            (LauncherToSite::Connector {}, Some(channel)) => self.connectors.push(channel),
             (LauncherToSite::AttachService { partition }, Some(channel)) => self.line(partition, channel),
             _ => {}
         }

@@ -13,7 +13,7 @@ use rustls::{CipherSuite, NamedGroup, SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::Notify;
 use webpki::EndEntityCert;
-use wire::tls::KeyKind;
+use wire::tls::{CHAIN_MAX, KeyKind};
 
 use super::line::Line;
 
@@ -60,7 +60,9 @@ impl Keys {
         let mut chains = self.chains();
         let [used, arriving] = &mut *chains;
         let Part { number, version, kind, index, count, der } = part;
-        if index == 0 && (arriving.contains_key(&number) || arriving.len() < CERTIFICATES_MAX) {
+        let known = arriving.contains_key(&number) || used.contains_key(&number);
+        let has_room = known || arriving.len() + used.len() < CERTIFICATES_MAX;
+        if index == 0 && has_room && usize::from(count) <= CHAIN_MAX {
             let (parts, line) = (Vec::new(), line.clone());
             arriving.insert(number, Chain { version, kind, parts, count, line, whole: None });
         }

@@ -1,7 +1,7 @@
 //! The channel to the signer: certificates come on it, and signatures when they are asked for.
 //!
-//! Runs in: the site worker. Sees: messages of the signer, which is more trusted. Never: waits for a signature longer
-//! than its deadline.
+//! Runs in: the site worker. Sees: messages of the signer, which is more trusted, and costs the site its TLS if it is
+//! taken over. Never: waits for a signature longer than its deadline, whatever else the signer says.
 //!
 //! rustls asks for a signature in the middle of a call and wants it at once, so the worker stands still for it: as it
 //! would if it signed itself, and two messages longer.
@@ -20,6 +20,8 @@ use super::keys::{Keys, Part};
 
 /// LIMIT: a signature takes 0.1 ms, RSA with 4096 bits 3 ms; a signer that does not answer in this time hangs.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many messages are heard before others have their turn.
+const TURN: usize = 32;
 /// The longest message is a certificate with its numbers.
 const MESSAGE_BYTES: usize = CERTIFICATE_MAX + 64;
 
@@ -54,8 +56,10 @@ pub fn attend(socket: OwnedFd, keys: Arc<Keys>) -> io::Result<()> {
         while !line.state().gone {
             tokio::select! {
                 ready = watched.readable() => match ready {
-                    Ok(mut ready) => if line.hear_all().is_ok() {
-                        ready.clear_ready();
+                    Ok(mut ready) => match line.hear_some() {
+                        Ok(true) => ready.clear_ready(),
+                        // It may have sent without end.
+                        _ => tokio::task::yield_now().await,
                     },
                     Err(_) => break,
                 },
@@ -72,21 +76,23 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears what there is; an answer that nobody waits for any more is dropped.
-    fn hear_all(self: &Arc<Self>) -> io::Result<()> {
+    /// Hears some of what there is, and says whether that was all; an answer that nobody waits for any more is dropped.
+    fn hear_some(self: &Arc<Self>) -> io::Result<bool> {
         let mut state = self.state();
-        loop {
+        for _ in 0..TURN {
             match self.hear(&mut state) {
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
             }
         }
+        Ok(false)
     }
 
     /// Hears one message; certificates are put where they belong.
     fn hear(self: &Arc<Self>, state: &mut State) -> io::Result<Option<SignerToSite>> {
         let got = match sys::seqpacket::receive(&self.socket, &mut state.buffer) {
+            Ok(Some(got)) if got.descriptor.is_some() => Err(io::Error::other("a descriptor came along")),
             Ok(Some(got)) => SignerToSite::decode(&state.buffer[..got.len]).map_err(io::Error::other),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
@@ -100,6 +106,9 @@ impl Line {
             Ok(answer) => Ok(Some(answer)),
             Err(error) => {
                 if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+                    if matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidData) {
+                        eprintln!("error: the signer sends nonsense; its channel is closed: {error}");
+                    }
                     state.gone = true;
                     self.stir.notify_one();
                 }
@@ -145,8 +154,8 @@ impl Line {
                 Ok(Some(SignerToSite::Refused { ticket })) if ticket == own => {
                     return Err(io::ErrorKind::PermissionDenied.into());
                 }
-                // A certificate, or the answer to a question that was given up.
-                Ok(_) => {}
+                // A certificate, or the answer to a question that was given up; but not for ever.
+                Ok(_) => left(deadline).map(drop)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait(PollFlags::IN, deadline)?;
                 }
@@ -157,15 +166,80 @@ impl Line {
     }
 
     fn wait(&self, flags: PollFlags, deadline: Instant) -> io::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        let left = left(deadline)?;
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.socket, flags)], Some(&timeout)) {
             Ok(0) => Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// How much time is left.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use wire::tls::KeyKind;
+
+    fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<Line> {
+        let state = Mutex::new(State { ticket: 0, gone: false, buffer: vec![0; MESSAGE_BYTES] });
+        Arc::new(Line { socket, keys: Arc::downgrade(keys), state, stir: Notify::new() })
+    }
+
+    fn encoded(message: &SignerToSite) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    /// As long as it is asked: answers to other questions, and certificates.
+    #[test]
+    fn a_signer_that_answers_everything_else_without_end_is_given_up() {
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        let keys = Arc::new(Keys::default());
+        let line = line(ours, &keys);
+        let over = Arc::new(AtomicBool::new(false));
+        let flood = std::thread::spawn({
+            let over = over.clone();
+            move || {
+                let signed = SignerToSite::Signed { ticket: u32::MAX, signature: Bytes(vec![1]) };
+                let (number, kind, der) = (0, KeyKind::P256, Bytes(vec![0x30]));
+                let part = SignerToSite::Certificate { number, version: 1, kind, index: 7, count: 9, der };
+                let both = [encoded(&signed), encoded(&part)];
+                while !over.load(Ordering::Relaxed) {
+                    both.iter().for_each(|bytes| drop(sys::seqpacket::send(&theirs, bytes, None)));
+                }
+            }
+        });
+        let began = Instant::now();
+        let error = line.sign(0, 1, 0x0403, &[9; 100]).unwrap_err();
+        over.store(true, Ordering::Relaxed);
+        flood.join().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= SIGN_TIMEOUT);
+    }
+
+    #[test]
+    fn nonsense_and_descriptors_close_the_channel() {
+        let good = encoded(&SignerToSite::Refused { ticket: 7 });
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let cases: [(&[u8], bool); 4] =
+            [(&[0xAB; 40], false), (&good[..3], false), (&[1; MESSAGE_BYTES + 1], false), (&good, true)];
+        for (bytes, with_descriptor) in cases {
+            let (ours, theirs) = sys::seqpacket::pair().unwrap();
+            let keys = Arc::new(Keys::default());
+            let line = line(ours, &keys);
+            let descriptor = with_descriptor.then(|| std::os::fd::AsFd::as_fd(&null));
+            sys::seqpacket::send(&theirs, bytes, descriptor).unwrap();
+            assert!(line.hear_some().is_err());
+            assert!(line.state().gone);
         }
     }
 }

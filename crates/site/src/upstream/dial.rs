@@ -23,7 +23,7 @@ const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTORS_MAX: u32 = 3;
 
 type Line = Channel<ConnectorToSite, SiteToConnector>;
-type Answer = Result<OwnedFd, Unreachable>;
+type Answer = Result<Link, Unreachable>;
 
 /// The way to the connector.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Dialer {
         let dialer = self.clone();
         tokio::task::spawn_local(async move {
             let take = |arrived| match arrived {
-                Ok((ConnectorToSite::Connected { id }, Some(socket))) => dialer.take(id, Ok(socket)),
+                Ok((ConnectorToSite::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
                 Ok((ConnectorToSite::Failed { id, why }, None)) => dialer.take(id, Err(why)),
                 Ok(_) | Err(_) => 1,
             };
@@ -83,8 +83,19 @@ impl Dialer {
         if let Some(waiting) = self.wanted.borrow_mut().remove(&id) {
             let _ = waiting.send(answer);
         }
-        // An answer to what is not wanted any more crossed with our word of that.
-        0
+        // An answer to what is not wanted any more crossed with our word of that; one to what never was is nonsense.
+        u32::from(id >= self.next_id.get())
+    }
+
+    fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
+        match Link::new(socket) {
+            Ok(link) => self.take(id, Ok(link)),
+            Err(error) => {
+                eprintln!("error: the connector has handed over what is no connection: {error}");
+                self.take(id, Err(Unreachable::Forbidden));
+                1
+            }
+        }
     }
 
     /// A connection to `target`, or what to tell the client instead.
@@ -102,7 +113,7 @@ impl Dialer {
                 continue;
             }
             match answer.await {
-                Ok(Ok(socket)) => return Link::new(socket).map_err(|_| StatusCode::BAD_GATEWAY),
+                Ok(Ok(link)) => return Ok(link),
                 Ok(Err(why)) => return Err(status(why)),
                 // The connector is gone.
                 Err(_) => {}

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::AddressFamily;
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -28,6 +29,9 @@ enum Stream {
 
 impl Link {
     /// Takes over a connected socket.
+    ///
+    /// # Errors
+    /// It is no stream that a server could be at the other end of.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self { stream: Stream::new(socket)?, deaf: false })
     }
@@ -48,8 +52,11 @@ impl Link {
 
 impl Stream {
     fn new(socket: OwnedFd) -> io::Result<Self> {
+        if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a socket of another kind"));
+        }
         rustix::io::ioctl_fionbio(&socket, true)?;
-        match rustix::net::sockopt::socket_domain(&socket)? {
+        match socket_domain(&socket)? {
             AddressFamily::UNIX => Ok(Self::Unix(UnixStream::from_std(socket.into())?)),
             AddressFamily::INET | AddressFamily::INET6 => {
                 let stream = std::net::TcpStream::from(socket);
