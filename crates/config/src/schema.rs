@@ -321,6 +321,12 @@ impl Site {
     pub fn folder(&self) -> Option<&PathBuf> {
         self.root.as_ref().or(self.vhosts.as_ref())
     }
+
+    /// The files of users that it or one of its routes checks names and passwords by.
+    pub fn users(&self) -> impl Iterator<Item = &PathBuf> {
+        let terms = std::iter::once(&self.terms).chain(self.routes.iter().map(|route| &route.terms));
+        terms.filter_map(|terms| terms.auth.as_ref()).map(|auth| &auth.users)
+    }
 }
 
 /// `[[site.service]]`: a program that answers for one path of its site.

@@ -148,3 +148,31 @@ fn the_signer_meets_the_launcher_sites_and_the_log_only() {
     let given = CHANNELS.iter().filter(|edge| edge.from == Role::Signer || edge.from == Role::Site);
     assert!(given.filter(|edge| touches(edge)).all(|edge| edge.descriptors == "none"));
 }
+
+/// What one process reads of another is tried with any bytes, on every channel.
+#[test]
+fn every_message_has_a_fuzz_target() {
+    let targets = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = std::fs::read_to_string(targets.join("Cargo.toml")).unwrap();
+    let guarded = ["ToGuard", "FromGuarded"];
+    for message in CHANNELS.iter().map(|edge| edge.message).chain(guarded) {
+        let name = snake_case(message);
+        assert!(manifest.contains(&format!("name = \"{name}\"")), "fuzz/Cargo.toml has no target {name}");
+        let source = std::fs::read_to_string(targets.join(format!("targets/{name}.rs"))).unwrap();
+        let read = if message == "log batch" { "wire::log::" } else { message };
+        assert!(source.contains(read), "fuzz/targets/{name}.rs does not read {message}");
+        let seeds = std::fs::read_dir(targets.join("seeds").join(&name)).unwrap();
+        assert!(seeds.count() > 0, "fuzz/seeds/{name} is empty");
+    }
+}
+
+/// `SiteToSigner` as `site_to_signer`, `log batch` as `log_batch`.
+fn snake_case(message: &str) -> String {
+    message.chars().fold(String::new(), |mut name, c| {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(if c == ' ' { '_' } else { c.to_ascii_lowercase() });
+        name
+    })
+}

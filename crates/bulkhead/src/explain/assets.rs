@@ -31,6 +31,9 @@ pub fn of(config: &Config) -> Vec<Asset> {
         if let Some(root) = site.folder() {
             add(Kind::Files, shown(config, root), files(root), own);
         }
+        for users in site.users() {
+            add(Kind::Files, shown(config, users), format!("passwords {}", shown(config, users)), own);
+        }
         add(Kind::Users, site.name.clone(), "users".into(), own);
         for service in &site.services {
             let name = service_name(site, service);
@@ -62,7 +65,7 @@ pub fn service_name(site: &Site, service: &Service) -> String {
 
 /// The name of a site's access log.
 pub fn access_log(site: &Site) -> String {
-    format!("{}.access.log", site.name)
+    site.worker.access_log.clone()
 }
 
 /// What one process reaches, as it is being found out.

@@ -28,7 +28,7 @@ pub fn model(config: &Config, channels: &[Edge], assets: &[Asset], uids: &Uids) 
         name: post.name.clone(),
         is_root: post.role == Role::Launcher,
         reaches: rules.reaches(post, uids),
-        drags: drags(post, &posts, uids),
+        drags: drags(config, post, &posts, uids),
     });
     Model { assets: assets.to_vec(), processes: processes.collect() }
 }
@@ -55,20 +55,31 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
     }
 }
 
-/// The other processes that fall with one: all with the launcher, and those of the same uid with each other.
-fn drags(post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag> {
+/// The other processes that fall with one: all with the launcher, and those of the same uid with each other. Where no
+/// server says which uids there are, sites of one account have the same.
+fn drags(config: &Config, post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag> {
     let uid = uids.get(&post.name);
+    let account = account(config, post).filter(|_| uids.is_empty());
     let others = posts.iter().enumerate().filter(|(_, other)| other.name != post.name);
     let fallen = others.filter_map(|(process, other)| {
         let same = uid.filter(|_| uid == uids.get(&other.name));
         let how = match (post.role, same) {
             (Role::Launcher, _) => "it starts it, says what it is to do, and ends it".to_owned(),
             (_, Some(uid)) => format!("both have the uid {uid}"),
+            _ if account.is_some() && account == self::account(config, other) => {
+                format!("both run as the account {}, by `user`", account?)
+            }
             _ => return None,
         };
         Some(Drag { process, how })
     });
     fallen.collect()
+}
+
+/// The account that a site's worker runs as, if the configuration names one.
+fn account<'c>(config: &'c Config, post: &Post) -> Option<&'c str> {
+    let site = post.site(config).filter(|_| post.role == Role::Site)?;
+    site.worker.user.as_deref()
 }
 
 #[derive(Debug)]
@@ -127,6 +138,9 @@ impl<'a> Rules<'a> {
         if let Some(root) = site.folder() {
             found = self.files(found, root, "`root`: it reads them to send them");
         }
+        for users in site.users() {
+            found = self.files(found, users, "`auth`: it checks names and passwords by it");
+        }
         if self.has(Role::Gate, Role::Site, "ToWorker") {
             let how = "it holds every live connection, with requests and answers";
             found = found.one(Kind::Users, &site.name, Loss::Whole, how);
@@ -162,7 +176,8 @@ impl<'a> Rules<'a> {
     fn files(&self, mut found: Reaches<'a>, folder: &Path, how: &str) -> Reaches<'a> {
         let roots = self.config.sites.iter().filter_map(|site| site.folder());
         let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
-        for other in roots.chain(read) {
+        let users = self.config.sites.iter().flat_map(|site| site.users());
+        for other in roots.chain(read).chain(users) {
             let loss = match (other.starts_with(folder), folder.starts_with(other)) {
                 (true, _) => Loss::Whole,
                 (_, true) => Loss::Part,

@@ -133,6 +133,56 @@ fn who_reads_a_folder_reads_what_is_inside() {
     assert_eq!(files("a/x"), ["~files public", "files public/data"]);
 }
 
+/// Sites a and b, and what each of them says besides.
+fn two_sites(a: &str, b: &str) -> Config {
+    parse(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:80\"\n\
+        [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n{a}\n\
+        [[site]]\nname = \"b\"\nhost = [\"b\"]\nroot = \"b\"\n{b}\n"
+    ))
+}
+
+#[test]
+fn passwords_fall_with_the_workers_that_check_by_them() {
+    let auth = |file: &str| format!("auth = {{ users = \"{file}\", realm = \"r\" }}");
+    let of_a_route = format!("[[site.route]]\npath = \"/x/\"\n{}", auth("keys/b"));
+    let reads = "[[site.service]]\nname = \"x\"\npath = \"/x\"\ncommand = [\"x\"]\nread = [\"keys\"]\n";
+    let config = two_sites(&format!("{}\n{reads}", auth("keys/a")), &of_a_route);
+    let model = build(&config, CHANNELS, &Uids::new());
+    let keys =
+        |name| losses(&model, name).into_iter().filter(|loss| loss.contains("keys")).collect::<Vec<_>>();
+    assert_eq!(keys("a"), ["files keys/a", "~files keys"]);
+    assert_eq!(keys("b"), ["~files keys", "files keys/b"]);
+    assert_eq!(keys("a/x"), ["files keys/a", "files keys", "files keys/b"]);
+    assert!(keys("gate").is_empty() && keys("logger").is_empty());
+    let shared = two_sites(&auth("keys/one"), &auth("keys/one"));
+    let assets = assets::of(&shared);
+    assert_eq!(assets.iter().filter(|asset| asset.name == "keys/one").count(), 1);
+}
+
+#[test]
+fn sites_of_one_account_fall_together() {
+    let user = "user = \"www\"\ndanger_shared_user = true";
+    let config = two_sites(user, user);
+    let falls = |config: &Config, uids: &Uids, name: &str| {
+        let model = build(config, CHANNELS, uids);
+        let fallen = model.falls(number(&model, name));
+        fallen
+            .into_iter()
+            .skip(1)
+            .map(|drag| (model.processes[drag.process].name.clone(), drag.how))
+            .collect::<Vec<_>>()
+    };
+    let how = "both run as the account www, by `user`".to_owned();
+    assert_eq!(falls(&config, &Uids::new(), "a"), [("b".to_owned(), how)]);
+    assert!(falls(&config, &Uids::new(), "logger").is_empty());
+    // A server that runs says which uids there are, as in a rootless run, which has no accounts.
+    let uids = Uids::from([("a".into(), 1000), ("b".into(), 1001), ("logger".into(), 1002)]);
+    assert!(falls(&config, &uids, "a").is_empty());
+    assert!(falls(&two_sites("user = \"www\"", "user = \"other\""), &Uids::new(), "a").is_empty());
+    assert!(falls(&two_sites("", ""), &Uids::new(), "a").is_empty());
+}
+
 #[test]
 fn a_uid_that_is_shared_separates_nothing() {
     let config = demo();
