@@ -20,6 +20,8 @@ use super::keys::{Keys, Part};
 
 /// LIMIT: a signature takes 0.1 ms, RSA with 4096 bits 3 ms; a signer that does not answer in this time hangs.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
+/// LIMIT: how long one that hangs is not asked; so a site stands still for it for a sixth of the time at most.
+const HANGS: Duration = Duration::from_secs(10);
 /// How many messages are heard before others have their turn.
 const TURN: usize = 32;
 /// The longest message is a certificate with its numbers.
@@ -39,6 +41,8 @@ pub struct Line {
 struct State {
     ticket: u32,
     gone: bool,
+    /// It hangs, and is not asked before.
+    not_before: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -49,7 +53,7 @@ pub fn attend(socket: OwnedFd, keys: Arc<Keys>) -> io::Result<()> {
     let line = Arc::new(Line {
         socket,
         keys: Arc::downgrade(&keys),
-        state: Mutex::new(State { ticket: 0, gone: false, buffer: vec![0; MESSAGE_BYTES] }),
+        state: Mutex::new(State { ticket: 0, gone: false, not_before: None, buffer: vec![0; MESSAGE_BYTES] }),
         stir: Notify::new(),
     });
     tokio::task::spawn_local(async move {
@@ -128,8 +132,28 @@ impl Line {
         if message.len() > SIGNED_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let deadline = Instant::now() + SIGN_TIMEOUT;
         let mut state = self.state();
+        // SECURITY: who waits here keeps the whole site waiting, so one that hangs is not asked for each handshake.
+        if state.not_before.is_some_and(|at| Instant::now() < at) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let question = (number, version, scheme, message);
+        let result = self.ask(&mut state, question, Instant::now() + SIGN_TIMEOUT);
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            state.not_before = Some(Instant::now() + HANGS);
+            let (waited, pause) = (SIGN_TIMEOUT.as_secs(), HANGS.as_secs());
+            eprintln!("error: the signer has not answered for {waited} s; handshakes fail for {pause} s");
+        }
+        result
+    }
+
+    /// Asks one question and waits for its answer, whatever else is heard meanwhile.
+    fn ask(
+        self: &Arc<Self>,
+        state: &mut State,
+        (number, version, scheme, message): (u16, u32, u16, &[u8]),
+        deadline: Instant,
+    ) -> io::Result<Vec<u8>> {
         state.ticket = state.ticket.wrapping_add(1);
         let own = state.ticket;
         let question =
@@ -147,7 +171,7 @@ impl Line {
             }
         }
         loop {
-            match self.hear(&mut state) {
+            match self.hear(state) {
                 Ok(Some(SignerToSite::Signed { ticket, signature })) if ticket == own => {
                     return Ok(signature.0);
                 }
@@ -185,11 +209,10 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use wire::tls::KeyKind;
 
     fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<Line> {
-        let state = Mutex::new(State { ticket: 0, gone: false, buffer: vec![0; MESSAGE_BYTES] });
+        let state =
+            Mutex::new(State { ticket: 0, gone: false, not_before: None, buffer: vec![0; MESSAGE_BYTES] });
         Arc::new(Line { socket, keys: Arc::downgrade(keys), state, stir: Notify::new() })
     }
 
@@ -199,31 +222,39 @@ mod tests {
         bytes
     }
 
-    /// As long as it is asked: answers to other questions, and certificates.
+    /// It might go on for ever with answers to other questions, and there would always be one more to be heard.
     #[test]
-    fn a_signer_that_answers_everything_else_without_end_is_given_up() {
+    fn other_answers_do_not_make_the_time_longer() {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let keys = Arc::new(Keys::default());
         let line = line(ours, &keys);
-        let over = Arc::new(AtomicBool::new(false));
-        let flood = std::thread::spawn({
-            let over = over.clone();
-            move || {
-                let signed = SignerToSite::Signed { ticket: u32::MAX, signature: Bytes(vec![1]) };
-                let (number, kind, der) = (0, KeyKind::P256, Bytes(vec![0x30]));
-                let part = SignerToSite::Certificate { number, version: 1, kind, index: 7, count: 9, der };
-                let both = [encoded(&signed), encoded(&part)];
-                while !over.load(Ordering::Relaxed) {
-                    both.iter().for_each(|bytes| drop(sys::seqpacket::send(&theirs, bytes, None)));
-                }
+        let ask = |deadline| {
+            let own = line.state().ticket + 1;
+            for ticket in [own + 1, u32::MAX, own] {
+                let signed = SignerToSite::Signed { ticket, signature: Bytes(vec![7]) };
+                sys::seqpacket::send(&theirs, &encoded(&signed), None).unwrap();
             }
-        });
-        let began = Instant::now();
-        let error = line.sign(0, 1, 0x0403, &[9; 100]).unwrap_err();
-        over.store(true, Ordering::Relaxed);
-        flood.join().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(began.elapsed() >= SIGN_TIMEOUT);
+            line.ask(&mut line.state(), (0, 1, 0x0403, &[9; 100]), deadline)
+        };
+        assert_eq!(ask(Instant::now() + SIGN_TIMEOUT).unwrap(), [7]);
+        assert_eq!(ask(Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_signer_that_hangs_is_not_asked_for_each_handshake() {
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        let keys = Arc::new(Keys::default());
+        let line = line(ours, &keys);
+        for _ in 0..3 {
+            assert_eq!(line.sign(0, 1, 0x0403, &[9; 100]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        let mut buffer = vec![0; 1024];
+        assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
+        // Once, however often it was needed.
+        assert!(sys::seqpacket::receive(&theirs, &mut buffer).is_err());
+        line.state().not_before = Some(Instant::now());
+        let _ = line.sign(0, 1, 0x0403, &[9; 100]);
+        assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
     }
 
     #[test]
