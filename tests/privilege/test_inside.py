@@ -35,7 +35,7 @@ GRANTED = {
     "socket-inet": "it was granted a port; Landlock refuses every other",
     "socket-inet6": "it was granted a port; Landlock refuses every other",
 }
-DEVIATES = {name: {} for name in [*ROLES, *WORKERS, "breakout"]} | {"with network": GRANTED, "connector": GRANTED}
+DEVIATES = {name: {} for name in [*ROLES, *WORKERS, "breakout"]} | {"with network": GRANTED, "connector": GRANTED, "stapler": GRANTED}
 #: A gate and the logger may have as many descriptors as the machine lets anybody have, which may be few or many.
 MANY = {"rlimit-descriptors": "the machine gives that many to everybody"}
 if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:

@@ -21,7 +21,7 @@ ROOTLESS = bool(os.environ.get("BULKHEAD_TEST_ROOTLESS"))
 NOBODY = 65534
 TOP = Path(__file__).resolve().parents[2]
 #: The programs of our own that have to lie side by side.
-ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "connector", "bulkhead-probe")
+ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "bulkhead-probe")
 
 SETTINGS = {
     "server": {"user_range": "51001-51999", "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},

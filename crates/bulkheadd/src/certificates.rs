@@ -116,6 +116,7 @@ impl Launcher {
         }
         self.certificates.next = Some(now + self.certificates.every);
         let signers = self.active(Role::Signer, None);
+        self.give_names(&self.active(Role::Stapler, None));
         for place in 0..self.certificates.places.len() {
             let Place { path, given, .. } = &self.certificates.places[place];
             match File::options().read(true).custom_flags(O_PATH).open(path).and_then(|file| stamp(&file)) {

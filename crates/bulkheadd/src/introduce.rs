@@ -59,6 +59,7 @@ impl Launcher {
                     self.tell(serial, &message, descriptor);
                 }
             }
+            Role::Stapler => self.introduce_stapler(serial),
             Role::Filter | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
@@ -121,9 +122,13 @@ impl Launcher {
             // It answers for every site what cannot be passed on.
             Role::Gate => AccessRight::Every,
             Role::Site | Role::Service => AccessRight::Site(post.site),
-            Role::Admin | Role::Logger | Role::Filter | Role::Connector | Role::Signer | Role::Launcher => {
-                AccessRight::None
-            }
+            Role::Admin
+            | Role::Logger
+            | Role::Filter
+            | Role::Connector
+            | Role::Signer
+            | Role::Stapler
+            | Role::Launcher => AccessRight::None,
         };
         if log.is_some() {
             self.tell(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
@@ -168,7 +173,8 @@ impl Launcher {
         };
         self.connect_backends(serial)?;
         pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
-        self.connect_signer(serial)
+        self.connect_signer(serial)?;
+        self.connect_stapler(serial)
     }
 
     /// Makes the channels between a new signer and the sites that have certificates, or the other way round.

@@ -53,6 +53,7 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Logger => Policy::Logger,
         Role::Admin => Policy::Admin,
         Role::Signer => Policy::Signer,
+        Role::Stapler => Policy::Stapler,
         // Which of its targets have addresses is the configuration's to say; see `Ground::policy`.
         Role::Connector => Policy::Connector { tcp: false },
         Role::Service | Role::Filter | Role::Launcher => {
@@ -80,6 +81,7 @@ impl Ground {
         match (post.role, service) {
             (Role::Site, _) => self.let_site_reach(post, &mut view)?,
             (Role::Connector, _) => self.let_connector_reach(post, &mut view.reach)?,
+            (Role::Stapler, _) => self.let_stapler_reach(&mut view.reach),
             (_, Some(service)) => {
                 self.let_service_reach(service, post, program, &mut view)?;
                 self.let_service_dump(post, service, &mut view)?;
@@ -92,7 +94,9 @@ impl Ground {
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
         let connects = self.connector_uses_network(post);
-        let granted = connects || service.is_some_and(|service| service.network.is_granted());
+        let granted = connects
+            || post.role == Role::Stapler
+            || service.is_some_and(|service| service.network.is_granted());
         let policy = match post.role {
             Role::Connector => Policy::Connector { tcp: connects },
             _ => policy(post, service),

@@ -35,6 +35,7 @@ mod roster;
 mod rotation;
 mod runtime;
 mod spill;
+mod stapling;
 mod statics;
 mod stopping;
 mod supervise;

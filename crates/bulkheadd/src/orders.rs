@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{Counters, LauncherToAdmin, LauncherToConnector, LauncherToGate, LauncherToLogger};
 use wire::{LauncherToService, LauncherToSite};
@@ -99,6 +100,7 @@ impl Launcher {
             Role::Admin => self.tell(serial, &LauncherToAdmin::Report {}, None),
             Role::Signer => self.tell(serial, &LauncherToSigner::Report {}, None),
             Role::Connector => self.tell(serial, &LauncherToConnector::Report {}, None),
+            Role::Stapler => self.tell(serial, &LauncherToStapler::Report {}, None),
             Role::Filter | Role::Launcher => {}
         }
     }

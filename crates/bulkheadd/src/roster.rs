@@ -75,6 +75,9 @@ pub fn roster(
     // Before the sites, which are to have their certificates at once.
     if config.sites.iter().any(|site| site.tls.is_some()) {
         post(Role::Signer, "signer", none, none, 0)?;
+        if config.tls.ocsp {
+            post(Role::Stapler, "stapler", none, none, 0)?;
+        }
     }
     let mut services = config.sites.len();
     for (site, about) in config.sites.iter().enumerate() {

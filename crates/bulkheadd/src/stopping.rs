@@ -11,13 +11,14 @@ use crate::launcher::Launcher;
 use crate::process::Stage;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 8] = [
+const STOP_ORDER: [Role; 9] = [
     Role::Gate,
     Role::Filter,
     Role::Site,
     Role::Service,
     Role::Connector,
     Role::Signer,
+    Role::Stapler,
     Role::Admin,
     Role::Logger,
 ];

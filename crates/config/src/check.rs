@@ -40,8 +40,9 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     };
     let services: usize = raw.sites.iter().map(|site| site.services.len()).sum();
     let filters = raw.conditioning.filters.len();
-    // The signer, where there is something to sign with.
-    let roles = ROLES + usize::from(raw.sites.iter().any(|site| site.tls.is_some()));
+    // The signer, where there is something to sign with, and the stapler.
+    let certified = raw.sites.iter().any(|site| site.tls.is_some());
+    let roles = ROLES + if certified { 1 + usize::from(raw.tls.ocsp) } else { 0 };
     let connectors =
         raw.sites.iter().filter(|site| site.routes.iter().any(|route| route.has_servers())).count();
     let needed = roles + raw.sites.len() + services + filters + connectors;

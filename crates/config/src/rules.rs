@@ -63,6 +63,11 @@ pub(crate) const FILTERS_MAX: usize = 16;
 pub(crate) const TAMPER_BAN_MS: Bounds = Bounds::new(0, 30 * 24 * HOUR, 24 * HOUR);
 /// LIMIT: each look costs a system call for every file; a certificate that is renewed is old for a month before.
 pub(crate) const REREAD_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, HOUR);
+/// The port of `http`, at which nearly all responders are.
+pub(crate) const OCSP_PORT: u16 = 80;
+/// LIMIT: each is one more port that the stapler may connect to, of any address.
+pub(crate) const OCSP_PORTS_MAX: usize = 16;
+pub(crate) const PORT: Bounds = Bounds { min: 1, max: 65535, default: None };
 /// What browsers are told with every answer over TLS if the file does not say.
 pub(crate) const HSTS: &str = "max-age=31536000; includeSubDomains";
 /// LIMIT: it is part of every answer's head.
@@ -138,7 +143,8 @@ pub const LAYERS: [&str; 19] = [
 
 /// The default of `user_range`: clear of what distributions give to people and to system services.
 pub(crate) const USER_RANGE: std::ops::RangeInclusive<u32> = 51001..=51999;
-/// Partitions that exist whatever the file says: gate, logger, admin. The signer is one more, where there is TLS.
+/// Partitions that exist whatever the file says: gate, logger, admin. The signer is one more, where there is TLS,
+/// and the stapler, where there are staples.
 pub(crate) const ROLES: usize = 3;
 /// LIMIT: sun_path is 108 bytes and must end in NUL (unix(7)).
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
@@ -160,8 +166,10 @@ pub(crate) const LISTEN: Keys = (
     "[[listen]]",
     &["address", "shared_connections", "tls", "redirect_to_https", "h2c", "proxy_protocol", "trusted"],
 );
-pub(crate) const TLS: Keys =
-    ("[tls]", &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp"]);
+pub(crate) const TLS: Keys = (
+    "[tls]",
+    &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp", "ocsp_ports"],
+);
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
 pub(crate) const LIMITS: Keys = (

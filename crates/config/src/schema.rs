@@ -131,6 +131,8 @@ pub struct Tls {
     pub resumption: Resumption,
     /// Whether certificates' status is stapled, where they name a responder.
     pub ocsp: bool,
+    /// The ports at which responders may be asked.
+    pub ocsp_ports: Vec<u16>,
 }
 
 /// What becomes of clients without a certificate.

@@ -59,7 +59,21 @@ pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems<'_>) -> Tls {
         reread_ms: table.duration_ms("reread", &rules::REREAD_MS, problems),
         resumption: resumption.map_or(Resumption::Tickets, |resumption| resumption.value),
         ocsp: table.get("ocsp").and_then(|entry| entry.boolean(problems)).unwrap_or(true),
+        ocsp_ports: ocsp_ports(table, problems),
     }
+}
+
+/// Where responders may be asked.
+fn ocsp_ports(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<u16> {
+    let Some(entry) = table.get("ocsp_ports") else { return vec![rules::OCSP_PORT] };
+    let elements = entry.elements(problems).unwrap_or_default();
+    if entry.is_empty_array() || elements.len() > rules::OCSP_PORTS_MAX {
+        let (count, max) = (elements.len(), rules::OCSP_PORTS_MAX);
+        let message = format!("`ocsp_ports` has {count} ports; it must have 1 to {max}");
+        problems.report_help(entry.offset, message, "turn stapling off with `ocsp = false`".to_owned());
+    }
+    let ports = elements.iter().filter_map(|one| one.count(&rules::PORT, problems));
+    ports.filter_map(|port| port.try_into().ok()).collect()
 }
 
 /// How long, or `"0"` for never: nought is the same in every unit.

@@ -95,6 +95,7 @@ fn default_tls() -> Tls {
         reread_ms: 3600 * 1000,
         resumption: Resumption::Tickets,
         ocsp: true,
+        ocsp_ports: vec![80],
     }
 }
 
@@ -430,6 +431,7 @@ fn tls_of_every_key() {
         reread_ms: 1000,
         resumption: Resumption::Stateful,
         ocsp: false,
+        ocsp_ports: vec![80, 8080],
     };
     assert_eq!(config.tls, expected);
     assert_eq!(config.sites[0].tls, None);

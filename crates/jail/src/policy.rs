@@ -53,6 +53,8 @@ pub enum Policy {
         /// Whether some of them have an IP address.
         tcp: bool,
     },
+    /// Asks responders about certificates.
+    Stapler,
     /// A program of a site, with the kinds of network socket that it was granted.
     Service {
         /// Streams (TCP).
@@ -78,7 +80,8 @@ impl Policy {
             // Messages, and nothing else.
             Self::Signer => &[roles::EVERY],
             Self::Connector { tcp: false } => &[roles::EVERY, roles::CONNECTOR],
-            Self::Connector { tcp: true } => &[roles::EVERY, roles::CONNECTOR, roles::CONNECTOR_TCP],
+            Self::Connector { tcp: true } => &[roles::EVERY, roles::CONNECTOR, roles::TCP],
+            Self::Stapler => &[roles::EVERY, roles::TCP, roles::STAPLER],
             Self::Service { tcp: false, udp: false } => &[PROGRAM],
             Self::Service { tcp: true, udp: false } => &[PROGRAM, STREAMS],
             Self::Service { tcp: false, udp: true } => &[PROGRAM, DATAGRAMS],
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 9] = [
+    const ALL: [Policy; 10] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -113,6 +116,7 @@ mod tests {
         Policy::Signer,
         Policy::Connector { tcp: false },
         Policy::Connector { tcp: true },
+        Policy::Stapler,
         Policy::Service { tcp: false, udp: false },
         Policy::Service { tcp: true, udp: true },
     ];

@@ -1,7 +1,7 @@
 //! The signer at work: certificates of the launcher's, and channels on which sites ask.
 //!
 //! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised. Never:
-//! serves one site twice while another waits.
+//! hears a stapler, or serves one site twice while another waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use wire::log::Level;
+use wire::stapler::{Nothing, SignerToStapler};
 use wire::tls::{LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
 use wire::{Bytes, ChildToLauncher};
 use worker::channel::{Channel, ChannelError};
@@ -25,6 +26,7 @@ const FLUSH_MS: u32 = 1000;
 const REFUSALS_MAX: u32 = 100;
 
 type Line = Channel<SiteToSigner, SignerToSite>;
+type Stapler = Channel<Nothing, SignerToStapler>;
 
 /// The whole life of the process.
 pub async fn run(start: Start) -> Result<(), Fault> {
@@ -33,6 +35,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
         held: RefCell::default(),
         clients: RefCell::default(),
+        staplers: RefCell::default(),
         versions: Cell::new(0),
         counters: Counters::default(),
     });
@@ -43,6 +46,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
                 control.send(&ChildToLauncher::Certificate { site, number, verdict }, None).await?;
             }
             (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
+            (LauncherToSigner::Stapler {}, Some(channel)) => desk.attach_stapler(channel)?,
             (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
             (LauncherToSigner::Report {}, None) => {
                 let counters = desk.counters.snapshot();
@@ -68,6 +72,7 @@ struct Desk {
     /// By site and number.
     held: RefCell<BTreeMap<(u16, u16), Held>>,
     clients: RefCell<Vec<(u16, Rc<Line>)>>,
+    staplers: RefCell<Vec<Rc<Stapler>>>,
     versions: Cell<u32>,
     counters: Counters,
 }
@@ -93,6 +98,10 @@ impl Desk {
             let (desk, line) = (self.clone(), line.clone());
             tokio::task::spawn_local(async move { desk.show(site, Some(number), &line).await });
         }
+        for line in self.staplers.borrow().iter() {
+            let (desk, line) = (self.clone(), line.clone());
+            tokio::task::spawn_local(async move { desk.tell_stapler(Some((site, number)), &line).await });
+        }
         Verdict::Good
     }
 
@@ -108,6 +117,39 @@ impl Desk {
             desk.counters.disconnected();
         });
         Ok(())
+    }
+
+    /// A stapler gets all chains, which are public, and has nothing to say: what is waited for is its end.
+    fn attach_stapler(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+        let line = Rc::new(Stapler::new(channel)?);
+        self.staplers.borrow_mut().push(line.clone());
+        let desk = self.clone();
+        tokio::task::spawn_local(async move {
+            desk.tell_stapler(None, &line).await;
+            line.hear("the stapler", |_| 1).await;
+            desk.staplers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &line));
+        });
+        Ok(())
+    }
+
+    /// Sends all chains to a stapler, or that of one certificate.
+    async fn tell_stapler(&self, only: Option<(u16, u16)>, line: &Stapler) {
+        let mut messages = Vec::new();
+        for (&(site, number), held) in self.held.borrow().iter() {
+            if only.is_some_and(|only| only != (site, number)) {
+                continue;
+            }
+            let count = held.now.chain.len() as u8;
+            messages.extend(held.now.chain.iter().enumerate().map(|(index, der)| {
+                let (index, der) = (index as u8, Bytes(der.to_vec()));
+                SignerToStapler::Certificate { site, number, index, count, der }
+            }));
+        }
+        for message in messages {
+            if line.send(&message, None).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Sends the chains of a site to one of its workers, or that of one certificate.

@@ -27,6 +27,8 @@ pub enum Role {
     Signer = 7,
     /// Makes one site's connections to its upstreams and FastCGI servers.
     Connector = 8,
+    /// Asks the responders of authorities about sites' certificates.
+    Stapler = 9,
 }
 
 impl Role {
@@ -41,6 +43,7 @@ impl Role {
         Self::Filter,
         Self::Signer,
         Self::Connector,
+        Self::Stapler,
     ];
 
     /// The name of the crate, the program and the process.
@@ -55,6 +58,7 @@ impl Role {
             Self::Filter => "filter",
             Self::Signer => "signer",
             Self::Connector => "connector",
+            Self::Stapler => "stapler",
         }
     }
 }
@@ -83,7 +87,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
-        "its root directory, channels from gates, to services and the signer",
+        "its root directory, channels from gates, to services and the signer, from the stapler",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
     edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),
@@ -92,7 +96,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Signer,
         "LauncherToSigner",
-        "files with keys and certificates, sites' channels",
+        "files with keys and certificates, sites' and the stapler's channels",
     ),
     edge(
         Role::Launcher,
@@ -100,12 +104,19 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToConnector",
         "directories of Unix sockets, channels from its site's worker",
     ),
+    edge(
+        Role::Launcher,
+        Role::Stapler,
+        "LauncherToStapler",
+        "`resolv.conf` and `hosts`, channels from the signer and to sites",
+    ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Signer, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Connector, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Stapler, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -118,6 +129,8 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Service, Role::Site, "FromWorker", "none"),
     edge(Role::Site, Role::Signer, "SiteToSigner", "none"),
     edge(Role::Signer, Role::Site, "SignerToSite", "none"),
+    edge(Role::Signer, Role::Stapler, "SignerToStapler", "none"),
+    edge(Role::Stapler, Role::Site, "StaplerToSite", "none"),
     edge(Role::Site, Role::Connector, "SiteToConnector", "none"),
     edge(Role::Connector, Role::Site, "ConnectorToSite", "a connection to an upstream or a FastCGI server"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
@@ -126,6 +139,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Connector, Role::Logger, "log batch", "none"),
     edge(Role::Admin, Role::Logger, "log batch", "none"),
     edge(Role::Signer, Role::Logger, "log batch", "none"),
+    edge(Role::Stapler, Role::Logger, "log batch", "none"),
 ];
 
 /// The table as Markdown.

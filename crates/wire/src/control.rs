@@ -350,6 +350,8 @@ messages! {
         22 => Signer {},
         /// Before `Begin`, after `Tls`: the file with the authorities of clients' certificates comes along.
         23 => ClientAuthorities {},
+        /// The channel from a stapler comes along.
+        24 => Stapler {},
         /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
         /// `stat_interval_ms` 0 for the worker's own choice. An encoding's number is its place in the order of
         /// preference, from 1; 0 for not at all.

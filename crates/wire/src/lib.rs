@@ -12,6 +12,7 @@ mod codec;
 mod connector;
 mod control;
 pub mod log;
+pub mod stapler;
 pub mod tls;
 
 pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, TAKEN_MAX, ToGuard, ToWorker};

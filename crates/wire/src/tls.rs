@@ -103,6 +103,8 @@ messages! {
         3 => Begin {},
         /// Asks for `Counters`.
         4 => Report {},
+        /// The channel to a stapler comes along, which is to have all chains.
+        5 => Stapler {},
     }
 }
 

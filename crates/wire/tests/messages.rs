@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
+use wire::stapler::{HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, StaplerToSite};
 use wire::tls::{
     CERTIFICATE_MAX, ClientAuth, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX, SignerToSite,
     SiteToSigner, TICKET_KEY_BYTES, Verdict,
@@ -308,6 +309,7 @@ impl Samples for LauncherToSite {
             Self::TicketKey { generation: u64::MAX, secret: bytes(TICKET_KEY_BYTES) },
             Self::Signer {},
             Self::ClientAuthorities {},
+            Self::Stapler {},
             Self::Tls {
                 version_min: 0x0303,
                 resume: Resume::Tickets,
@@ -351,7 +353,13 @@ impl Samples for LauncherToSite {
 impl Samples for LauncherToSigner {
     fn samples() -> Vec<Self> {
         let certificate = Self::Certificate { site: 1, number: u16::MAX };
-        vec![certificate, Self::Client { site: NO_PARTITION }, Self::Begin {}, Self::Report {}]
+        vec![
+            certificate,
+            Self::Client { site: NO_PARTITION },
+            Self::Begin {},
+            Self::Report {},
+            Self::Stapler {},
+        ]
     }
 }
 
@@ -375,6 +383,40 @@ impl Samples for SignerToSite {
             Self::Signed { ticket: 1, signature: bytes(SIGNATURE_MAX) },
             Self::Refused { ticket: u32::MAX },
         ]
+    }
+}
+
+impl Samples for LauncherToStapler {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Limits { flush_ms: u32::MAX },
+            Self::Port { port: u16::MAX },
+            Self::Certificate { site: 1, number: u16::MAX, name: text(512) },
+            Self::Resolver {},
+            Self::Hosts {},
+            Self::Begin {},
+            Self::Signer {},
+            Self::Client { site: 7 },
+            Self::Report {},
+        ]
+    }
+}
+
+impl Samples for SignerToStapler {
+    fn samples() -> Vec<Self> {
+        let part =
+            |size| Self::Certificate { site: 1, number: 2, index: 3, count: u8::MAX, der: bytes(size) };
+        vec![part(0), part(CERTIFICATE_MAX)]
+    }
+}
+
+impl Samples for StaplerToSite {
+    fn samples() -> Vec<Self> {
+        let staple = |size| {
+            let (certificate, response) = (bytes(HASH_BYTES), bytes(size));
+            Self::Staple { number: 1, certificate, until: u64::MAX, response }
+        };
+        vec![staple(0), staple(STAPLE_MAX)]
     }
 }
 
@@ -477,6 +519,9 @@ macro_rules! every_edge {
         $check::<LauncherToConnector>();
         $check::<SiteToConnector>();
         $check::<ConnectorToSite>();
+        $check::<LauncherToStapler>();
+        $check::<SignerToStapler>();
+        $check::<StaplerToSite>();
     };
 }
 

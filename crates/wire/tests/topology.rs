@@ -58,6 +58,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::LauncherToConnector>(),
         std::any::type_name::<wire::SiteToConnector>(),
         std::any::type_name::<wire::ConnectorToSite>(),
+        std::any::type_name::<wire::stapler::LauncherToStapler>(),
+        std::any::type_name::<wire::stapler::SignerToStapler>(),
+        std::any::type_name::<wire::stapler::StaplerToSite>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -69,9 +72,13 @@ fn messages_are_types() {
 fn the_launcher_hears_two_types_and_takes_no_descriptor() {
     for edge in CHANNELS.iter().filter(|edge| edge.to == Role::Launcher) {
         let expected = match edge.from {
-            Role::Gate | Role::Site | Role::Service | Role::Logger | Role::Signer | Role::Connector => {
-                "ChildToLauncher"
-            }
+            Role::Gate
+            | Role::Site
+            | Role::Service
+            | Role::Logger
+            | Role::Signer
+            | Role::Connector
+            | Role::Stapler => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -140,11 +147,11 @@ fn roles_have_a_number_and_a_name_each() {
 
 /// Nothing of a client's, and nothing of a service's, comes to the keys.
 #[test]
-fn the_signer_meets_the_launcher_sites_and_the_log_only() {
+fn the_signer_hears_the_launcher_and_sites_only() {
     let touches = |edge: &Edge| edge.from == Role::Signer || edge.to == Role::Signer;
-    let met: HashSet<Role> =
-        CHANNELS.iter().filter(|edge| touches(edge)).flat_map(|e| [e.from, e.to]).collect();
-    assert_eq!(met, HashSet::from([Role::Signer, Role::Launcher, Role::Site, Role::Logger]));
+    let heard = edges(|edge| edge.to == Role::Signer);
+    let heard: HashSet<Role> = heard.into_iter().map(|(from, ..)| from).collect();
+    assert_eq!(heard, HashSet::from([Role::Launcher, Role::Site]));
     let given = CHANNELS.iter().filter(|edge| edge.from == Role::Signer || edge.from == Role::Site);
     assert!(given.filter(|edge| touches(edge)).all(|edge| edge.descriptors == "none"));
 }
@@ -175,4 +182,26 @@ fn snake_case(message: &str) -> String {
         name.push(if c == ' ' { '_' } else { c.to_ascii_lowercase() });
         name
     })
+}
+
+/// Who reads what comes from the network has nothing to say to the keys, and sites have nothing to say to it.
+#[test]
+fn the_stapler_is_told_by_the_launcher_and_the_signer_and_tells_sites() {
+    let from = |role| edges(|edge| edge.from == role);
+    let to = edges(|edge| edge.to == Role::Stapler);
+    assert_eq!(
+        to,
+        [
+            (Role::Launcher, Role::Stapler, "LauncherToStapler"),
+            (Role::Signer, Role::Stapler, "SignerToStapler"),
+        ]
+    );
+    assert_eq!(
+        from(Role::Stapler),
+        [
+            (Role::Stapler, Role::Launcher, "ChildToLauncher"),
+            (Role::Stapler, Role::Site, "StaplerToSite"),
+            (Role::Stapler, Role::Logger, "log batch"),
+        ]
+    );
 }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Some("logger") => Role::Logger,
         Some("admin") => Role::Admin,
         Some("signer") => Role::Signer,
+        Some("stapler") => Role::Stapler,
         Some("connector") => Role::Connector,
         _ => Role::Service,
     };

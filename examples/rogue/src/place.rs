@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::inherit::Inherited;
 use sys::seqpacket;
+use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{
     Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToConnector, LauncherToGate,
@@ -187,6 +188,17 @@ impl Place {
                     match message {
                         LauncherToConnector::Begin {} => self.begun = true,
                         LauncherToConnector::Attach {} => self.clients.extend(descriptor),
+                        _ => {}
+                    }
+                }
+            }
+            Role::Stapler => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToStapler::Begin {} => self.begun = true,
+                        LauncherToStapler::Client { .. } | LauncherToStapler::Signer {} => {
+                            self.logs.extend(descriptor);
+                        }
                         _ => {}
                     }
                 }

@@ -65,7 +65,9 @@ pub fn posts(config: &Config) -> Vec<Post> {
             service: None,
         }));
     }
-    posts.extend(config.sites.iter().any(|site| site.tls.is_some()).then(|| role(Role::Signer)));
+    let certified = config.sites.iter().any(|site| site.tls.is_some());
+    posts.extend(certified.then(|| role(Role::Signer)));
+    posts.extend((certified && config.tls.ocsp).then(|| role(Role::Stapler)));
     posts.extend([role(Role::Logger), role(Role::Admin)]);
     posts
 }
@@ -108,8 +110,8 @@ fn linked(config: &Config, one: &Post, two: &Post) -> bool {
         (Role::Site, Role::Service | Role::Connector) | (Role::Service | Role::Connector, Role::Site) => {
             one.site == two.site
         }
-        (Role::Site, Role::Signer) => one.site(config).is_some_and(|site| site.tls.is_some()),
-        (Role::Signer, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
+        (Role::Site, Role::Signer | Role::Stapler) => one.site(config).is_some_and(|site| site.tls.is_some()),
+        (Role::Signer | Role::Stapler, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
         _ => true,
     }
 }

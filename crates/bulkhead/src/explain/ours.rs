@@ -51,7 +51,9 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
-        Role::Logger | Role::Admin | Role::Signer => ("none", "it holds no client's, and is sent none"),
+        Role::Logger | Role::Admin | Role::Signer | Role::Stapler => {
+            ("none", "it holds no client's, and is sent none")
+        }
     }
 }
 
@@ -103,6 +105,7 @@ impl<'a> Rules<'a> {
             }
             (Role::Admin, ..) => self.admin(found),
             (Role::Signer, ..) => self.signer(found),
+            (Role::Stapler, ..) => self.stapler(found),
             (Role::Connector, Some(site), _) => self.connector(found, site),
             (Role::Site | Role::Service | Role::Connector, ..) => found,
         }
@@ -222,6 +225,20 @@ impl<'a> Rules<'a> {
             }
         }
         if self.has(Role::Signer, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn stapler(&self, mut found: Reaches<'a>) -> Reaches<'a> {
+        if self.has(Role::Stapler, Role::Site, "StaplerToSite") {
+            let how =
+                "clients that look at staples go away where it staples nonsense; it reads nothing of theirs";
+            for site in self.config.sites.iter().filter(|site| site.tls.is_some()) {
+                found = found.one(Kind::Users, &site.name, Loss::Part, how);
+            }
+        }
+        if self.has(Role::Stapler, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
         }
         found

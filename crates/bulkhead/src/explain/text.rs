@@ -49,6 +49,7 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Filter, ..) => "all filters, which see every request; each has a uid of its own".into(),
         (Role::Logger, ..) => "the logger, which writes every log".into(),
         (Role::Signer, ..) => "the signer, which holds the private keys of all sites".into(),
+        (Role::Stapler, ..) => "the stapler, which asks responders whether certificates are valid".into(),
         (Role::Admin, ..) => "passes the administrator's orders on".into(),
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
         (Role::Site | Role::Service | Role::Connector, ..) => post.role.name().into(),

@@ -13,7 +13,7 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 512;
 
 /// What `bulkhead relaunch` knows besides sites.
-const ROLES: [&str; 6] = ["bulkheadd", "gate", "logger", "admin", "signer", "no-site"];
+const ROLES: [&str; 7] = ["bulkheadd", "gate", "logger", "admin", "signer", "stapler", "no-site"];
 
 /// A site's or service's name: it becomes a file name, a log field and a word of the `bulkhead` command.
 pub(crate) fn name(text: &str) -> Result<(), Fault> {

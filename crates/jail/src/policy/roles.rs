@@ -142,8 +142,8 @@ pub(super) const CONNECTOR: &[Allow] = &[
     allow(&[l::SYS_fchdir], "into the directory of a Unix socket, which came as a descriptor"),
 ];
 
-/// One of them has an IP address.
-pub(super) const CONNECTOR_TCP: &[Allow] = &[
+/// What has to reach IP addresses: a connector of which one server has one, and the stapler.
+pub(super) const TCP: &[Allow] = &[
     allow_when(
         &[l::SYS_socket],
         &[When::Is(0, l::AF_INET as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
@@ -154,4 +154,10 @@ pub(super) const CONNECTOR_TCP: &[Allow] = &[
         &[When::Is(0, l::AF_INET6 as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
         "a stream over IPv6",
     ),
+];
+
+/// The stapler asks servers of names and responders, and reads what they answer.
+pub(super) const STAPLER: &[Allow] = &[
+    allow(&[l::SYS_connect], "the connection; to which ports is Landlock's to limit"),
+    allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "questions and answers"),
 ];

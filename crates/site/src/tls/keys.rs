@@ -1,8 +1,8 @@
 //! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind that
-//! it can check.
+//! it can check, with what the stapler has to say of it.
 //!
-//! Runs in: the site worker. Sees: chains from the signer; names that clients ask for. Never: has a private key; each
-//! certificate leads to the signer that has.
+//! Runs in: the site worker. Sees: chains from the signer; staples; names that clients ask for. Never: has a private key;
+//! each certificate leads to the signer that has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,11 @@ use rustls::{CipherSuite, NamedGroup, SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::Notify;
 use webpki::EndEntityCert;
+use wire::stapler::StaplerToSite;
 use wire::tls::{CHAIN_MAX, KeyKind};
 
 use super::line::Line;
+use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).
 const CERTIFICATES_MAX: usize = 64;
@@ -29,15 +31,22 @@ struct Chain {
     /// How many it is to have.
     count: u8,
     line: Arc<Line>,
-    whole: Option<Arc<CertifiedKey>>,
+    whole: Option<Shown>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// By number: what is in use, and what is arriving.
-    chains: Mutex<[BTreeMap<u16, Chain>; 2]>,
+    chains: Mutex<Chains>,
     came: Notify,
+}
+
+/// By number.
+#[derive(Debug, Default)]
+struct Chains {
+    used: BTreeMap<u16, Chain>,
+    arriving: BTreeMap<u16, Chain>,
+    staples: Staples,
 }
 
 /// One certificate as it comes from the signer.
@@ -51,14 +60,14 @@ pub struct Part {
 }
 
 impl Keys {
-    fn chains(&self) -> MutexGuard<'_, [BTreeMap<u16, Chain>; 2]> {
+    fn chains(&self) -> MutexGuard<'_, Chains> {
         self.chains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a part; parts of a chain come in order.
     pub fn take(&self, line: &Arc<Line>, part: Part) {
         let mut chains = self.chains();
-        let [used, arriving] = &mut *chains;
+        let Chains { used, arriving, staples } = &mut *chains;
         let Part { number, version, kind, index, count, der } = part;
         let known = arriving.contains_key(&number) || used.contains_key(&number);
         let has_room = known || arriving.len() + used.len() < CERTIFICATES_MAX;
@@ -76,20 +85,34 @@ impl Keys {
         }
         let Some(mut chain) = arriving.remove(&number) else { return };
         let key = RemoteKey { line: chain.line.clone(), number, version, kind };
-        chain.whole = Some(Arc::new(CertifiedKey::new(std::mem::take(&mut chain.parts), Arc::new(key))));
+        let mut whole = Shown::bare(CertifiedKey::new(std::mem::take(&mut chain.parts), Arc::new(key)));
+        whole.staple(staples, number);
+        chain.whole = Some(whole);
         used.insert(number, chain);
         drop(chains);
         self.came.notify_waiters();
     }
 
+    /// Takes what is to be stapled to a certificate, which may not have arrived yet.
+    pub fn staple(&self, message: StaplerToSite) {
+        let Chains { used, staples, .. } = &mut *self.chains();
+        let Some(number) = staples.take(message) else { return };
+        if let Some(whole) = used.get_mut(&number).and_then(|chain| chain.whole.as_mut()) {
+            whole.staple(staples, number);
+        }
+    }
+
     /// Forgets what a signer had that is gone.
     pub fn forget(&self, line: &Arc<Line>) {
-        self.chains().iter_mut().for_each(|chains| chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line)));
+        let Chains { used, arriving, .. } = &mut *self.chains();
+        for chains in [used, arriving] {
+            chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line));
+        }
     }
 
     /// Whether there is one.
     pub fn are_there(&self) -> bool {
-        !self.chains()[0].is_empty()
+        !self.chains().used.is_empty()
     }
 
     /// Waits until there is one.
@@ -108,9 +131,9 @@ impl ResolvesServerCert for Keys {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let chains = self.chains();
-        let mut best = None;
-        for chain in chains[0].values() {
-            let Some(whole) = &chain.whole else { continue };
+        let (mut best, now) = (None, staples::now());
+        for chain in chains.used.values() {
+            let Some(whole) = chain.whole.as_ref().map(|whole| whole.at(now)) else { continue };
             if !can_check(&hello, chain.kind) {
                 continue;
             }

@@ -1,12 +1,13 @@
 //! How this site's worker speaks TLS: its settings, its certificates, its tickets; all of it by what it is told.
 //!
 //! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, secrets for tickets from
-//! the launcher, authorities of clients' certificates from the operator's file. Never: has a private key.
+//! the launcher, answers of responders from the stapler, authorities of clients' certificates from the operator's file. Never: has a private key.
 //!
 //! Source: mechanisms.md H1, H3, H13.
 
 mod keys;
 mod line;
+mod staples;
 mod tickets;
 
 use std::os::fd::OwnedFd;
@@ -90,6 +91,7 @@ impl Tls {
                     .map_err(|()| Fault::Launcher("a bad secret".into()))?;
             }
             (LauncherToSite::Signer {}, Some(channel)) => line::attend(channel, self.keys.clone())?,
+            (LauncherToSite::Stapler {}, Some(channel)) => staples::attend(channel, self.keys.clone())?,
             other => return Ok(Some(other)),
         }
         Ok(None)

@@ -1,0 +1,218 @@
+//! The certificates, what is known of each, and the workers who are to know it.
+//!
+//! Runs in: the stapler. Sees: chains from the signer; answers, by way of `fetch` and `answer`. Never: has more than a
+//! few questions under way, or lets one certificate wait for another's responder for longer than its deadline.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls_pki_types::CertificateDer;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+use wire::Bytes;
+use wire::log::Level;
+use wire::stapler::{Nothing, SignerToStapler, StaplerToSite};
+use worker::channel::Channel;
+use worker::counters::Counters;
+use worker::log::Log;
+
+use crate::answer::{Answer, check};
+use crate::chains::{Chains, Place};
+use crate::fetch::fetch;
+use crate::names::Names;
+use crate::schedule::{RETRY, pause};
+use crate::subject::Subject;
+
+/// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand sockets.
+pub(crate) const ASKED_AT_ONCE: usize = 16;
+
+type Line = Channel<Nothing, StaplerToSite>;
+
+/// A certificate as it is now.
+#[derive(Debug)]
+pub(crate) struct Held {
+    chain: Vec<CertificateDer<'static>>,
+    staple: Option<StaplerToSite>,
+    /// Who asks about it, if there is somebody to be asked.
+    asking: Option<AbortHandle>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(asking) = &self.asking {
+            asking.abort();
+        }
+    }
+}
+
+pub(crate) struct Desk {
+    pub(crate) log: Log,
+    pub(crate) counters: Counters,
+    pub(crate) names: RefCell<Names>,
+    /// What people call a certificate.
+    pub(crate) titles: BTreeMap<Place, String>,
+    pub(crate) ports: BTreeSet<u16>,
+    pub(crate) held: RefCell<BTreeMap<Place, Held>>,
+    pub(crate) clients: RefCell<Vec<(u16, Rc<Line>)>>,
+    pub(crate) asked: Semaphore,
+}
+
+impl Desk {
+    /// Hears a signer until it is gone.
+    pub(crate) async fn hear_signer(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+        let channel: Channel<SignerToStapler, Nothing> = Channel::new(channel)?;
+        let mut chains = Chains::default();
+        let take = |arrived: Result<(SignerToStapler, Option<OwnedFd>), _>| match arrived {
+            Ok((part, None)) => {
+                if let Some((place, chain)) = chains.take(part) {
+                    self.take(place, chain);
+                }
+                0
+            }
+            _ => 1,
+        };
+        channel.hear("the signer", take).await;
+        Ok(())
+    }
+
+    /// Takes a worker of a site, who is told at once what is known.
+    pub(crate) async fn attend(self: Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {
+        let line = Rc::new(Line::new(channel)?);
+        self.clients.borrow_mut().push((site, line.clone()));
+        self.counters.connected();
+        let known: Vec<StaplerToSite> = {
+            let held = self.held.borrow();
+            held.range((site, 0)..=(site, u16::MAX)).filter_map(|(_, held)| held.staple.clone()).collect()
+        };
+        for staple in known {
+            // One that is gone is noticed below.
+            let _ = line.send(&staple, None).await;
+        }
+        // It has nothing to say: what is waited for is its end.
+        line.hear("a site's worker", |_| 1).await;
+        self.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &line));
+        self.counters.disconnected();
+        Ok(())
+    }
+
+    /// Takes a chain; the one that was in its place is asked about no more.
+    fn take(self: &Rc<Self>, place: Place, chain: Vec<CertificateDer<'static>>) {
+        // A new signer repeats what is known.
+        let known = self.held.borrow().get(&place).is_some_and(|held| held.chain == chain);
+        if known || !self.titles.contains_key(&place) {
+            return;
+        }
+        let asking = match Subject::of(&chain) {
+            Ok(None) => None,
+            Ok(Some(subject)) if !self.ports.contains(&subject.responder.port) => {
+                let (responder, port) = (&subject.responder, subject.responder.port);
+                self.tell(place, Level::Warning, &format!(
+                    "nothing is stapled: {responder} is not asked, as its port is not in `ocsp_ports`; add {port} there"
+                ));
+                None
+            }
+            Ok(Some(subject)) => {
+                let task = tokio::task::spawn_local(self.clone().watch(place, subject));
+                Some(task.abort_handle())
+            }
+            Err(why) => {
+                self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
+                None
+            }
+        };
+        self.held.borrow_mut().insert(place, Held { chain, staple: None, asking });
+    }
+
+    /// Asks about a certificate again and again.
+    async fn watch(self: Rc<Self>, place: Place, subject: Subject) {
+        let mut said = None;
+        loop {
+            let pause = match self.ask(&subject).await {
+                Ok((answer, response)) => {
+                    self.say_state(place, &subject, answer, &mut said);
+                    self.staple(place, answer.until, response).await;
+                    pause(answer.until, now())
+                }
+                Err(why) => {
+                    self.say_failure(place, &subject, why, &mut said);
+                    RETRY
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn ask(&self, subject: &Subject) -> Result<(Answer, Vec<u8>), String> {
+        let _turn = self.asked.acquire().await.map_err(|error| error.to_string())?;
+        let names = self.names.borrow().clone();
+        let response = fetch(&names, &subject.responder, subject.question()).await?;
+        let answer = check(&response, subject, now()).map_err(|why| why.to_string())?;
+        self.counters.answered();
+        Ok((answer, response.into()))
+    }
+
+    /// Keeps what is stapled now, and tells the site's workers.
+    async fn staple(&self, (site, number): Place, until: u64, response: Vec<u8>) {
+        let staple = {
+            let mut held = self.held.borrow_mut();
+            let Some(held) = held.get_mut(&(site, number)) else { return };
+            let Some(own) = held.chain.first() else { return };
+            let certificate = Bytes(digest(&SHA256, own).as_ref().to_vec());
+            let staple = StaplerToSite::Staple { number, certificate, until, response: Bytes(response) };
+            held.staple.insert(staple).clone()
+        };
+        let clients = self.clients.borrow();
+        let lines: Vec<_> =
+            clients.iter().filter(|(of, _)| *of == site).map(|(_, line)| line.clone()).collect();
+        drop(clients);
+        for line in lines {
+            let _ = line.send(&staple, None).await;
+        }
+    }
+
+    /// Says in the log how it is, if that is not how it was.
+    fn say_state(&self, place: Place, subject: &Subject, answer: Answer, said: &mut Option<String>) {
+        let state = if answer.revoked { "revoked" } else { "good" };
+        if said.replace(state.to_owned()).as_deref() == Some(state) {
+            return;
+        }
+        let responder = &subject.responder;
+        if answer.revoked {
+            self.tell(place, Level::Error, &format!(
+                "THE CERTIFICATE IS REVOKED, says {responder}; clients are told so, and go away: replace it"
+            ));
+        } else {
+            self.tell(place, Level::Info, &format!("is stapled with what {responder} says: it is valid"));
+        }
+    }
+
+    fn say_failure(&self, place: Place, subject: &Subject, why: String, said: &mut Option<String>) {
+        if said.as_ref() == Some(&why) {
+            return;
+        }
+        let has = self.held.borrow().get(&place).is_some_and(|held| held.staple.is_some());
+        let now = if has { "the last answer is stapled until its end" } else { "nothing is stapled" };
+        let (responder, minutes) = (&subject.responder, RETRY.as_secs() / 60);
+        self.tell(
+            place,
+            Level::Warning,
+            &format!("{now}: {responder} was asked in vain: {why}; it is asked again every {minutes} min"),
+        );
+        *said = Some(why);
+    }
+
+    fn tell(&self, place: Place, level: Level, what: &str) {
+        let title = self.titles.get(&place).map_or("a certificate", String::as_str);
+        self.log.event(level, format_args!("{title}: {what}"));
+    }
+}
+
+/// The time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}

@@ -1,0 +1,102 @@
+//! The stapler's life: told the certificates and ports, then chains and workers, until the launcher is done with it.
+//!
+//! Runs in: the stapler. Sees: the launcher's messages (trusted: a malformed one ends the process), and two files of the
+//! operator's. Never: waits for a responder before it is ready.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use tokio::sync::Semaphore;
+use wire::stapler::LauncherToStapler;
+use wire::{ChildToLauncher, NO_PARTITION};
+use worker::channel::Channel;
+use worker::counters::Counters;
+use worker::log::Log;
+use worker::{Fault, Start};
+
+use crate::desk::{ASKED_AT_ONCE, Desk};
+use crate::names::Names;
+
+type Control = Channel<LauncherToStapler, ChildToLauncher>;
+
+/// LIMIT: bytes of `resolv.conf` and `hosts` that are read; lists of a million names for blocking are not of use here.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// The whole life of the process.
+///
+/// # Errors
+/// The launcher says what makes no sense, or the system refuses an event loop.
+pub async fn serve(start: Start) -> Result<(), Fault> {
+    let control: Control = Channel::new(start.control)?;
+    let Some(desk) = set_up(&control, start.log).await? else {
+        return Ok(());
+    };
+    control.send(&ChildToLauncher::Ready {}, None).await?;
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToStapler::Signer {}, Some(channel)) => {
+                tokio::task::spawn_local(desk.clone().hear_signer(channel));
+            }
+            (LauncherToStapler::Client { site }, Some(channel)) => {
+                tokio::task::spawn_local(desk.clone().attend(site, channel));
+            }
+            (LauncherToStapler::Resolver {}, Some(file)) => desk.names.borrow_mut().resolver(&text(&file)),
+            (LauncherToStapler::Hosts {}, Some(file)) => desk.names.borrow_mut().hosts(&text(&file)),
+            (LauncherToStapler::Report {}, None) => {
+                // A launcher whose channel is full asks again.
+                let counters = desk.counters.snapshot();
+                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
+            }
+            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        }
+    }
+    desk.log.flush().await;
+    Ok(())
+}
+
+/// Hears the launcher until it says to begin; `None` if it wants no stapler any more.
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Desk>>, Fault> {
+    let Some((LauncherToStapler::Limits { flush_ms }, _)) = control.receive().await? else {
+        return Err(Fault::Launcher("it did not begin with the limits".into()));
+    };
+    let log = Log::new(log, NO_PARTITION, flush_ms)?;
+    let (mut titles, mut ports, mut names) = (BTreeMap::new(), BTreeSet::new(), Names::default());
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToStapler::Port { port }, None) => drop(ports.insert(port)),
+            (LauncherToStapler::Certificate { site, number, name }, None) => {
+                titles.insert((site, number), name.as_str().to_owned());
+            }
+            (LauncherToStapler::Resolver {}, Some(file)) => names.resolver(&text(&file)),
+            (LauncherToStapler::Hosts {}, Some(file)) => names.hosts(&text(&file)),
+            (LauncherToStapler::Begin {}, None) => {
+                return Ok(Some(Rc::new(Desk {
+                    log,
+                    counters: Counters::default(),
+                    names: names.into(),
+                    titles,
+                    ports,
+                    held: Default::default(),
+                    clients: Default::default(),
+                    asked: Semaphore::new(ASKED_AT_ONCE),
+                })));
+            }
+            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+        }
+    }
+    Ok(None)
+}
+
+/// What is in a file, as far as it can be read and is text.
+fn text(file: &OwnedFd) -> String {
+    let mut bytes = vec![0; FILE_BYTES_MAX];
+    let mut length = 0;
+    while let Ok(count) = rustix::io::read(file, &mut bytes[length..]) {
+        match count {
+            0 => break,
+            count => length += count,
+        }
+    }
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

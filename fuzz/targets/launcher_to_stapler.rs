@@ -1,0 +1,8 @@
+//! Messages `LauncherToStapler`: what the stapler reads of the launcher.
+//!
+//! Runs in: `fuzz/run`. See `message`.
+#![no_main]
+
+mod message;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::stapler::LauncherToStapler>(data));
