@@ -35,7 +35,9 @@ GRANTED = {
     "socket-inet": "it was granted a port; Landlock refuses every other",
     "socket-inet6": "it was granted a port; Landlock refuses every other",
 }
-DEVIATES = {name: {} for name in [*ROLES, *WORKERS, "breakout"]} | {"with network": GRANTED, "connector": GRANTED, "stapler": GRANTED}
+DEVIATES = {name: {} for name in [*ROLES, *WORKERS, "breakout"]} | {
+    name: GRANTED for name in ("with network", "connector", "stapler")
+}
 #: A gate and the logger may have as many descriptors as the machine lets anybody have, which may be few or many.
 MANY = {"rlimit-descriptors": "the machine gives that many to everybody"}
 if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
@@ -123,7 +125,10 @@ class Inside(unittest.TestCase):
         for column in ROLES:
             got = {a["id"] for a in self.reports[column]["attempts"] if a["result"] == "succeeded"}
             # A connector makes sockets; what it may connect them to is the ports and folders of its site's routes.
-            sockets = {"socket-inet", "socket-inet6", "socket-unix"} if column == "connector" else set()
+            # The stapler's are for the ports of responders.
+            sockets = {
+                "connector": {"socket-inet", "socket-inet6", "socket-unix"}, "stapler": {"socket-inet", "socket-inet6"},
+            }.get(column, set())
             self.assertLessEqual(got, harmless | sockets, column)
 
     def test_foreign_calls(self):

@@ -179,12 +179,16 @@ class Stapling(unittest.TestCase):
     """A certificate that names a responder, which is `openssl ocsp`."""
 
     @ours
-    @unittest.skip("pending: nothing fetches responses yet")
     def test_the_response_is_stapled(self):
         port = free_port()
         with served_with_responder(port) as server:
             stapled = lambda: "OCSP Response Status: successful" in server.s_client("-status", request=REQUEST).stdout
             self.assertTrue(until(stapled, 15, 0.5), "no OCSP response is stapled")
+            text = server.s_client("-status", request=REQUEST).stdout
+            self.assertIn("Cert Status: good", text)
+            self.assertIn("Verify return code: 0 (ok)", text)
+            # curl checks who has signed it, for which certificate, and when.
+            self.assertIn("<h1>main</h1>", server.curl("--cert-status").stdout)
 
     @ours
     def test_a_dead_responder_delays_nothing(self):
@@ -212,15 +216,17 @@ def served_with_responder(port, alive=True):
     words = ["openssl", "ocsp", "-port", str(port), "-index", index, "-CA", folder / "ca.pem", "-rsigner", folder / "ca.pem",
              "-rkey", folder / "ca.key", "-nmin", "60"]
     responder = subprocess.Popen(
-        [str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) if alive else None
     try:
-        with serve(certificate=whole) as server:
+        if responder and "waiting" not in responder.stderr.readline():
+            raise AssertionError("openssl ocsp does not come up")
+        with serve(certificate=whole, tls={"ocsp_ports": [port]}) as server:
             yield server
     finally:
         if responder:
             responder.kill()
-            responder.wait()
+            responder.communicate()
 
 
 if __name__ == "__main__":

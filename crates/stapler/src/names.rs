@@ -113,10 +113,13 @@ pub fn addresses(answer: &[u8], question: &[u8]) -> Option<Vec<IpAddr>> {
     }
     let Some(owner) = answer.canonical_name() else { return Some(Vec::new()) };
     let section = answer.answer().ok()?;
-    let four = section.limit_to_in::<A>().flatten().filter(|record| record.owner() == &owner);
-    let six = section.limit_to_in::<Aaaa>().flatten().filter(|record| record.owner() == &owner);
-    let four = four.map(|record| IpAddr::V4(record.data().addr()));
-    Some(four.chain(six.map(|record| IpAddr::V6(record.data().addr()))).take(ADDRESSES_MAX).collect())
+    // What is broken anywhere is nothing at all.
+    let four: Vec<_> = section.limit_to_in::<A>().collect::<Result<_, _>>().ok()?;
+    let six: Vec<_> = section.limit_to_in::<Aaaa>().collect::<Result<_, _>>().ok()?;
+    let four =
+        four.iter().filter(|record| record.owner() == &owner).map(|record| record.data().addr().into());
+    let six = six.iter().filter(|record| record.owner() == &owner).map(|record| record.data().addr().into());
+    Some(four.chain(six).take(ADDRESSES_MAX).collect())
 }
 
 /// Whether a server of names may send us there: to this machine, to its neighbours on the wire or to many at once only
