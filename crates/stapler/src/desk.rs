@@ -107,25 +107,25 @@ impl Desk {
         if known || !self.titles.contains_key(&place) {
             return;
         }
-        let asking = match Subject::of(&chain) {
-            Ok(None) => None,
-            Ok(Some(subject)) if !self.ports.contains(&subject.responder.port) => {
-                let (responder, port) = (&subject.responder, subject.responder.port);
-                self.tell(place, Level::Warning, &format!(
-                    "nothing is stapled: {responder} is not asked, as its port is not in `ocsp_ports`; add {port} there"
-                ));
-                None
-            }
-            Ok(Some(subject)) => {
-                let task = tokio::task::spawn_local(self.clone().watch(place, subject));
-                Some(task.abort_handle())
-            }
-            Err(why) => {
-                self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
-                None
-            }
-        };
+        let subject = self.subject(&chain).unwrap_or_else(|why| {
+            self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
+            None
+        });
+        let asking = subject
+            .map(|subject| tokio::task::spawn_local(self.clone().watch(place, subject)).abort_handle());
         self.held.borrow_mut().insert(place, Held { chain, staple: None, asking });
+    }
+
+    /// Whom to ask about a chain, if there is somebody, or why that cannot be asked.
+    fn subject(&self, chain: &[CertificateDer<'static>]) -> Result<Option<Subject>, String> {
+        let subject = Subject::of(chain).map_err(|why| why.to_string())?;
+        match &subject {
+            Some(Subject { responder, .. }) if !self.ports.contains(&responder.port) => Err(format!(
+                "{responder} is not asked, as its port is not in `ocsp_ports`; add {} there",
+                responder.port
+            )),
+            _ => Ok(subject),
+        }
     }
 
     /// Asks about a certificate again and again.
@@ -135,11 +135,11 @@ impl Desk {
             let pause = match self.ask(&subject).await {
                 Ok((answer, response)) => {
                     self.say_state(place, &subject, answer, &mut said);
-                    self.staple(place, answer.until, response).await;
+                    self.staple(place, answer.until, response);
                     pause(answer.until, now())
                 }
                 Err(why) => {
-                    self.say_failure(place, &subject, why, &mut said);
+                    self.say_failure(place, &subject, &why, &mut said);
                     RETRY
                 }
             };
@@ -157,7 +157,7 @@ impl Desk {
     }
 
     /// Keeps what is stapled now, and tells the site's workers.
-    async fn staple(&self, (site, number): Place, until: u64, response: Vec<u8>) {
+    fn staple(&self, (site, number): Place, until: u64, response: Vec<u8>) {
         let staple = {
             let mut held = self.held.borrow_mut();
             let Some(held) = held.get_mut(&(site, number)) else { return };
@@ -166,12 +166,9 @@ impl Desk {
             let staple = StaplerToSite::Staple { number, certificate, until, response: Bytes(response) };
             held.staple.insert(staple).clone()
         };
-        let clients = self.clients.borrow();
-        let lines: Vec<_> =
-            clients.iter().filter(|(of, _)| *of == site).map(|(_, line)| line.clone()).collect();
-        drop(clients);
-        for line in lines {
-            let _ = line.send(&staple, None).await;
+        for (_, line) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
+            // A worker whose channel is full does not read it, and keeps what it has.
+            let _ = line.try_send(&staple, None);
         }
     }
 
@@ -191,19 +188,19 @@ impl Desk {
         }
     }
 
-    fn say_failure(&self, place: Place, subject: &Subject, why: String, said: &mut Option<String>) {
-        if said.as_ref() == Some(&why) {
-            return;
-        }
-        let has = self.held.borrow().get(&place).is_some_and(|held| held.staple.is_some());
+    /// The same for an attempt in vain; once more when the last answer has come to its end meanwhile.
+    fn say_failure(&self, place: Place, subject: &Subject, why: &str, said: &mut Option<String>) {
+        let held = self.held.borrow();
+        let staple = held.get(&place).and_then(|held| held.staple.as_ref());
+        let has = staple.is_some_and(|StaplerToSite::Staple { until, .. }| *until > now());
         let now = if has { "the last answer is stapled until its end" } else { "nothing is stapled" };
         let (responder, minutes) = (&subject.responder, RETRY.as_secs() / 60);
-        self.tell(
-            place,
-            Level::Warning,
-            &format!("{now}: {responder} was asked in vain: {why}; it is asked again every {minutes} min"),
-        );
-        *said = Some(why);
+        let text =
+            format!("{now}: {responder} was asked in vain: {why}; it is asked again every {minutes} min");
+        if said.as_ref() != Some(&text) {
+            self.tell(place, Level::Warning, &text);
+            *said = Some(text);
+        }
     }
 
     fn tell(&self, place: Place, level: Level, what: &str) {

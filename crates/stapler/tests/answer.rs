@@ -1,5 +1,7 @@
 //! Answers of `openssl ocsp` about certificates of an authority that the test makes: which are taken, and when.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
