@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_cert::der;
 use x509_cert::der::asn1::ObjectIdentifier;
-use x509_cert::der::{self, Decode};
 use x509_ocsp::{BasicOcspResponse, CertId, CertStatus, OcspResponse, OcspResponseStatus, SingleResponse};
 
-use crate::parts::{content, parts};
+use crate::parts::{content, decode, parts};
 use crate::subject::Subject;
 
 /// `id-pkix-ocsp-basic` (RFC 6960 4.2.1).
@@ -84,13 +84,13 @@ impl From<der::Error> for Refused {
 /// # Errors
 /// It is not to be given to clients.
 pub fn check(der: &[u8], subject: &Subject, now: u64) -> Result<Answer, Refused> {
-    let response = OcspResponse::from_der(der)?;
+    let response: OcspResponse = decode(der)?;
     if response.response_status != OcspResponseStatus::Successful {
         return Err(Refused::Status(response.response_status));
     }
     let bytes = response.response_bytes.filter(|bytes| bytes.response_type == BASIC);
     let signed = bytes.ok_or(Refused::Malformed)?.response;
-    let basic = BasicOcspResponse::from_der(signed.as_bytes())?;
+    let basic: BasicOcspResponse = decode(signed.as_bytes())?;
     let answers = &basic.tbs_response_data.responses;
     let single = answers.iter().find(|single| same(&single.cert_id, &subject.id)).ok_or(Refused::Other)?;
     let until = in_time(single, now)?;

@@ -6,13 +6,15 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use rustls_pki_types::CertificateDer;
 use x509_cert::Certificate;
+use x509_cert::der::Encode;
 use x509_cert::der::asn1::{Any, ObjectIdentifier, OctetString};
-use x509_cert::der::{Decode, Encode};
+use x509_cert::der::oid::AssociatedOid;
 use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 use x509_ocsp::{CertId, OcspRequest, Request, TbsRequest, Version};
 
+use crate::parts::decode;
 use crate::responder::Responder;
 
 /// `id-ad-ocsp` (RFC 5280 4.2.2.1).
@@ -58,7 +60,7 @@ impl Subject {
     /// # Errors
     /// It names one that cannot be asked.
     pub fn of(chain: &[CertificateDer<'static>]) -> Result<Option<Self>, Unfit> {
-        let read = |der: &CertificateDer<'_>| Certificate::from_der(der).map_err(|_| Unfit::Unreadable);
+        let read = |der: &CertificateDer<'_>| decode::<Certificate>(der).map_err(|_| Unfit::Unreadable);
         let own = chain.first().ok_or(Unfit::Unreadable).and_then(read)?;
         let Some(url) = responder(&own)? else { return Ok(None) };
         let responder = Responder::parse(&url).map_err(Unfit::Responder)?;
@@ -87,9 +89,12 @@ impl Subject {
 
 /// The first URL of a responder by http, or else the first of any.
 fn responder(own: &Certificate) -> Result<Option<String>, Unfit> {
-    let access = own.tbs_certificate.get::<AuthorityInfoAccessSyntax>().map_err(|_| Unfit::Unreadable)?;
-    let described = access.map(|(_, access)| access.0).unwrap_or_default();
-    let urls = described.into_iter().filter(|one| one.access_method == OCSP).filter_map(|one| {
+    let mut extensions = own.tbs_certificate.extensions.iter().flatten();
+    let access = extensions.find(|extension| extension.extn_id == AuthorityInfoAccessSyntax::OID);
+    let Some(access) = access else { return Ok(None) };
+    let access: AuthorityInfoAccessSyntax =
+        decode(access.extn_value.as_bytes()).map_err(|_| Unfit::Unreadable)?;
+    let urls = access.0.into_iter().filter(|one| one.access_method == OCSP).filter_map(|one| {
         match one.access_location {
             GeneralName::UniformResourceIdentifier(url) => Some(url.as_str().to_owned()),
             _ => None,
