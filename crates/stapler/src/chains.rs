@@ -50,5 +50,6 @@ mod tests {
         let whole = vec![CertificateDer::from(vec![0]), CertificateDer::from(vec![1])];
         assert_eq!(chains.take(part(1, 1, 2)), Some(((1, 1), whole)));
         assert_eq!(chains.take(part(1, 1, 2)), None, "it is over");
+        assert!([0, 2, 1].into_iter().all(|index| chains.take(part(3, index, 3)).is_none()), "out of order");
     }
 }

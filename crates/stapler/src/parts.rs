@@ -50,7 +50,7 @@ fn fits(der: &[u8], depth: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use x509_cert::der::asn1::OctetString;
+    use x509_cert::der::asn1::{Any, OctetString};
 
     #[test]
     fn only_what_fits_is_read() {
@@ -65,5 +65,6 @@ mod tests {
         };
         assert!(fits(&nested(DEPTH_MAX - 1), DEPTH_MAX).is_ok());
         assert!(fits(&nested(DEPTH_MAX), DEPTH_MAX).is_err());
+        assert!(Any::from_der(&nested(DEPTH_MAX)).is_ok() && decode::<Any>(&nested(DEPTH_MAX)).is_err());
     }
 }
