@@ -43,6 +43,9 @@ impl Responder {
         if url.len() > URL_BYTES_MAX {
             return Err("has a URL of more than 1024 bytes");
         }
+        if !url.is_ascii() {
+            return Err("has a URL that is not ASCII");
+        }
         let uri: Uri = url.parse().map_err(|_| "is no URL")?;
         // RFC 6960 A.1. What is signed needs no TLS, and TLS would need a certificate whose state had to be asked for.
         if uri.scheme() != Some(&Scheme::HTTP) {
@@ -56,7 +59,8 @@ impl Responder {
             host: host(authority.host()).ok_or("has a host that is neither a name nor an address")?,
             port: port(authority).ok_or("has a port that is none")?,
             authority: authority.as_str().to_owned(),
-            target: uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            // The path of `http://host?query` is `/`, which its text does not say.
+            target: uri.query().map_or(uri.path().to_owned(), |query| format!("{}?{query}", uri.path())),
         })
     }
 }
@@ -101,6 +105,7 @@ mod tests {
             ("http://OCSP.example.test./a/b?c", name("ocsp.example.test"), 80, "/a/b?c"),
             ("http://127.0.0.1:8080/", Host::Address([127, 0, 0, 1].into()), 8080, "/"),
             ("http://[::1]:81/x", Host::Address("::1".parse().unwrap()), 81, "/x"),
+            ("http://h?q", name("h"), 80, "/?q"),
             ("http://[::1]", Host::Address("::1".parse().unwrap()), 80, "/"),
         ];
         for (url, host, port, target) in cases {
@@ -126,6 +131,7 @@ mod tests {
             "http://ho%73t/",
             "http://[::1/",
             "http://a b/",
+            "http://host/\u{e9}",
             "http://host/\r\nx: y",
         ] {
             assert!(Responder::parse(url).is_err(), "{url}");
