@@ -1,7 +1,7 @@
 //! Answers of responders (`stapler::answer`), as the stapler gets them from the network.
 //!
-//! Runs in: `fuzz/run`. The first seed is an answer that is good; none that the fuzzer makes of it without the authority's
-//! key may be taken, unless it is that one, or one whose changed bytes nobody has signed.
+//! Runs in: `fuzz/run`. Some seeds are answers that are good. Without the authority's key, the fuzzer can make of them only
+//! others that say the same.
 #![no_main]
 
 use std::sync::LazyLock;

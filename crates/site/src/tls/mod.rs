@@ -1,9 +1,10 @@
 //! How this site's worker speaks TLS: its settings, its certificates, its tickets; all of it by what it is told.
 //!
-//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, secrets for tickets from
-//! the launcher, answers of responders from the stapler, authorities of clients' certificates from the operator's file. Never: has a private key.
+//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders from
+//! the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's file.
+//! Never: has a private key.
 //!
-//! Source: mechanisms.md H1, H3, H13.
+//! Source: mechanisms.md H1, H3, H5, H13.
 
 mod keys;
 mod line;
