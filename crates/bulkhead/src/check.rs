@@ -1,4 +1,4 @@
-//! `bulkhead check`: every mistake of a configuration, for people or as JSON.
+//! `bulkhead check`: every mistake of a configuration, and what is perhaps not meant, for people or as JSON.
 //!
 //! Runs in: the `bulkhead` command. Sees: the operator's file. Never: runs or changes anything.
 
@@ -14,6 +14,7 @@ use crate::table::print;
 /// A mistake as JSON.
 #[derive(Debug, Serialize)]
 struct Mistake<'d> {
+    severity: &'d str,
     file: &'d str,
     line: usize,
     column: usize,
@@ -24,6 +25,7 @@ struct Mistake<'d> {
 impl<'d> From<&'d Diagnostic> for Mistake<'d> {
     fn from(diagnostic: &'d Diagnostic) -> Self {
         Self {
+            severity: diagnostic.severity.word(),
             file: &diagnostic.file,
             line: diagnostic.line,
             column: diagnostic.column,
@@ -37,7 +39,10 @@ impl<'d> From<&'d Diagnostic> for Mistake<'d> {
 pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
     let checked = Config::load(path);
     if json {
-        let mistakes = checked.as_ref().err().map_or(&[][..], |found| &found.0);
+        let mistakes = match &checked {
+            Ok(config) => &config.warnings,
+            Err(found) => &found.0,
+        };
         let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::from).collect();
         let text =
             serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
@@ -46,6 +51,7 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
     match checked {
         Ok(_) if json => Ok(ExitCode::SUCCESS),
         Ok(config) => {
+            config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
             print(&format!("{}: ok: {}", path.display(), summary(&config))).map(|()| ExitCode::SUCCESS)
         }
         Err(_) if json => Ok(ExitCode::from(2)),

@@ -25,11 +25,29 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     routes(raw, problems);
     worker::check(&raw.sites, problems);
     crate::tls::check(raw, problems);
+    filters_see_plaintext(raw, problems);
     for site in &raw.sites {
         listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
         site_routes::all(site, problems);
+    }
+}
+
+/// Filters read requests in the gate, which has no keys: what comes under TLS passes none of them.
+fn filters_see_plaintext(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let Some(filter) = raw.conditioning.filters.first() else {
+        return;
+    };
+    let place = problems.place(filter.program.offset);
+    for listener in raw.listeners.iter().filter(|listener| listener.tls) {
+        let message = format!(
+            "requests on {} come under TLS and pass none of the `filters` (first at {place})",
+            listener.address.value
+        );
+        let help = "let a proxy in front of this server do TLS (`proxy_protocol` keeps clients' addresses), or say \
+                    in the sites what the filters check: `allow`, `deny`, `auth`, or a `hook` of a worker of your own";
+        problems.warn(listener.address.offset, message, help);
     }
 }
 

@@ -6,9 +6,30 @@
 use std::fmt;
 use std::path::Path;
 
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Nothing is started with it.
+    Error,
+    /// It is done as the file says, which is perhaps not what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// As people and programs read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
     /// The file's name as it was given.
     pub file: String,
     /// The line, from 1; 0 if the file as a whole is meant.
@@ -24,9 +45,10 @@ pub struct Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: error: {}", self.file, self.message)?,
-            line => write!(f, "{}:{line}:{}: error: {}", self.file, self.column, self.message)?,
+            0 => write!(f, "{}: ", self.file)?,
+            line => write!(f, "{}:{line}:{}: ", self.file, self.column)?,
         }
+        write!(f, "{}: {}", self.severity.word(), self.message)?;
         self.helps.iter().try_for_each(|help| write!(f, "\n   = help: {help}"))
     }
 }
@@ -52,7 +74,8 @@ impl Diagnostics {
     /// A single mistake that concerns the file as a whole.
     pub(crate) fn of_file(file: &str, message: String, help: &str) -> Diagnostics {
         let helps = vec![help.to_owned()];
-        Diagnostics(vec![Diagnostic { file: file.to_owned(), line: 0, column: 0, message, helps }])
+        let severity = Severity::Error;
+        Diagnostics(vec![Diagnostic { severity, file: file.to_owned(), line: 0, column: 0, message, helps }])
     }
 }
 
@@ -63,6 +86,7 @@ pub(crate) struct Problems<'t> {
     /// The offset at which each line begins, so that a place costs a search and not a scan.
     lines: Vec<usize>,
     found: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
     /// Lines of which all has been said: what the parser made of a broken value is not the operator's.
     settled: Vec<usize>,
 }
@@ -71,7 +95,7 @@ impl<'t> Problems<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Problems<'t> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
-        Problems { file, text, lines, found: Vec::new(), settled: Vec::new() }
+        Problems { file, text, lines, found: Vec::new(), warnings: Vec::new(), settled: Vec::new() }
     }
 
     /// Notes a mistake at a byte offset.
@@ -82,6 +106,12 @@ impl<'t> Problems<'t> {
     /// Notes a mistake at a byte offset, and its remedy.
     pub(crate) fn report_help(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
         self.push(offset, message.into(), vec![help.into()]);
+    }
+
+    /// Notes what is no mistake and perhaps not meant, and its remedy.
+    pub(crate) fn warn(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
+        let warning = self.diagnostic(Severity::Warning, offset, message.into(), vec![help.into()]);
+        self.warnings.push(warning);
     }
 
     /// `file:line:column` of an offset, for the other place of a conflict.
@@ -104,6 +134,12 @@ impl<'t> Problems<'t> {
         self.found.is_empty()
     }
 
+    /// All that is perhaps not meant, sorted by place.
+    pub(crate) fn into_warnings(mut self) -> Vec<Diagnostic> {
+        self.warnings.sort_by_key(|found| (found.line, found.column));
+        self.warnings
+    }
+
     /// All mistakes, sorted by place.
     pub(crate) fn into_diagnostics(mut self) -> Diagnostics {
         self.found.sort_by_key(|found| (found.line, found.column));
@@ -111,11 +147,21 @@ impl<'t> Problems<'t> {
     }
 
     fn push(&mut self, offset: usize, message: String, helps: Vec<String>) {
-        let (line, column) = self.position(offset);
-        if self.settled.contains(&line) {
-            return;
+        let mistake = self.diagnostic(Severity::Error, offset, message, helps);
+        if !self.settled.contains(&mistake.line) {
+            self.found.push(mistake);
         }
-        self.found.push(Diagnostic { file: self.file.to_owned(), line, column, message, helps });
+    }
+
+    fn diagnostic(
+        &self,
+        severity: Severity,
+        offset: usize,
+        message: String,
+        helps: Vec<String>,
+    ) -> Diagnostic {
+        let (line, column) = self.position(offset);
+        Diagnostic { severity, file: self.file.to_owned(), line, column, message, helps }
     }
 
     fn position(&self, offset: usize) -> (usize, usize) {

@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use check::lexical;
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation, Limits, Listener, Log,
@@ -89,7 +89,7 @@ fn build(
     }
     let config = raw.and_then(|raw| raw.finish(dir));
     match config {
-        Some(config) if problems.is_empty() => Ok(config),
+        Some(config) if problems.is_empty() => Ok(Config { warnings: problems.into_warnings(), ..config }),
         None if problems.is_empty() => {
             problems
                 .report(0, "bulkhead found this file wrong but cannot say why; this is a bug in bulkhead");

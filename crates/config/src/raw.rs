@@ -144,6 +144,7 @@ impl RawConfig {
             limits: self.limits,
             conditioning: self.conditioning.finish(),
             sites: self.sites.into_iter().map(RawSite::finish).collect::<Option<_>>()?,
+            warnings: Vec::new(),
         })
     }
 }

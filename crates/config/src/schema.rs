@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::diagnostic::Diagnostic;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
 
 /// A whole configuration file, checked. Every path in it is absolute.
@@ -30,6 +31,8 @@ pub struct Config {
     pub conditioning: Conditioning,
     /// `[[site]]`: at least one, in the order of the file.
     pub sites: Vec<Site>,
+    /// What the file says that is perhaps not meant; nothing of it keeps anything from running.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// `[server]`: uids, folders and the number of gates.

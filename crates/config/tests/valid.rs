@@ -122,6 +122,7 @@ fn main_job() -> Config {
         restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
         limits: default_limits(),
         conditioning: default_conditioning(),
+        warnings: vec![],
         sites: vec![
             Site {
                 name: "packages".to_owned(),
