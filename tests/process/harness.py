@@ -25,6 +25,7 @@ ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "
 
 SETTINGS = {
     "server": {"user_range": "51001-51999", "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},
+    "tls": {},
     "log": {"access_format": "combined", "flush": "200ms"},
     "restart": {},
     "limits": {},

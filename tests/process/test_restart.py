@@ -51,13 +51,23 @@ class CrashLoop(unittest.TestCase):
         sites = [site("main", [service("crash", "/crash", takes=True)])]
         with Server(sites, ("crash",), restart=RULE) as server:
             self.crash_until_broken(server)
-            # One that comes before a gate has heard of it waits for a worker that does not come.
-            self.assertTrue(until(lambda: server.status("/crash/now", timeout=1) == 500, 5))
+            # One that comes before a gate has heard of it waits until then.
+            self.assertEqual(server.status("/crash/now"), 500)
             self.assertEqual(server.status("/"), 200)
             # A new gate, and a new site, know it from their start.
             server.relaunch("gate")
             server.relaunch("main")
             self.assertEqual(server.status("/crash/now"), 500)
+
+    def test_who_waits_when_it_breaks_is_told_at_once(self):
+        for takes in (False, True):
+            dies = service("probe", command=["bin/probe", "--fail-init"], takes=takes)
+            limits = {"start_timeout": "60s"}
+            with self.subTest(takes=takes), Server([site("main", [dies])], restart=RULE, limits=limits, answers=False) as server:
+                # By way of a gate's queue, or of a site's: whichever, nobody comes to serve it.
+                self.assertNotIn("is broken", server.log())
+                self.assertEqual(server.status("/probe", timeout=30), 500)
+                self.assertIn("main/probe is broken", server.log())
 
     def test_one_that_never_comes_up(self):
         dies = service("probe", command=["bin/probe", "--fail-init"])

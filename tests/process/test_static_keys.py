@@ -7,7 +7,7 @@ import time
 import unittest
 
 from client import until
-from harness import Server, rootless_too
+from harness import Server, rootless_too, site
 
 PAGE = "".join(f"<p>line {n} of a page that can be compressed\n" for n in range(400))
 
@@ -209,3 +209,49 @@ class StaticKeys(unittest.TestCase):
         # Nobody gets out of the folder of folders by a host.
         for host in ("..", ".", "../main", "one.test/../two.test", ".hidden"):
             self.assertIn(self.server.status("/index.html", host=host), (400, 404), host)
+
+
+@rootless_too
+class Members(unittest.TestCase):
+    """Files of users are read again when they have changed."""
+
+    ROUTES = [{"path": "/one/", "auth": {"users": "users", "realm": "One"}}, {"path": "/two/", "auth": {"users": "users", "realm": "Two"}}]
+
+    @staticmethod
+    def line(name, password="secret"):
+        words = ["htpasswd", "-nbB", "-C", "5", name, password]
+        return subprocess.run(words, capture_output=True, check=True, text=True).stdout.strip() + "\n"
+
+    def test_users_come_and_go(self):
+        files = {"main/one/a.txt": "one", "main/two/a.txt": "two", "users": self.line("ann")}
+        settings = {"tls": {"reread": "1s"}}
+        with Server([site(route=self.ROUTES)], (), files=files, **settings) as server:
+            def status(name, folder="one"):
+                url = f"http://main.test:{server.port}/{folder}/a.txt"
+                resolve = f"main.test:{server.port}:127.0.0.1"
+                words = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--resolve", resolve, "-u", f"{name}:secret", url]
+                return int(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+
+            place, worker = server.folder / "users", server.process("site main")
+            self.assertEqual((status("ann"), status("bob")), (200, 401))
+            server.write("users", self.line("bob"))
+            self.assertTrue(until(lambda: status("bob") == 200, 10))
+            self.assertTrue(until(lambda: status("bob", "two") == 200, 10), "in each rule that names the file")
+            self.assertTrue(until(lambda: status("ann") == status("ann", "two") == 401, 10), "what was remembered of her is gone")
+            # What is wrong is told, with its place, and changes nothing.
+            for content, what in (
+                (self.line("ann") + "cid:plain\n", "line 2: it is no user with a bcrypt hash"),
+                ("", "there is no user in it"),
+                (b"\xff\n", "it is not UTF-8"),
+            ):
+                server.write("users", content)
+                told = f"`users` {place} has changed, and what it said before still holds: {what}"
+                self.assertTrue(until(lambda: server.log().count(told) == 2, 10), server.log())
+                self.assertEqual((status("ann"), status("bob")), (401, 200))
+            place.unlink()
+            self.assertTrue(until(lambda: f"`users` {place} of site main: No such file" in server.log(), 10), server.log())
+            self.assertEqual((status("ann"), status("bob")), (401, 200))
+            server.write("users", self.line("ann") + self.line("bob"))
+            self.assertTrue(until(lambda: status("ann") == 200, 10))
+            self.assertEqual(status("bob"), 200)
+            self.assertEqual(server.process("site main"), worker, "the site's worker is the same")

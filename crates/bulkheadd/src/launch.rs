@@ -25,7 +25,7 @@ use crate::logs::Logs;
 use crate::roster::Post;
 use crate::runtime::Answers;
 use crate::spill::Stderr;
-use crate::{places, program, statics};
+use crate::{places, program, reread, statics};
 
 /// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
 /// with whoever writes one.
@@ -316,7 +316,7 @@ impl Ground {
             told.push((LauncherToSite::Filtered {}, None));
         }
         if let Some(tls) = &site.tls {
-            told.extend(self.site_tls(tls)?);
+            told.extend(self.site_tls(tls));
             told.extend(ticket_keys);
         }
         if let Some(root) = &site.root {
@@ -326,7 +326,12 @@ impl Ground {
         if let Some(vhosts) = &site.vhosts {
             told.push((LauncherToSite::Vhosts {}, Some(self.view_of(vhosts)?)));
         }
-        told.extend(statics::told(site)?);
+        told.extend(statics::told(site));
+        // After `Tls` and the rules, which they belong to.
+        for (message, path) in reread::for_workers(site) {
+            let file = reread::open(&path).map_err(at("open", &path))?;
+            told.push((message, Some(file.into())));
+        }
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
         let meets =
             |other: &Post| self.listeners_of(post).any(|one| self.listeners_of(other).any(|two| one == two));

@@ -6,10 +6,8 @@ use std::os::fd::OwnedFd;
 
 use config::{ClientCertificates, Listener, Resumption, Site, SiteTls, TlsVersion};
 use wire::tls::{ClientAuth, Resume};
-use wire::{LauncherToGate, LauncherToSite, Text};
+use wire::{CHALLENGES, LauncherToGate, LauncherToSite, Text};
 
-use crate::certificates;
-use crate::error::{Error, at};
 use crate::launch::Ground;
 
 type Told<Message> = (Message, Option<OwnedFd>);
@@ -29,10 +27,13 @@ impl Ground {
             if redirect_to_https {
                 for site in self.config.sites.iter().filter(|site| answers_on(site, listener)) {
                     let Some(port) = self.https_port(site) else { continue };
-                    told.extend(site.hosts.iter().map(|host| {
-                        let host = Text::new(host.as_str());
-                        (LauncherToGate::Redirect { listener: index, host, port }, None)
-                    }));
+                    for host in &site.hosts {
+                        told.push(redirect(index, host, "/", port));
+                        if site.root.is_some() || site.vhosts.is_some() {
+                            // Who asks may know of no certificate yet.
+                            told.push(redirect(index, host, CHALLENGES, 0));
+                        }
+                    }
                 }
             }
         }
@@ -51,10 +52,10 @@ impl Ground {
         ports.iter().find(|port| **port == 443).or(ports.first()).copied()
     }
 
-    /// What a site with certificates is told before it serves; its secrets for tickets come after.
-    pub(crate) fn site_tls(&self, site: &SiteTls) -> Result<Vec<Told<LauncherToSite>>, Error> {
+    /// What a site with certificates is told before it serves; its secrets for tickets and its files come after.
+    pub(crate) fn site_tls(&self, site: &SiteTls) -> Vec<Told<LauncherToSite>> {
         let tls = &self.config.tls;
-        let mut told = vec![(
+        let told = vec![(
             LauncherToSite::Tls {
                 version_min: match tls.min_version {
                     TlsVersion::V12 => 0x0303,
@@ -75,12 +76,12 @@ impl Ground {
             },
             None,
         )];
-        if let Some(path) = &site.client_ca {
-            let file = certificates::open(path).map_err(at("open", path))?;
-            told.push((LauncherToSite::ClientAuthorities {}, Some(file.into())));
-        }
-        Ok(told)
+        told
     }
+}
+
+fn redirect(listener: u16, host: &str, path: &str, port: u16) -> Told<LauncherToGate> {
+    (LauncherToGate::Redirect { listener, host: Text::new(host), path: Text::new(path), port }, None)
 }
 
 fn answers_on(site: &Site, listener: &Listener) -> bool {

@@ -14,7 +14,6 @@ use rustix::event::epoll;
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::bans::Bans;
-use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::chain::Chain;
 use crate::cores::Cores;
@@ -32,6 +31,7 @@ use crate::places::{self, Places};
 use crate::probing::Probe;
 use crate::process::Process;
 use crate::program::{self, Version};
+use crate::reread::Rereading;
 use crate::roster::{Post, roster};
 use crate::rotation::Rotation;
 use crate::runtime::Answers;
@@ -90,7 +90,7 @@ pub struct Launcher {
     pub(crate) chain: Option<Chain>,
     pub(crate) orders: Orders,
     pub(crate) survey: Survey,
-    pub(crate) certificates: Certificates,
+    pub(crate) rereading: Rereading,
     pub(crate) tickets: Tickets,
     pub(crate) spill: Spill,
     pub(crate) bans: Bans,
@@ -171,7 +171,7 @@ impl Launcher {
             unread_logs: VecDeque::new(),
             chain: None,
             survey: Survey::default(),
-            certificates: Certificates::of(&ground.config),
+            rereading: Rereading::of(&ground.config),
             tickets: Tickets::of(&ground.config)?,
             spill,
             bans: Bans::default(),
@@ -202,6 +202,7 @@ impl Launcher {
             }
         }
         self.tell_isolation();
+        self.tell_warnings();
         self.tell_of_no_syslog();
         let mut events = Vec::with_capacity(256);
         loop {
@@ -228,6 +229,14 @@ impl Launcher {
         }
         if root {
             self.journal.info(format!("limits are held by {}", self.ground.cgroups.kind()));
+        }
+    }
+
+    /// Says what the operator perhaps did not mean.
+    fn tell_warnings(&mut self) {
+        for warning in &self.ground.config.warnings {
+            let config::Diagnostic { file, line, column, message, .. } = warning;
+            self.journal.warning(format!("{file}:{line}:{column}: {message}"));
         }
     }
 

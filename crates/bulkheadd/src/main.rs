@@ -8,7 +8,6 @@
 
 mod backends;
 mod bans;
-mod certificates;
 mod cgroups;
 mod chain;
 mod cores;
@@ -31,6 +30,7 @@ mod places;
 mod probing;
 mod process;
 mod program;
+mod reread;
 mod roster;
 mod rotation;
 mod runtime;

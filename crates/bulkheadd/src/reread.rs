@@ -1,9 +1,10 @@
-//! The files of certificates: opened for the signer, and looked at from time to time.
+//! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates
+//! and users, by workers of their site. Opened for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them.
 //!
-//! Source: mechanisms.md H1, H11.
+//! Source: mechanisms.md H1, H11, H13.
 
 use std::fs::File;
 use std::io;
@@ -12,21 +13,30 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use config::Config;
-use wire::Role;
+use config::{Config, Site};
 use wire::tls::{LauncherToSigner, Verdict};
+use wire::{LauncherToSite, Role, Text};
 
 use crate::launcher::Launcher;
 
 /// By what a file is known to have changed.
 type Stamp = (u64, u64, i64, i64, u64);
 
+/// What a file is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    /// It is this certificate of a site, for the signer.
+    Certificate(u16),
+    /// For a site's workers, which are told so.
+    Site(LauncherToSite),
+}
+
 #[derive(Debug)]
 struct Place {
     site: u16,
-    number: u16,
+    purpose: Purpose,
     path: PathBuf,
-    /// As it was when it was last given to a signer.
+    /// As it was when it was last given to those who read it.
     given: Option<Stamp>,
     /// The signers that have yet to say what became of it.
     owed: Vec<u64>,
@@ -42,24 +52,42 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The key by which the operator has named it.
+    fn key(&self) -> &'static str {
+        match self.purpose {
+            Purpose::Certificate(_) => "certificates",
+            Purpose::Site(LauncherToSite::ClientAuthorities { .. }) => "client_ca",
+            Purpose::Site(_) => "users",
+        }
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Certificates {
+pub(crate) struct Rereading {
     places: Vec<Place>,
     every: Duration,
     next: Option<Instant>,
 }
 
-impl Certificates {
+impl Rereading {
     pub(crate) fn of(config: &Config) -> Self {
         let mut places = Vec::new();
-        for (site, about) in config.sites.iter().enumerate() {
-            let files = about.tls.iter().flat_map(|tls| &tls.certificates);
-            places.extend(files.enumerate().map(|(number, path)| Place {
-                site: site as u16,
-                number: number as u16,
-                path: path.clone(),
-                given: None,
+        for (number, site) in config.sites.iter().enumerate() {
+            let files = site.tls.iter().flat_map(|tls| &tls.certificates).enumerate();
+            let certificates = files.map(|(at, path)| (Purpose::Certificate(at as u16), path.clone(), None));
+            // A site's worker has opened its own by the first look, or will.
+            let own = for_workers(site).into_iter().map(|(message, path)| {
+                let given = look(&path).ok();
+                (Purpose::Site(message), path, given)
+            });
+            let all = certificates.chain(own);
+            places.extend(all.map(|(purpose, path, given)| Place {
+                site: number as u16,
+                purpose,
+                path,
+                given,
                 owed: Vec::new(),
             }));
         }
@@ -74,27 +102,63 @@ impl Certificates {
     }
 }
 
+/// The files that a site's workers read, each with what they are told of it.
+pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
+    let text = |path: &Path| Text::new(path.to_string_lossy());
+    let authorities = site.tls.iter().filter_map(|tls| tls.client_ca.as_deref()).map(|path| {
+        let message = LauncherToSite::ClientAuthorities { path: text(path) };
+        (message, path.to_owned())
+    });
+    let terms = std::iter::once(&site.terms).chain(site.routes.iter().map(|route| &route.terms));
+    let users = terms.enumerate().filter_map(|(rule, terms)| {
+        let auth = terms.auth.as_ref()?;
+        let realm = Text::new(&auth.realm);
+        let message = LauncherToSite::RuleUsers { rule: rule as u16, realm, path: text(&auth.users) };
+        Some((message, auth.users.clone()))
+    });
+    authorities.chain(users).collect()
+}
+
 impl Launcher {
-    /// Gives a new signer every file, the channels being made elsewhere.
+    /// Gives a new signer every certificate, the channels being made elsewhere.
     pub(crate) fn introduce_signer(&mut self, signer: u64) {
-        for place in 0..self.certificates.places.len() {
-            self.give(place, &[signer]);
+        for place in 0..self.rereading.places.len() {
+            if let Purpose::Certificate(_) = self.rereading.places[place].purpose {
+                self.give(place, &[signer]);
+            }
         }
         self.tell(signer, &LauncherToSigner::Begin {}, None);
     }
 
+    /// Those who read a file.
+    fn readers(&self, place: usize) -> Vec<u64> {
+        let Place { site, purpose, .. } = &self.rereading.places[place];
+        match purpose {
+            Purpose::Certificate(_) => self.active(Role::Signer, None),
+            Purpose::Site(_) => {
+                let workers = self.active(Role::Site, None).into_iter();
+                workers.filter(|worker| self.posts[self.processes[worker].post].site == *site).collect()
+            }
+        }
+    }
+
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
-    fn give(&mut self, place: usize, signers: &[u64]) {
-        let Place { site, number, .. } = self.certificates.places[place];
-        let opened = open(&self.certificates.places[place].path).and_then(|file| Ok((stamp(&file)?, file)));
-        match opened {
+    fn give(&mut self, place: usize, readers: &[u64]) {
+        let Place { site, purpose, path, .. } = &self.rereading.places[place];
+        let (site, purpose) = (*site, purpose.clone());
+        match open(path).and_then(|file| Ok((stamp(&file)?, file))) {
             Ok((stamp, file)) => {
-                self.certificates.places[place].given = Some(stamp);
-                let file = OwnedFd::from(file);
-                for &signer in signers {
-                    if let Ok(file) = file.try_clone() {
-                        self.certificates.places[place].owed.push(signer);
-                        self.tell(signer, &LauncherToSigner::Certificate { site, number }, Some(file));
+                self.rereading.places[place].given = Some(stamp);
+                for &reader in readers {
+                    let Ok(file) = file.try_clone() else { continue };
+                    let file = Some(OwnedFd::from(file));
+                    match &purpose {
+                        Purpose::Certificate(number) => {
+                            let number = *number;
+                            self.rereading.places[place].owed.push(reader);
+                            self.tell(reader, &LauncherToSigner::Certificate { site, number }, file);
+                        }
+                        Purpose::Site(message) => self.tell(reader, message, file),
                     }
                 }
             }
@@ -103,25 +167,28 @@ impl Launcher {
     }
 
     fn complain(&mut self, place: usize, what: &str) {
-        let Place { site, path, .. } = &self.certificates.places[place];
-        let name = &self.ground.config.sites[usize::from(*site)].name;
-        let text = format!("`certificates` {} of site {name}: {what}", path.display());
-        self.journal.warning(text);
+        let about = self.about(place);
+        self.journal.warning(format!("{about}: {what}"));
+    }
+
+    fn about(&self, place: usize) -> String {
+        let place = &self.rereading.places[place];
+        let name = &self.ground.config.sites[usize::from(place.site)].name;
+        format!("`{}` {} of site {name}", place.key(), place.path.display())
     }
 
     /// Looks whether files have changed.
-    pub(crate) fn certificates_on_time(&mut self, now: Instant) {
-        if self.certificates.next.is_none_or(|next| next > now) || self.stopping.is_some() {
+    pub(crate) fn reread_on_time(&mut self, now: Instant) {
+        if self.rereading.next.is_none_or(|next| next > now) || self.stopping.is_some() {
             return;
         }
-        self.certificates.next = Some(now + self.certificates.every);
-        let signers = self.active(Role::Signer, None);
+        self.rereading.next = Some(now + self.rereading.every);
         self.give_names(&self.active(Role::Stapler, None));
-        for place in 0..self.certificates.places.len() {
-            let Place { path, given, .. } = &self.certificates.places[place];
-            match File::options().read(true).custom_flags(O_PATH).open(path).and_then(|file| stamp(&file)) {
+        for place in 0..self.rereading.places.len() {
+            let Place { path, given, .. } = &self.rereading.places[place];
+            match look(path) {
                 Ok(found) if Some(found) == *given => {}
-                Ok(_) => self.give(place, &signers),
+                Ok(_) => self.give(place, &self.readers(place)),
                 Err(error) => self.complain(place, &error.to_string()),
             }
         }
@@ -129,20 +196,21 @@ impl Launcher {
 
     /// A signer is gone, and with it what it had to say.
     pub(crate) fn certificates_without(&mut self, serial: u64) {
-        self.certificates.places.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
+        self.rereading.places.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
     }
 
     /// Takes a signer's word about a file.
     pub(crate) fn on_certificate(&mut self, serial: u64, site: u16, number: u16, verdict: Verdict) {
-        let known = |place: &Place| (place.site, place.number) == (site, number);
-        let place = self.certificates.places.iter().position(known);
-        let place = place.filter(|&place| self.certificates.places[place].is_owed_by(serial));
+        let known = |place: &Place| {
+            place.site == site && matches!(place.purpose, Purpose::Certificate(own) if own == number)
+        };
+        let place = self.rereading.places.iter().position(known);
+        let place = place.filter(|&place| self.rereading.places[place].is_owed_by(serial));
         match place {
             Some(_) if verdict == Verdict::Good && !self.announced => {}
             Some(place) if verdict == Verdict::Good => {
-                let Place { site, path, .. } = &self.certificates.places[place];
-                let name = &self.ground.config.sites[usize::from(*site)].name;
-                self.journal.info(format!("`certificates` {} of site {name} is in use", path.display()));
+                let about = self.about(place);
+                self.journal.info(format!("{about} is in use"));
             }
             Some(place) => {
                 let what =
@@ -165,6 +233,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
     }
+}
+
+/// As a file is now, without opening it.
+fn look(path: &Path) -> io::Result<Stamp> {
+    stamp(&File::options().read(true).custom_flags(O_PATH).open(path)?)
 }
 
 fn stamp(file: &File) -> io::Result<Stamp> {

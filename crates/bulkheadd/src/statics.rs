@@ -1,20 +1,17 @@
 //! What a site worker is told of its files and routes.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a file of users; it is the worker
-//! that parses what it was given.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a file of users;
+//! `reread` does, and the worker parses it.
 
 use std::os::fd::OwnedFd;
 
 use config::{Action, Compress, Encoding, Matcher, Route, Site, Statics, Terms};
-use rustix::fs::{Mode, OFlags};
 use wire::{LauncherToSite, RuleAction, Text};
-
-use crate::error::{Error, at};
 
 type Told = Vec<(LauncherToSite, Option<OwnedFd>)>;
 
 /// How files are answered with, and the rules: the site's own, then its routes.
-pub fn told(site: &Site) -> Result<Told, Error> {
+pub fn told(site: &Site) -> Told {
     let mut told = vec![(settings(&site.statics), None)];
     told.extend(
         site.statics.error_page.iter().map(|(status, page)| {
@@ -28,9 +25,9 @@ pub fn told(site: &Site) -> Result<Told, Error> {
     for (number, route) in std::iter::once(&own).chain(&site.routes).enumerate() {
         let number = number as u16;
         told.push((rule(number, route), None));
-        terms(number, &route.terms, &mut told)?;
+        terms(number, &route.terms, &mut told);
     }
-    Ok(told)
+    told
 }
 
 fn settings(statics: &Statics) -> LauncherToSite {
@@ -66,7 +63,7 @@ fn rule(rule: u16, route: &Route) -> LauncherToSite {
     LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback: route.fallback }
 }
 
-fn terms(rule: u16, terms: &Terms, told: &mut Told) -> Result<(), Error> {
+fn terms(rule: u16, terms: &Terms, told: &mut Told) {
     for (name, value) in &terms.headers {
         let (name, value) = (Text::new(name), Text::new(value));
         told.push((LauncherToSite::RuleHeader { rule, name, value }, None));
@@ -78,12 +75,4 @@ fn terms(rule: u16, terms: &Terms, told: &mut Told) -> Result<(), Error> {
             }),
         );
     }
-    if let Some(auth) = &terms.auth {
-        // A FIFO in its place must not stop the launcher.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = rustix::fs::open(&auth.users, flags, Mode::empty());
-        let file = file.map_err(|error| at("open", &auth.users)(error.into()))?;
-        told.push((LauncherToSite::RuleUsers { rule, realm: Text::new(&auth.realm) }, Some(file)));
-    }
-    Ok(())
 }

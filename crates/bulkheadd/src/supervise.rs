@@ -249,7 +249,7 @@ impl Launcher {
             .chain(deadlines)
             .chain(check)
             .chain(self.orders.deadline())
-            .chain(self.certificates.deadline())
+            .chain(self.rereading.deadline())
             .chain(self.tickets.deadline())
             .chain(self.survey.deadline())
             .chain(self.probe_deadline())
@@ -281,7 +281,7 @@ impl Launcher {
         }
         self.forget_read_logs();
         self.orders_on_time(now);
-        self.certificates_on_time(now);
+        self.reread_on_time(now);
         self.tickets_on_time(now);
         self.survey_on_time(now);
         self.probes_on_time(now);

@@ -86,6 +86,7 @@ fn harmful_heads_are_refused() {
         ("/".into(), "User-Agent: () { :; }; /bin/id\r\n".into(), Fault::Forged),
         ("/".into(), "Connection: close, Content-Length\r\n".into(), Fault::Connection),
         ("/".into(), "Connection: bulkhead-client\r\n".into(), Fault::Connection),
+        ("/".into(), "Connection: Client-Cert\r\n".into(), Fault::Connection),
         ("/".into(), "Host: user@example.org\r\n".into(), Fault::Host),
         ("/ /".into(), String::new(), Fault::Shape),
     ] {

@@ -239,7 +239,7 @@ impl Connection {
     pub(crate) fn seen_at(&self, place: Option<Place>, counted: bool, now: Instant) -> Seen {
         match place {
             None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
-            Some(place) if place.partition.broken.get() => Seen::Refused(Refusal::Broken, place.site),
+            Some(place) if place.partition.is_broken() => Seen::Refused(Refusal::Broken, place.site),
             Some(place) if counted && place.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
             Some(place) => Seen::Whole { partition: place.partition, counted },
         }

@@ -60,7 +60,7 @@ pub struct Listener {
     pub shared: Cell<bool>,
     /// What is spoken on it.
     pub speaks: Cell<Speaks>,
-    /// Hosts whose requests are redirected to https, with the port there.
+    /// Requests that are redirected to https, with the port there; 0 for those that are not.
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
     first: RefCell<Option<Place>>,
@@ -80,10 +80,11 @@ impl Listener {
         self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
     }
 
-    /// The port at which there is https for the host of a request, if it is to go there.
+    /// The port at which there is https for a request, if it is to go there.
     pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
         let mut lower = [0; HOST_BYTES_MAX];
-        self.redirects.borrow().find(lower_case(head.host, &mut lower)?, "/").copied()
+        let redirects = self.redirects.borrow();
+        redirects.find(lower_case(head.host, &mut lower)?, head.path).copied().filter(|port| *port > 0)
     }
 
     /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
@@ -216,11 +217,11 @@ impl Desk {
         listeners.iter().filter(|known| known.number == listener).for_each(|known| known.speaks.set(speaks));
     }
 
-    /// Requests for `host` on a listener are redirected to https at `port`.
-    pub fn redirect(&self, listener: u16, host: &str, port: u16) {
+    /// Requests for `host` below `path` on a listener are redirected to https at `port`; not at all, if it is 0.
+    pub fn redirect(&self, listener: u16, host: &str, path: &str, port: u16) {
         self.polyglot.set(true);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            listener.redirects.borrow_mut().add(host, "/", port);
+            listener.redirects.borrow_mut().add(host, path, port);
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Partition {
     /// Its workers.
     pub outlets: Rc<Outlets>,
     /// Whether it is answered for with 500.
-    pub broken: Cell<bool>,
+    broken: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind it.
     pub guarded: Rc<Cell<bool>>,
     /// Clients whose records failed to decrypt, if there were any.
@@ -35,10 +35,26 @@ impl Partition {
     /// The partition called `name`, whose requests are logged as those of `site`.
     pub fn new(desk: &Desk, name: String, site: u16) -> Rc<Self> {
         let guarded = Rc::new(Cell::new(false));
-        let host = Host { desk: desk.me.clone(), site, shared: Rc::default(), guarded: guarded.clone() };
+        let broken = Rc::new(Cell::new(false));
+        let (desk_of_host, shared) = (desk.me.clone(), Rc::default());
+        let host =
+            Host { desk: desk_of_host, site, shared, guarded: guarded.clone(), broken: broken.clone() };
         let Limits { start_timeout, connections, .. } = desk.limits;
         let outlets = Outlets::new(name, start_timeout, connections, Rc::new(host));
-        Rc::new(Self { outlets, broken: Cell::new(false), guarded, banned: RefCell::default() })
+        Rc::new(Self { outlets, broken, guarded, banned: RefCell::default() })
+    }
+
+    /// Whether requests are answered with 500 here.
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// Has requests answered with 500, or not any more; those that wait for a worker as well, for whom none will come.
+    pub fn set_broken(&self, broken: bool) {
+        self.broken.set(broken);
+        if broken {
+            self.outlets.turn_away();
+        }
     }
 
     /// Refuses a client until then; without a time, no more.
@@ -66,19 +82,15 @@ struct Host {
     /// Connections that its workers handed back and that are still here.
     shared: Rc<Cell<u32>>,
     guarded: Rc<Cell<bool>>,
+    broken: Rc<Cell<bool>>,
 }
 
 impl Owner for Host {
     fn undelivered(&self, outgoing: Outgoing) {
         if let Some(desk) = self.desk.upgrade() {
             let now = Instant::now();
-            answer::refuse(
-                &desk,
-                Connection::undelivered(outgoing, now),
-                self.site,
-                Refusal::Unavailable,
-                now,
-            );
+            let refusal = if self.broken.get() { Refusal::Broken } else { Refusal::Unavailable };
+            answer::refuse(&desk, Connection::undelivered(outgoing, now), self.site, refusal, now);
         }
     }
 

@@ -106,8 +106,8 @@ impl Gate {
                 (false, true) => self.desk.speak(listener, Speaks::PlainOrHttp2),
                 (false, false) => self.desk.speak(listener, Speaks::Plain),
             },
-            (Stage::SetUp { .. }, LauncherToGate::Redirect { listener, host, port }, None) => {
-                self.desk.redirect(listener, host.as_str(), port);
+            (Stage::SetUp { .. }, LauncherToGate::Redirect { listener, host, path, port }, None) => {
+                self.desk.redirect(listener, host.as_str(), path.as_str(), port);
             }
             (Stage::SetUp { .. }, LauncherToGate::Begin {}, None) => return self.begin().await,
             (Stage::Serving, message @ LauncherToGate::Begin {}, None) => {
@@ -147,7 +147,7 @@ impl Gate {
                 desk.partition(partition).outlets.limit(connections);
             }
             (LauncherToGate::Broken { partition, broken }, None) => {
-                desk.partition(partition).broken.set(broken);
+                desk.partition(partition).set_broken(broken);
             }
             (LauncherToGate::Ban { partition, address_high, address_low, seconds }, None) => {
                 let client = wire::address_of(address_high, address_low).to_canonical();

@@ -146,13 +146,21 @@ fn http2_without_tls_goes_to_the_first_site() {
 #[test]
 fn requests_are_redirected_for_hosts_that_have_https() {
     run(async {
-        let redirect = LauncherToGate::Redirect { listener: 0, host: Text::new("a.test"), port: 8443 };
-        let gate = Gate::start_with(Limits::default(), vec![redirect]).await;
+        let redirect = |path, port| {
+            let (host, path) = (Text::new("a.test"), Text::new(path));
+            LauncherToGate::Redirect { listener: 0, host, path, port }
+        };
+        let redirects = vec![redirect("/", 8443), redirect("/open/", 0)];
+        let gate = Gate::start_with(Limits::default(), redirects).await;
         let got = gate.ask(b"GET /x/y?z=%20 HTTP/1.1\r\nHost: A.test:80\r\n\r\n").await;
         assert!(got.starts_with("HTTP/1.1 301 "), "{got}");
         assert!(got.contains("\r\nLocation: https://a.test:8443/x/y?z=%20\r\n"), "{got}");
         let got = gate.ask(b"POST /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n").await;
         assert!(got.starts_with("HTTP/1.1 308 "), "{got}");
+        for path in ["/open", "/open/../x", "/openly/x"] {
+            let got = gate.ask(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n").as_bytes()).await;
+            assert!(got.starts_with("HTTP/1.1 301 "), "{got}");
+        }
         let worker = gate.worker(2).await;
         let _client = gate.client(b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
         assert!(!worker.next().await.unwrap().tls);

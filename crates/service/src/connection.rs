@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use certificate::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use http::header::{AUTHORIZATION, COOKIE, Entry, HOST};
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
@@ -163,6 +164,7 @@ impl<P: Process> Connection<P> {
             return BodyError::TooLong(limit).into();
         }
         let client = self.client(request.headers_mut());
+        self.keep_certificate(request.headers_mut());
         request.extensions_mut().insert(Client(client));
         let (stall, flow) = (self.stall(), self.flow.clone());
         let request = request.map(|incoming| Body::arriving(incoming, limit, stall, flow));
@@ -189,6 +191,15 @@ impl<P: Process> Connection<P> {
         told.filter(|_| self.kind == Kind::Relayed)
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .unwrap_or(self.peer)
+    }
+
+    /// Leaves what the headers say of a certificate only where the site's worker has said it.
+    fn keep_certificate(&self, headers: &mut HeaderMap) {
+        // SECURITY: a client's own header says nothing.
+        if self.kind != Kind::Relayed {
+            headers.remove(CLIENT_CERT);
+            headers.remove(CLIENT_CERT_CHAIN);
+        }
     }
 
     /// Notes how a connection failed, as far as that is of interest.

@@ -70,6 +70,7 @@ use std::process::ExitCode;
 
 pub use body::{Body, BodyError};
 pub use bytes::Bytes;
+pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use form::Params;
@@ -111,7 +112,8 @@ pub fn main<S: Service>() -> ExitCode {
 
 /// The whole `main` of a program whose service `make` returns: any `tower::Service`, cloned for every request.
 ///
-/// The client's address is in the request's extensions, as [`Client`].
+/// The client's address is in the request's extensions, as [`Client`]; its certificate, if it has shown one, is what
+/// [`ClientCertificate::of`] finds in the headers.
 pub fn main_tower<T, B>(make: impl AsyncFnOnce(Context) -> Result<T, Error>) -> ExitCode
 where
     T: tower_service::Service<http::Request<Body>, Response = http::Response<B>> + Clone + 'static,

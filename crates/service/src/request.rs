@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
+use certificate::ClientCertificate;
 use http_body_util::BodyExt;
 
 use crate::body::{Body, BodyError};
@@ -37,6 +38,14 @@ impl Request {
     pub fn client(&self) -> SocketAddr {
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         self.extensions().get::<Client>().map_or(unknown, |client| client.0)
+    }
+
+    /// The certificate that the client has shown to the site, if its `client_ca` asks for one, and it was good.
+    ///
+    /// It is what the header `Client-Cert` (RFC 9440) says, which a client cannot set. LIMIT: one that is longer than
+    /// 16 KiB, or not as RFC 5280 has it, counts as none. It is read anew with each call.
+    pub fn client_certificate(&self) -> Option<ClientCertificate> {
+        ClientCertificate::of(self.headers())
     }
 
     /// The path, as sent.

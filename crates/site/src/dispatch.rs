@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
+use wire::CHALLENGES;
+use worker::routes::covers;
 
 use crate::answer;
 use crate::body::{BoundedBody, ResponseBody};
@@ -20,6 +22,7 @@ use crate::rules::auth::Verdict;
 use crate::rules::spelling::{moved, spelt};
 use crate::rules::{Action, Matcher, Plan, Rule};
 use crate::statics;
+use crate::upgrade;
 
 /// Where a request leads: a folder of files, and what the rules say.
 #[derive(Clone, Copy)]
@@ -27,7 +30,6 @@ struct Place<'r> {
     root: Option<&'r Rc<Root>>,
     plan: &'r Plan<'r>,
 }
-use crate::upgrade;
 
 /// An answer, and whether it is this worker's own: others' are passed on as they are.
 pub(crate) struct Answered {
@@ -49,8 +51,9 @@ impl Answered {
 pub(crate) async fn respond<P: Partition>(
     site: &Site<P>,
     ends: Ends,
-    request: Request<BoundedBody>,
+    mut request: Request<BoundedBody>,
 ) -> Response<ResponseBody> {
+    tell_certificate(&mut request);
     let path = request.uri().path().to_owned();
     let Ok(plan) = site.rules.plan(&path) else {
         return answer::error(StatusCode::BAD_REQUEST);
@@ -67,6 +70,23 @@ pub(crate) async fn respond<P: Partition>(
     };
     add_headers(&plan, response.headers_mut());
     response
+}
+
+/// The certificate that a client has shown on its connection; goes with its requests.
+#[derive(Clone)]
+pub(crate) struct Shown(pub(crate) HeaderValue);
+
+/// Makes the headers of RFC 9440 say what was shown, and nothing else.
+///
+/// SECURITY: on every request, before anybody reads it: whoever is behind us believes them.
+fn tell_certificate<B>(request: &mut Request<B>) {
+    let shown = request.extensions_mut().remove::<Shown>();
+    let headers = request.headers_mut();
+    headers.remove(certificate::CLIENT_CERT_CHAIN);
+    headers.remove(certificate::CLIENT_CERT);
+    if let Some(Shown(value)) = shown {
+        headers.insert(certificate::CLIENT_CERT, value);
+    }
 }
 
 /// The folder of the request's host.
@@ -95,13 +115,14 @@ async fn admit(plan: &Plan<'_>, peer: SocketAddr, headers: &HeaderMap) -> Option
     }
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
     let field = fields.next().filter(|_| fields.next().is_none());
-    for (users, challenge) in plan.covering.iter().filter_map(|rule| rule.terms.users.as_ref()) {
+    for members in plan.covering.iter().filter_map(|rule| rule.terms.members.as_ref()) {
+        let users = members.users.borrow().clone();
         let verdict = match field {
             Some(field) => users.verify(field.as_bytes()).await,
             None => Verdict::Bad,
         };
         if verdict != Verdict::Good {
-            return Some(unauthorised(verdict, challenge));
+            return Some(unauthorised(verdict, &members.challenge));
         }
     }
     None
@@ -132,7 +153,8 @@ async fn act<P: Partition>(
         return Answered::own(from_files(site, place, request).await);
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !rule.fallback || !reads {
+    let proves = matches!(rule.action, Action::Redirect { .. }) && is_challenge(request.uri().path());
+    if !(rule.fallback || proves) || !reads {
         return by_rule(site, place, rule, ends, request).await;
     }
     let (parts, body) = request.into_parts();
@@ -141,6 +163,11 @@ async fn act<P: Partition>(
         return Answered::own(response);
     }
     by_rule(site, place, rule, ends, Request::from_parts(parts, body)).await
+}
+
+/// Whether it is what proves to an authority that the host is ours: what is there is no matter of redirection.
+fn is_challenge(path: &str) -> bool {
+    spelt(path).is_ok_and(|path| covers(CHALLENGES, &path))
 }
 
 /// The service that the path belongs to, if no rule's path is longer.

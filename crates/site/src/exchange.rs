@@ -58,6 +58,7 @@ pub(crate) async fn exchange<P: Partition>(
     taken: Bytes,
 ) -> Over {
     let gauge = Rc::new(Gauge::new(site.partition.limits(), takes));
+    let shown = stream.client_certificate().map(dispatch::Shown);
     let stream = Rc::new(RefCell::new(stream));
     let left = match head.framing {
         Framing::None => Left::Exactly(0),
@@ -80,6 +81,9 @@ pub(crate) async fn exchange<P: Partition>(
             let (site, gauge) = (site.clone(), gauge.clone());
             if let Some(upgrade) = &upgrade {
                 request.extensions_mut().insert(upgrade.clone());
+            }
+            if let Some(shown) = &shown {
+                request.extensions_mut().insert(shown.clone());
             }
             async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, old).await) }
         })

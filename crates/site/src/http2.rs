@@ -24,6 +24,7 @@ use h2::server::{Builder, Connection};
 use tokio::task::JoinSet;
 
 use self::io::{Meter, Watched};
+use crate::dispatch::Shown;
 use crate::partition::{Limits, Partition};
 use crate::serve::{Link, Next};
 use crate::socket::{Socket, expired};
@@ -63,6 +64,8 @@ struct Session {
     /// Since when the client knows that it is to go.
     leaving: Option<Instant>,
     abusive: bool,
+    /// The certificate that the client has shown.
+    shown: Option<Shown>,
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -84,6 +87,7 @@ impl<P: Partition> Link<'_, P> {
             return Next::Close;
         };
         let limits = self.site.partition.limits().clone();
+        let shown = stream.client_certificate().map(Shown);
         let stream = Rc::new(RefCell::new(stream));
         let gauge = Rc::new(Gauge::new(&limits, self.takes()));
         let meter = Rc::new(Meter::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
@@ -102,7 +106,7 @@ impl<P: Partition> Link<'_, P> {
             Ok(Ok(connection)) => {
                 let idle = Some(Instant::now());
                 let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-                let mut session = Session { connection, tasks, gauge, meter, idle, leaving, abusive };
+                let mut session = Session { connection, tasks, gauge, meter, idle, leaving, abusive, shown };
                 self.guest.rest();
                 let over = poll_fn(|cx| self.poll_session(cx, &mut session, drained.as_mut(), &limits)).await;
                 self.guest.rise();
@@ -164,7 +168,10 @@ impl<P: Partition> Link<'_, P> {
     fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
         loop {
             match session.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => {
+                Poll::Ready(Some(Ok((mut request, respond)))) => {
+                    if let Some(shown) = &session.shown {
+                        request.extensions_mut().insert(shown.clone());
+                    }
                     if session.idle.take().is_some() {
                         self.guest.rise();
                     }

@@ -23,6 +23,7 @@ pub mod http2;
 mod listing;
 pub mod mime;
 pub mod negotiate;
+pub mod open_file;
 pub mod own;
 mod pace;
 pub mod partition;

@@ -127,9 +127,13 @@ impl Relay {
         self.outlets.ranges_waiting(at_most)
     }
 
-    /// Whether requests are answered with 500 because the service is broken.
+    /// Whether requests are answered with 500 because the service is broken; those that wait for a worker as well, for
+    /// whom none will come.
     pub fn set_broken(&self, broken: bool) {
         self.broken.set(broken);
+        if broken {
+            self.outlets.turn_away();
+        }
     }
 
     /// Has the service answer `request`.
@@ -177,7 +181,10 @@ impl Relay {
                 Err(mut error) => match (error.take_message().filter(|_| !fresh), copy) {
                     (Some(again), _) => request = again,
                     (None, _) if fresh && self.pairs.undelivered.get() > undelivered => {
-                        return Err(StatusCode::SERVICE_UNAVAILABLE);
+                        return Err(match self.broken.get() {
+                            true => StatusCode::INTERNAL_SERVER_ERROR,
+                            false => StatusCode::SERVICE_UNAVAILABLE,
+                        });
                     }
                     (None, Some(copy)) if is_unread(error.error()) => request = copy,
                     _ => return Err(fault(error.error())),
@@ -285,6 +292,8 @@ pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
+        // SECURITY: it is ours; who had it left out would be somebody without a certificate.
+        .filter(|name| *name != certificate::CLIENT_CERT)
         .collect();
     for name in named.iter().chain(&NOT_PASSED_ON) {
         headers.remove(name);

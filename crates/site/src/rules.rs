@@ -9,6 +9,7 @@
 pub mod auth;
 pub mod spelling;
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -58,8 +59,16 @@ pub struct Terms {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The longest first; whether its clients may ask.
     networks: Vec<(u8, Network, bool)>,
-    /// The users who may, and the realm that they are asked for.
-    pub users: Option<(Rc<Users>, HeaderValue)>,
+    /// The users who may.
+    pub members: Option<Members>,
+}
+
+/// Users who may ask.
+pub struct Members {
+    /// Those of the file as it is now.
+    pub users: RefCell<Rc<Users>>,
+    /// What others are told: the realm that they are asked for.
+    pub challenge: HeaderValue,
 }
 
 impl Terms {
@@ -79,7 +88,7 @@ impl Terms {
 
     /// Whether not everybody may ask.
     pub fn guards(&self) -> bool {
-        self.users.is_some() || !self.networks.is_empty()
+        self.members.is_some() || !self.networks.is_empty()
     }
 }
 
@@ -134,7 +143,7 @@ impl Plan<'_> {
 
     /// Whether only users with a password may ask.
     pub fn private(&self) -> bool {
-        self.covering.iter().any(|rule| rule.terms.users.is_some())
+        self.covering.iter().any(|rule| rule.terms.members.is_some())
     }
 }
 
@@ -164,6 +173,17 @@ impl Rules {
     /// The rule with this number.
     pub fn get_mut(&mut self, number: u16) -> Option<&mut Rule> {
         self.paths.iter_mut().chain(&mut self.suffixes).find(|rule| rule.number == number)
+    }
+
+    /// Has other users be those who may ask for what is under a rule.
+    ///
+    /// # Errors
+    /// There is no such rule, or it has no users.
+    pub fn renew(&self, number: u16, users: Users) -> Result<(), String> {
+        let rule = self.iter().find(|rule| rule.number == number);
+        let members = rule.and_then(|rule| rule.terms.members.as_ref()).ok_or("no rule has users there")?;
+        *members.users.borrow_mut() = Rc::new(users);
+        Ok(())
     }
 
     /// The rules, in no particular order.

@@ -3,6 +3,7 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never: leave
 //! out a rule that it cannot make sense of: what it would have guarded would be open.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use wire::{LauncherToSite, RuleAction};
 use worker::Fault;
 
 use crate::rules::auth::Users;
-use crate::rules::{Action, Matcher, Rule, Rules, Terms};
+use crate::rules::{Action, Matcher, Members, Rule, Rules, Terms};
 use crate::settings::{Encoding, Settings};
 
 /// All that is said, until it is put together.
@@ -60,12 +61,16 @@ impl Setup {
                 let network = network.as_str();
                 self.terms(rule)?.network(network, allow).ok_or_else(|| strange(network))?;
             }
-            LauncherToSite::RuleUsers { rule, realm } => {
-                let (users, faults) = Users::read(descriptor.ok_or_else(|| strange("users without a file"))?);
-                self.faults.extend(faults);
+            LauncherToSite::RuleUsers { rule, realm, path } => {
+                let file = descriptor.ok_or_else(|| strange("users without a file"))?;
+                let (users, faults) = Users::read(&file);
+                // What cannot be understood lets nobody in.
+                let told = |fault| format!("`users` {}: {fault}; it is left out", path.as_str());
+                self.faults.extend(faults.into_iter().map(told));
                 let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());
                 let challenge = HeaderValue::try_from(challenge).map_err(strange)?;
-                self.terms(rule)?.users = Some((Rc::new(users), challenge));
+                let users = RefCell::new(Rc::new(users));
+                self.terms(rule)?.members = Some(Members { users, challenge });
             }
             LauncherToSite::Vhosts {} => self.vhosts = descriptor,
             LauncherToSite::ErrorPage { status, page } => {

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use http::HeaderValue;
 use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -32,6 +33,14 @@ impl Stream {
     /// Whether it is under TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))
+    }
+
+    /// The certificate that the client has shown, as it is passed on.
+    pub fn client_certificate(&self) -> Option<HeaderValue> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => tls.client_certificate(),
+        }
     }
 
     /// Reads what the client says; nothing at the end.

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use http::HeaderValue;
 use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
@@ -115,6 +116,12 @@ impl TlsStream {
     /// Whether the client chose HTTP/2, for which it is asked once the handshake is done.
     pub fn is_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(b"h2")
+    }
+
+    /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same from
+    /// then on. One of a session that is taken up comes from its ticket.
+    pub fn client_certificate(&self) -> Option<HeaderValue> {
+        self.connection.peer_certificates()?.first().map(|own| certificate::header_value(own))
     }
 
     /// Whether bytes wait for the kernel.

@@ -18,6 +18,7 @@ use crate::hook::Hooks;
 use crate::own::Own;
 use crate::partition::Site;
 use crate::rules::Action;
+use crate::rules::auth::Users;
 use crate::serve::{Client, Ended, serve};
 use crate::setup::Setup;
 use crate::tls::Tls;
@@ -41,7 +42,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let inlets = &site.partition.inlets;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
-            obey(&site, &control, message, descriptor)?;
+            obey(&site, &tls, &control, message, descriptor)?;
         }
     }
     // The end of the control channel: take what was sent, answer what was asked, say what was logged.
@@ -114,6 +115,7 @@ fn has_functions(site: &Site<Own>) -> Result<(), Fault> {
 /// Does what the launcher says of a worker that serves.
 fn obey(
     site: &Rc<Site<Own>>,
+    tls: &Tls,
     control: &Control,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
@@ -126,6 +128,16 @@ fn obey(
         }
         (LauncherToSite::Broken { partition, broken }, _) => {
             site.partition.relay(partition).set_broken(broken)
+        }
+        (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
+            let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
+            tell_reread(site, &format!("`client_ca` {}", path.as_str()), renewed);
+        }
+        (LauncherToSite::RuleUsers { rule, path, .. }, Some(file)) => {
+            let (users, faults) = Users::read(&file);
+            let renewed =
+                if faults.is_empty() { site.rules.renew(rule, users) } else { Err(faults.join("; ")) };
+            tell_reread(site, &format!("`users` {}", path.as_str()), renewed);
         }
         (LauncherToSite::Report {}, _) => {
             let counters = site.partition.inlets.counters.snapshot();
@@ -140,6 +152,20 @@ fn obey(
         (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
+}
+
+/// Says what became of a file that has changed.
+fn tell_reread(site: &Site<Own>, file: &str, renewed: Result<(), String>) {
+    let log = site.partition.log();
+    match renewed {
+        Ok(()) => log.event(Level::Info, format!("{file} has changed and is in use")),
+        Err(what) => {
+            log.event(
+                Level::Warning,
+                format!("{file} has changed, and what it said before still holds: {what}"),
+            );
+        }
+    }
 }
 
 /// Serves every connection that arrives, each in a task of its own.

@@ -334,7 +334,10 @@ fn terms() {
             header(0, "x-site", "1"),
             header(0, "x-over", "site"),
             (rule(1, false, "/sub/", RuleAction::Terms, 0, "", false), None),
-            (LauncherToSite::RuleUsers { rule: 1, realm: Text::new("here") }, users),
+            (
+                LauncherToSite::RuleUsers { rule: 1, realm: Text::new("here"), path: Text::new("/users") },
+                users,
+            ),
             header(1, "X-Over", "sub"),
             header(1, "cache-control", "no-store"),
             (rule(2, false, "/closed/", RuleAction::Terms, 0, "", false), None),

@@ -11,6 +11,9 @@ use crate::channels::Role;
 use crate::codec::{Bytes, DecodeError, Field, Reader, Text, choice, messages, record};
 use crate::tls::{ClientAuth, Resume, TICKET_KEY_BYTES, Verdict};
 
+/// Where authorities look for what proves that a host is ours (RFC 8555 8.3), over plain HTTP.
+pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
 /// Stands for "no partition": a request whose Host names no site.
 pub const NO_PARTITION: u16 = u16::MAX;
 
@@ -236,8 +239,9 @@ messages! {
         16 => Capacity { partition: u16, connections: u32 },
         /// Before `Begin`: what is spoken on listener `listener`.
         20 => Speaks { listener: u16, tls: bool, h2c: bool },
-        /// Before `Begin`: requests on listener `listener` for `host` are redirected to https at `port`.
-        21 => Redirect { listener: u16, host: Text<255>, port: u16 },
+        /// Before `Begin`: requests on listener `listener` for `host` whose path is at or below `path` are redirected to
+        /// https at `port`; not at all, if it is 0.
+        21 => Redirect { listener: u16, host: Text<255>, path: Text<1024>, port: u16 },
         /// Connections of this client, as in `Heavy`, are not for `partition` for so long; 0 makes an end of it.
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
         /// After the policies: a network whose clients have no such bans.
@@ -348,8 +352,9 @@ messages! {
         21 => TicketKey { generation: u64, secret: Bytes<TICKET_KEY_BYTES> },
         /// The channel to a signer comes along; it replaces an earlier one.
         22 => Signer {},
-        /// Before `Begin`, after `Tls`: the file with the authorities of clients' certificates comes along.
-        23 => ClientAuthorities {},
+        /// After `Tls`: the file with the authorities of clients' certificates comes along, which is at `path`. Again
+        /// when it has changed.
+        23 => ClientAuthorities { path: Text<4096> },
         /// The channel from a stapler comes along.
         24 => Stapler {},
         /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
@@ -367,8 +372,8 @@ messages! {
         33 => RuleHeader { rule: u16, name: Text<64>, value: Text<2048> },
         /// A network whose clients may, or may not, ask for what is under a rule.
         34 => RuleNetwork { rule: u16, network: Text<64>, allow: bool },
-        /// The file comes along of the users who may ask for what is under a rule.
-        35 => RuleUsers { rule: u16, realm: Text<128> },
+        /// The file at `path` comes along, of the users who may ask for what is under a rule. Again when it has changed.
+        35 => RuleUsers { rule: u16, realm: Text<128>, path: Text<4096> },
         /// The descriptor of the directory comes along that has a directory of static files for each host.
         36 => Vhosts {},
         /// The channel to the site's connector comes along; it takes the place of an earlier one.

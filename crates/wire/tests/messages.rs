@@ -262,7 +262,7 @@ impl Samples for LauncherToGate {
             Self::ReportShed {},
             Self::Capacity { partition: 1, connections: u32::MAX },
             Self::Speaks { listener: 1, tls: true, h2c: false },
-            Self::Redirect { listener: 1, host: text(255), port: 443 },
+            Self::Redirect { listener: 1, host: text(255), path: text(1024), port: 443 },
             Self::Ban { partition: 1, address_high: u64::MAX, address_low: 0, seconds: u32::MAX },
             Self::TamperExempt { network: text(64) },
         ];
@@ -304,11 +304,11 @@ impl Samples for LauncherToSite {
             Self::ErrorPage { status: 404, page: text(512) },
             Self::RuleHeader { rule: 1, name: text(64), value: text(2048) },
             Self::RuleNetwork { rule: 2, network: text(64), allow: true },
-            Self::RuleUsers { rule: 3, realm: text(128) },
+            Self::RuleUsers { rule: 3, realm: text(128), path: text(4096) },
             Self::Vhosts {},
             Self::TicketKey { generation: u64::MAX, secret: bytes(TICKET_KEY_BYTES) },
             Self::Signer {},
-            Self::ClientAuthorities {},
+            Self::ClientAuthorities { path: text(4096) },
             Self::Stapler {},
             Self::Tls {
                 version_min: 0x0303,

@@ -247,6 +247,19 @@ impl Outlets {
         self.owner.undelivered(outgoing);
     }
 
+    /// Gives all who wait back to the owner: no worker will come for them.
+    pub fn turn_away(&self) {
+        // Nobody waits for longer than this.
+        let end = Instant::now() + self.wait_max;
+        while let Some((outgoing, client)) = self.expired(end) {
+            self.count_out(client);
+            self.owner.undelivered(outgoing);
+        }
+        while let Some(outgoing) = self.expired_parked(end) {
+            self.owner.undelivered(outgoing);
+        }
+    }
+
     fn keep_deadlines(self: &Rc<Self>) {
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(self.clone().sweep());

@@ -95,7 +95,7 @@ fn check_by_name(name: &[u8], value: &[u8], setting: Setting, limits: &Limits) -
 /// RFC 9110 7.6.1: what `Connection` names is taken away on the way, so it must not name what is meant for the end.
 fn check_connection(value: &[u8], strict: bool) -> Result<(), Fault> {
     const USUAL: [&[u8]; 6] = [b"close", b"keep-alive", b"upgrade", b"te", b"http2-settings", b""];
-    const ENDS: [&[u8]; 8] = [
+    const ENDS: [&[u8]; 9] = [
         b"host",
         b"content-length",
         b"transfer-encoding",
@@ -104,6 +104,7 @@ fn check_connection(value: &[u8], strict: bool) -> Result<(), Fault> {
         b"x-forwarded-for",
         b"forwarded",
         b"bulkhead-client",
+        b"client-cert",
     ];
     for token in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
         let among = |names: &[&[u8]]| names.iter().any(|name| token.eq_ignore_ascii_case(name));

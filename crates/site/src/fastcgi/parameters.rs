@@ -5,6 +5,7 @@
 //!
 //! Source: RFC 3875 4.1; the names beyond it are those that PHP looks for.
 
+use certificate::{CLIENT_CERT, ClientCertificate};
 use http::HeaderName;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
@@ -62,6 +63,7 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     set("REQUEST_SCHEME", ends.scheme().as_bytes());
     if ends.tls {
         set("HTTPS", b"on");
+        certificate(&parts.headers, &mut set);
     }
     // PHP refuses to run without it where it was built to.
     set("REDIRECT_STATUS", b"200");
@@ -74,6 +76,36 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     set("HTTP_HOST", told.host);
     headers(&parts.headers, &mut all);
     all
+}
+
+/// What nginx and Apache say of a client's certificate under these names.
+fn certificate(headers: &HeaderMap, set: &mut impl FnMut(&str, &[u8])) {
+    if !headers.contains_key(CLIENT_CERT) {
+        return set("SSL_CLIENT_VERIFY", b"NONE");
+    }
+    // Who cannot be told by name is nobody.
+    let Some(shown) = ClientCertificate::of(headers) else {
+        return set("SSL_CLIENT_VERIFY", b"FAILED:it cannot be read");
+    };
+    set("SSL_CLIENT_VERIFY", b"SUCCESS");
+    set("SSL_CLIENT_S_DN", shown.subject().as_bytes());
+    set("SSL_CLIENT_I_DN", shown.issuer().as_bytes());
+    set("SSL_CLIENT_M_SERIAL", shown.serial().as_bytes());
+    set("SSL_CLIENT_SERIAL", shown.serial().as_bytes());
+    set("SSL_CLIENT_FINGERPRINT_SHA256", shown.fingerprint().as_bytes());
+    set("SSL_CLIENT_V_END", as_openssl(shown.not_after()).as_bytes());
+    set("SSL_CLIENT_CERT", shown.pem().as_bytes());
+}
+
+/// A time as OpenSSL writes it, `Jan  2 03:04:05 2100 GMT`, and with it nginx and Apache.
+fn as_openssl(time: std::time::SystemTime) -> String {
+    let text = httpdate::fmt_http_date(time);
+    match text.split(' ').collect::<Vec<_>>()[..] {
+        [_, day, month, year, clock, zone] => {
+            format!("{month} {:>2} {clock} {year} {zone}", day.trim_start_matches('0'))
+        }
+        _ => text,
+    }
 }
 
 /// The host without its port.

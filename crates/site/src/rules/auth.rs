@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Semaphore;
 
+use crate::open_file;
+
 /// LIMIT: bytes of the file; ten thousand users.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 20;
 /// LIMIT: the exponent of bcrypt's work: above 14 a verification takes seconds in which nobody else is served.
 const COST_MAX: u32 = 14;
 /// LIMIT: credentials remembered, good and bad ones each.
@@ -60,17 +61,19 @@ struct Known {
 
 impl Users {
     /// Reads the file; the second is what is wrong with it, for the log.
-    pub fn read(file: OwnedFd) -> (Users, Vec<String>) {
-        let mut text = String::new();
-        let read = std::fs::File::from(file).take(FILE_BYTES_MAX).read_to_string(&mut text);
-        let (users, mut faults) = Users::parse(&text);
-        if let Err(error) = read {
-            faults.push(format!("the file of users cannot be read: {error}"));
+    pub fn read(file: &OwnedFd) -> (Users, Vec<String>) {
+        let text = open_file::read(file, FILE_BYTES_MAX);
+        let text = text.and_then(|text| String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned()));
+        let (users, mut faults) = Users::parse(text.as_deref().unwrap_or_default());
+        match text {
+            Err(fault) => faults.push(fault),
+            Ok(_) if users.hashes.is_empty() => faults.push("there is no user in it".to_owned()),
+            Ok(_) => {}
         }
         (users, faults)
     }
 
-    /// The users of a text, and what is wrong with it.
+    /// The users of a text, and what is wrong with it, by line.
     pub fn parse(text: &str) -> (Users, Vec<String>) {
         let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
@@ -83,8 +86,7 @@ impl Users {
                     hashes.insert(name.to_owned(), hash.to_owned());
                 }
                 _ => faults.push(format!(
-                    "line {} of a file of users is left out: it is no user with a bcrypt hash of a cost from 4 to \
-                     {COST_MAX} (htpasswd -B)",
+                    "line {}: it is no user with a bcrypt hash of a cost from 4 to {COST_MAX} (htpasswd -B)",
                     number + 1
                 )),
             }

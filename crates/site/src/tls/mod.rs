@@ -6,11 +6,13 @@
 //!
 //! Source: mechanisms.md H1, H3, H5, H13.
 
+mod authorities;
 mod keys;
 mod line;
 mod staples;
 mod tickets;
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +21,17 @@ use http::HeaderValue;
 use rustls::crypto::aws_lc_rs;
 use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
 use worker::Fault;
 
+use authorities::Authorities;
 use keys::Keys;
 use tickets::Tickets;
 
 /// LIMIT: sessions that a worker remembers for `resumption = "stateful"`; about 1 KiB each.
 const SESSIONS_MAX: usize = 4096;
-/// LIMIT: bytes of the file with the authorities of clients' certificates.
-const AUTHORITIES_BYTES_MAX: usize = 4 << 20;
 /// LIMIT: how long a connection waits for certificates while a signer starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct Tls {
     settings: Option<Settings>,
-    authorities: Option<OwnedFd>,
+    authorities: RefCell<Option<Authorities>>,
     keys: Arc<Keys>,
     tickets: Arc<Tickets>,
 }
@@ -70,7 +69,10 @@ impl Tls {
                 let hsts = hsts.transpose().map_err(|error| Fault::Launcher(format!("hsts: {error}")))?;
                 self.settings = Some(Settings { version_min, resume, client_auth, tamper, hsts });
             }
-            (LauncherToSite::ClientAuthorities {}, Some(file)) => self.authorities = Some(file),
+            (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
+                let wrong = |what| Fault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
+                *self.authorities.get_mut() = Some(Authorities::read(&file).map_err(wrong)?);
+            }
             (message, descriptor) => return self.take_always(message, descriptor),
         }
         Ok(None)
@@ -98,11 +100,24 @@ impl Tls {
         Ok(None)
     }
 
+    /// Takes over other authorities: how connections are set up from now on.
+    ///
+    /// # Errors
+    /// What is wrong with the file; the authorities before it are still those that hold.
+    pub fn renew(&self, file: &OwnedFd) -> Result<Option<Arc<ServerConfig>>, String> {
+        let new = Authorities::read(file)?;
+        let old = self.authorities.replace(Some(new));
+        self.config().map_err(|fault| {
+            *self.authorities.borrow_mut() = old;
+            fault.to_string()
+        })
+    }
+
     /// How connections are set up; `None` where TLS is not spoken.
     ///
     /// # Errors
     /// The authorities of clients' certificates cannot be used: without them, anybody would be let in.
-    pub fn config(&mut self) -> Result<Option<Arc<ServerConfig>>, Fault> {
+    pub fn config(&self) -> Result<Option<Arc<ServerConfig>>, Fault> {
         let Some(settings) = &self.settings else {
             return Ok(None);
         };
@@ -123,8 +138,9 @@ impl Tls {
         let builder = match settings.client_auth {
             ClientAuth::None => builder.with_no_client_auth(),
             demand => {
-                let file = self.authorities.take().ok_or_else(|| wrong(&"no file of authorities"))?;
-                let roots = Arc::new(authorities(&file)?);
+                let authorities = self.authorities.borrow();
+                let authorities = authorities.as_ref().ok_or_else(|| wrong(&"no file of authorities"))?;
+                let roots = authorities.roots.clone();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match demand {
                     ClientAuth::Request => verifier.allow_unauthenticated(),
@@ -139,7 +155,10 @@ impl Tls {
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match settings.resume {
-            Resume::Tickets => config.ticketer = self.tickets.clone(),
+            Resume::Tickets => {
+                let digest = self.authorities.borrow().as_ref().map(|authorities| authorities.digest);
+                config.ticketer = self.tickets.under(digest);
+            }
             Resume::Stateful => config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX),
             Resume::Off => config.send_tls13_tickets = 0,
         }
@@ -161,29 +180,5 @@ impl Tls {
         if !self.keys.are_there() {
             let _ = tokio::time::timeout(PATIENCE, self.keys.wait()).await;
         }
-    }
-}
-
-/// Reads the authorities of clients' certificates.
-fn authorities(file: &OwnedFd) -> Result<RootCertStore, Fault> {
-    let wrong = |what: String| Fault::Launcher(format!("client_ca: {what}"));
-    let (mut text, mut piece) = (Vec::new(), [0; 8192]);
-    loop {
-        match rustix::io::read(file, &mut piece).map_err(std::io::Error::from)? {
-            0 => break,
-            count => text.extend_from_slice(&piece[..count]),
-        }
-        if text.len() > AUTHORITIES_BYTES_MAX {
-            return Err(wrong(format!("the file is longer than {AUTHORITIES_BYTES_MAX} bytes")));
-        }
-    }
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-    }
-    match roots.is_empty() {
-        true => Err(wrong("there is no certificate in it".into())),
-        false => Ok(roots),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::server::ProducesTickets;
@@ -45,11 +45,33 @@ impl Tickets {
         }
         Ok(())
     }
+
+    /// What seals and opens tickets while these authorities let clients in.
+    pub fn under(self: &Arc<Self>, authorities: Option<[u8; 32]>) -> Arc<dyn ProducesTickets> {
+        let authorities = authorities.map_or_else(Vec::new, |digest| digest.to_vec());
+        Arc::new(Under { tickets: self.clone(), authorities })
+    }
 }
 
-impl ProducesTickets for Tickets {
+/// Tickets of clients that were let in by these authorities.
+///
+/// SECURITY: a ticket stands for a certificate, which is not checked again. Under other authorities it is none.
+#[derive(Debug)]
+struct Under {
+    tickets: Arc<Tickets>,
+    /// A digest of the authorities; empty where nobody asks for certificates.
+    authorities: Vec<u8>,
+}
+
+impl Under {
+    fn bound(&self, name: [u8; NAME]) -> Aad<Vec<u8>> {
+        Aad::from([&name[..], &self.authorities].concat())
+    }
+}
+
+impl ProducesTickets for Under {
     fn enabled(&self) -> bool {
-        !self.secrets().is_empty()
+        !self.tickets.secrets().is_empty()
     }
 
     fn lifetime(&self) -> u32 {
@@ -57,25 +79,25 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let secrets = self.secrets();
+        let secrets = self.tickets.secrets();
         let (generation, key) = secrets.back().filter(|_| plain.len() <= SESSION_BYTES_MAX)?;
         let name = generation.to_be_bytes();
         let mut nonce = [0; NONCE_LEN];
         aws_lc_rs::rand::fill(&mut nonce).ok()?;
         let mut sealed = plain.to_vec();
-        let tag =
-            key.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(name), &mut sealed);
+        let nonce_once = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce_once, self.bound(name), &mut sealed);
         Some([&name[..], &nonce, &sealed, tag.ok()?.as_ref()].concat())
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let secrets = self.secrets();
+        let secrets = self.tickets.secrets();
         let (_, key) = secrets.iter().find(|(generation, _)| generation.to_be_bytes() == *name)?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        Some(key.open_in_place(nonce, Aad::from(*name), &mut sealed).ok()?.to_vec())
+        Some(key.open_in_place(nonce, self.bound(*name), &mut sealed).ok()?.to_vec())
     }
 }
 
@@ -85,23 +107,25 @@ mod tests {
 
     #[test]
     fn one_worker_opens_what_another_has_sealed() {
-        let (old, new) = (Tickets::default(), Tickets::default());
-        assert!(!old.enabled());
+        let (old, new) = (Arc::new(Tickets::default()), Arc::new(Tickets::default()));
+        assert!(!old.under(None).enabled());
         old.learn(1, &[1; 32]).unwrap();
+        let (secrets, old, opener) = (new.clone(), old.under(None), new.under(None));
         let ticket = old.encrypt(b"session").unwrap();
         for (generation, secret) in [(1, [1; 32]), (2, [2; 32]), (3, [3; 32])] {
-            new.learn(generation, &secret).unwrap();
-            assert_eq!(new.decrypt(&ticket).as_deref(), Some(&b"session"[..]), "after {generation}");
+            secrets.learn(generation, &secret).unwrap();
+            assert_eq!(opener.decrypt(&ticket).as_deref(), Some(&b"session"[..]), "after {generation}");
         }
         assert_ne!(old.encrypt(b"session").unwrap(), ticket);
-        new.learn(4, &[4; 32]).unwrap();
-        assert_eq!(new.decrypt(&ticket), None, "its secret is gone");
+        secrets.learn(4, &[4; 32]).unwrap();
+        assert_eq!(opener.decrypt(&ticket), None, "its secret is gone");
     }
 
     #[test]
     fn a_changed_ticket_is_none() {
-        let tickets = Tickets::default();
-        tickets.learn(7, &[7; 32]).unwrap();
+        let secrets = Arc::new(Tickets::default());
+        secrets.learn(7, &[7; 32]).unwrap();
+        let tickets = secrets.under(None);
         let ticket = tickets.encrypt(b"session").unwrap();
         for place in 0..ticket.len() {
             let mut other = ticket.clone();
@@ -110,6 +134,16 @@ mod tests {
             assert_eq!(tickets.decrypt(&ticket[..place]), None);
         }
         assert_eq!(tickets.encrypt(&vec![0; SESSION_BYTES_MAX + 1]), None);
-        assert!(tickets.learn(8, &[1; 31]).is_err());
+        assert!(secrets.learn(8, &[1; 31]).is_err());
+    }
+
+    #[test]
+    fn a_ticket_is_none_under_other_authorities() {
+        let secrets = Arc::new(Tickets::default());
+        secrets.learn(7, &[7; 32]).unwrap();
+        let ticket = secrets.under(Some([1; 32])).encrypt(b"session").unwrap();
+        assert_eq!(secrets.under(Some([1; 32])).decrypt(&ticket).as_deref(), Some(&b"session"[..]));
+        assert_eq!(secrets.under(Some([2; 32])).decrypt(&ticket), None);
+        assert_eq!(secrets.under(None).decrypt(&ticket), None);
     }
 }

@@ -92,6 +92,14 @@ fn forwarded(peer: SocketAddr, scheme: &str, host: &str) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_certificate_is_not_left_out_by_the_client() {
+        let lines = [("connection", "client-cert, x-own"), ("client-cert", ":AA==:"), ("x-own", "1")];
+        let request = prepared(&lines, "/", "192.0.2.1:5");
+        assert_eq!(request.headers().get("client-cert").unwrap(), ":AA==:");
+        assert!(!request.headers().contains_key("x-own"));
+    }
+
     fn ends(peer: &str) -> Ends {
         Ends { peer: peer.parse().unwrap(), local: "127.0.0.1:80".parse().unwrap(), tls: true }
     }

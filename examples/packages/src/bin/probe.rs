@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bulkhead_service::{Context, Error, Request, Response, Service, StatusCode};
+use bulkhead_service::{ClientCertificate, Context, Error, Request, Response, Service, StatusCode};
 use rustix::fs::Mode;
 use rustix::process::{Resource, getegid, getgid, getgroups, getrlimit, getuid, umask};
 use rustix::thread::{capabilities, no_new_privs, secure_computing_mode};
@@ -142,6 +142,18 @@ fn allocate(mib: u64) -> Response {
     Response::text(format!("touched {touched} pages of {mib} MiB\n"))
 }
 
+/// What a client's certificate says.
+fn certificate(shown: &ClientCertificate) -> Value {
+    let until = shown.not_after().duration_since(std::time::UNIX_EPOCH).ok();
+    json!({
+        "subject": shown.subject(),
+        "issuer": shown.issuer(),
+        "serial": shown.serial(),
+        "fingerprint": shown.fingerprint(),
+        "not_after": until.map(|since| since.as_secs()),
+    })
+}
+
 /// What arrived, as JSON.
 async fn echo(request: Request) -> Response {
     let headers: Vec<Value> = request
@@ -154,6 +166,7 @@ async fn echo(request: Request) -> Response {
         "path": request.path(),
         "query": request.uri().query(),
         "client": request.client().to_string(),
+        "certificate": request.client_certificate().map(|shown| certificate(&shown)),
         "headers": headers,
     });
     match request.bytes().await {
