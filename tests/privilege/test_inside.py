@@ -16,7 +16,7 @@ from world import (
     ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, table, told,
 )
 from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site
-from test_tls import certificate
+from tls_server import certificate
 
 #: Attempts that are not made, and why that is no gap.
 UNTRIED_BY_ALL = {

@@ -8,7 +8,7 @@ import unittest
 from backend import Fpm, Raw, php_fpm, response
 from client import until
 from harness import ROOTLESS, TOP, Server, free_port, rootless_too
-from test_tls import certificate
+from tls_server import certificate
 
 CONFIG = TOP / "tests/config/acceptance-tls.toml"
 

@@ -1,163 +1,16 @@
 """TLS, with curl and OpenSSL as clients: names and certificates, resumption, the signer, and what is no TLS."""
 
-import base64
-import calendar
-import hashlib
-import json
-import os
 import re
-import shutil
 import socket
 import ssl
-import subprocess
-import tempfile
 import threading
-import time
 import unittest
-from pathlib import Path
 
 import backend
 import client
 from client import until
-from harness import ROOTLESS, Server, free_port, rootless_too, wait_for_time
-
-CONFIG = """
-[[listen]]
-address = "127.0.0.1:{port}"
-redirect_to_https = true
-
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-
-[server]
-gates = 2
-
-[log]
-flush = "100ms"
-
-[conditioning]
-checks = "{conditioning}"
-
-[tls]
-reread = "1s"
-tamper_exempt = []
-{settings}
-
-[[site]]
-name = "a"
-host = ["a.test", "*.a.test"]
-root = "a"
-certificates = ["a-ecdsa.pem", "a-rsa.pem", "a-wildcard.pem"]
-
-[[site]]
-name = "b"
-host = ["b.test"]
-root = "b"
-certificates = ["b.pem"]
-{more}
-
-[[site]]
-name = "plain"
-host = ["plain.test"]
-root = "plain"
-"""
-
-KINDS = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"], "ed25519": ["ed25519"]}
-
-
-def openssl(*words, **more):
-    return subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=20, **more).stdout
-
-
-def certificate(folder, name, kind, *hosts):
-    """A self-signed certificate, with its key, in one file; the key alone in another, which no configuration names."""
-    key, cert = folder / f"{name}.key", folder / f"{name}.crt"
-    openssl(
-        "req", "-x509", "-newkey", *KINDS[kind], "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key,
-        "-out", cert, "-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts),
-    )
-    return cert.read_bytes(), key.read_bytes()
-
-
-def client_certificate(folder, name, authority):
-    """A client's certificate with its key, signed by the certificate AUTHORITY of the folder."""
-    key, asked, cert = (folder / f"{name}.{end}" for end in ("key", "csr", "crt"))
-    subject = ["-subj", f"/CN={name}"]
-    openssl("req", "-new", "-newkey", *KINDS["ec"], "-nodes", *subject, "-keyout", key, "-out", asked)
-    ends = folder / "ends"
-    ends.write_text("basicConstraints=CA:FALSE\nextendedKeyUsage=clientAuth\n")
-    by = ["-CA", folder / f"{authority}.crt", "-CAkey", folder / f"{authority}.key", "-CAcreateserial"]
-    openssl("x509", "-req", "-in", asked, *by, "-days", "2", "-extfile", ends, "-out", cert)
-    return cert.read_bytes() + key.read_bytes()
-
-
-class Tls(Server):
-    """A server with TLS, and clients of it."""
-
-    def __init__(self, settings="", more="", conditioning="strict", **others):
-        self.tls = free_port()
-        text = lambda port: CONFIG.format(
-            port=port, tls=self.tls, settings=settings, more=more, conditioning=conditioning
-        )
-        super().__init__(sites=[], programs=(), text=text, **others)
-        self.keys = self.folder / "keys"
-        self.keys.mkdir()
-        for name in ("a", "b", "plain"):
-            self.write(f"{name}/index.html", f"{name}\n")
-            self.write(f"{name}/large", b"x" * 3_000_000)
-        # Key and chain in both orders.
-        self.install("a-ecdsa", "ec", "a.test", key_first=True)
-        self.install("a-rsa", "rsa", "a.test", "*.a.test")
-        self.install("a-wildcard", "ec", "*.a.test")
-        self.install("b", "ed25519", "b.test")
-
-    def install(self, name, kind, *hosts, key_first=False):
-        cert, key = certificate(self.keys, name, kind, *hosts)
-        new = self.write(f"{name}.new", key + cert if key_first else cert + key)
-        new.chmod(0o600)
-        if ROOTLESS and os.geteuid() == 0:
-            shutil.chown(new, 65534, 65534)
-        new.rename(self.folder / f"{name}.pem")
-        return cert
-
-    def curl(self, url, *words):
-        """What curl says: its exit status and its output."""
-        resolve = []
-        for host in ("a.test", "x.a.test", "b.test", "c.test"):
-            for port in (self.tls, self.port):
-                resolve += ["--resolve", f"{host}:{port}:127.0.0.1"]
-        command = ["curl", "-sS", "-k", "--max-time", "10", *resolve, *words, url.format(tls=self.tls, port=self.port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    def s_client(self, name, *words):
-        command = ["openssl", "s_client", "-connect", f"127.0.0.1:{self.tls}", "-servername", name, *words]
-        return subprocess.run(
-            command, input="GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", capture_output=True, text=True,
-            timeout=20, check=False,
-        ).stdout
-
-    def subject(self, name, *words):
-        """Whose certificate a client gets."""
-        found = re.search(r"subject=CN = (\S+)", self.s_client(name, *words))
-        return found and found[1]
-
-    def connect_tls(self, name="a.test", source=None, context=None):
-        context = context or insecure()
-        raw = socket.create_connection(("127.0.0.1", self.tls), 10, source and (source, 0))
-        return context.wrap_socket(raw, server_hostname=name)
-
-    def get_tls(self, name="a.test", source=None, context=None):
-        with self.connect_tls(name, source, context) as stream:
-            stream.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
-            return b"".join(iter(lambda: stream.recv(65536), b""))
-
-
-def insecure():
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+from harness import rootless_too, wait_for_time
+from tls_server import Tls, certificate, insecure, openssl
 
 
 @rootless_too
@@ -260,6 +113,42 @@ class Challenges(unittest.TestCase):
             self.assertIn(" 308 ", server.curl("http://b.test:{port}/", "-X", "POST", *show)[1])
             self.assertIn(" 301 ", server.curl("https://b.test:{tls}/index.html", *show)[1])
             self.assertIn("b token\n 200 ", server.curl(f"https://b.test:{{tls}}{folder}/token", *show)[1])
+
+
+@rootless_too
+class Noise(unittest.TestCase):
+    """`X-NB`, random bytes of random length, where TLS and compression of an answer made for one request meet (BREACH)."""
+
+    PAGE = "<p>a page that is worth compressing\n" * 100
+
+    def test_only_where_lengths_tell_something(self):
+        html = lambda body: backend.response(body.encode(), "200 OK", "Content-Type: text/html")
+        behind = backend.Raw(answer=lambda request: html("small" if "small" in request.line else self.PAGE))
+        self.addCleanup(behind.close)
+        route = f'[[site.route]]\npath = "/up/"\nupstream = "{behind.at}"'
+        server = Tls(more=route)
+        server.write("b/page.html", self.PAGE)
+        server.config.write_text(server.config.read_text().replace("redirect_to_https = true", ""))
+
+        def noise(path, *words, scheme="https"):
+            port = "{tls}" if scheme == "https" else "{port}"
+            said = server.curl(f"{scheme}://b.test:{port}{path}", "-D", "-", "-o", "/dev/null", *words)[1].lower()
+            self.assertIn(" 200", said)
+            found = re.search(r"^x-nb:\s*(.*?)\r?$", said, re.M)
+            return "content-encoding" in said, found and found[1]
+
+        with server:
+            for version in ("--http1.1", "--http2"):
+                zipped = [version, "-H", "Accept-Encoding: gzip"]
+                found = [noise("/up/page", *zipped) for _ in range(20)]
+                for coded, value in found:
+                    self.assertTrue(coded)
+                    self.assertRegex(value, r"^([0-9a-f]{2}){0,48}$")
+                self.assertGreater(len({len(value) for _, value in found}), 4, found)
+                self.assertEqual(noise("/up/page", version), (False, None))
+                self.assertEqual(noise("/up/small", *zipped), (False, None))
+                self.assertEqual(noise("/page.html", *zipped), (True, None), "a file is the same for all")
+            self.assertEqual(noise("/up/page", "-H", "Accept-Encoding: gzip", scheme="http"), (True, None))
 
 
 class Keys(unittest.TestCase):
@@ -437,203 +326,3 @@ class Tampering(unittest.TestCase):
             self.tamper(server, "127.7.7.7")
             wait_for_time(0.3)
             self.assertIn(b" 200 OK", server.get_tls("a.test", "127.7.7.7"))
-
-
-class Clients(unittest.TestCase):
-    def test_a_site_may_ask_for_certificates_of_its_clients(self):
-        server = Tls(more='client_ca = "clients.pem"')
-        cert, _ = certificate(server.keys, "clients", "ec", "clients.test")
-        certificate(server.keys, "others", "ec", "clients.test")
-        server.write("clients.pem", cert)
-
-        def get(authority=None):
-            context = insecure()
-            if authority:
-                context.load_cert_chain(server.write("pair", client_certificate(server.keys, "me", authority)))
-            try:
-                return server.get_tls("b.test", context=context)
-            except OSError:
-                return b""
-
-        with server:
-            self.assertIn(b" 200 OK", server.get_tls("a.test"), "another site asks for none")
-            self.assertEqual(get(), b"")
-            self.assertIn(b" 200 OK", get("clients"))
-            self.assertEqual(get("others"), b"")
-
-    def test_authorities_are_read_again_when_they_change(self):
-        server = Tls(more='client_ca = "clients.pem"')
-        old, _ = certificate(server.keys, "clients", "ec", "clients.test")
-        new, _ = certificate(server.keys, "others", "ec", "clients.test")
-        server.write("clients.pem", old)
-        pairs = {name: server.write(f"{name}.pair", client_certificate(server.keys, "me", name)) for name in ("clients", "others")}
-        place = server.folder / "clients.pem"
-
-        def passes(name, *words):
-            said = server.s_client("b.test", "-tls1_3", "-ign_eof", "-cert", pairs[name], "-key", pairs[name], *words)
-            return " 421 Misdirected" in said, "Reused, TLSv1.3" in said
-
-        with server:
-            site = server.process("site b")
-            session = server.folder / "session"
-            self.assertEqual(passes("clients", "-sess_out", session), (True, False))
-            self.assertEqual(passes("clients", "-sess_in", session), (True, True), "a session is taken up")
-            self.assertEqual(passes("others"), (False, False))
-            # What is wrong is told, with its place, and changes nothing.
-            for content, what in (
-                (b"nothing\n", "there is no certificate in it"), (old[:200], "certificate 1 of it is broken"),
-                (old + new.replace(b"MII", b"AAA", 1), "certificate 2 of it is broken"),
-            ):
-                server.write("clients.pem", content)
-                told = f"`client_ca` {place} has changed, and what it said before still holds: {what}"
-                self.assertTrue(until(lambda: told in server.log(), 10), server.log())
-                self.assertEqual(passes("clients"), (True, False))
-            server.write("clients.pem", new)
-            self.assertTrue(until(lambda: passes("others")[0], 10))
-            in_use = f"`client_ca` {place} has changed and is in use"
-            self.assertTrue(until(lambda: in_use in server.log(), 5), server.log())
-            self.assertEqual(passes("clients"), (False, False))
-            # SECURITY: a ticket stands for a certificate, which would not be checked again.
-            self.assertEqual(passes("clients", "-sess_in", session), (False, False))
-            self.assertEqual(server.process("site b"), site, "the site's worker is the same")
-            # The next worker begins with what holds now.
-            server.relaunch("b")
-            self.assertEqual((passes("others")[0], passes("clients")[0]), (True, False))
-
-
-SHOWN = """
-client_ca = "clients.pem"
-client_certificates = "{demand}"
-
-  [[site.service]]
-  name = "probe"
-  path = "/probe"
-  command = ["bin/probe"]
-
-  [[site.route]]
-  path = "/up/"
-  upstream = "{up}"
-
-  [[site.route]]
-  suffix = ".php"
-  fastcgi = "{php}"
-"""
-
-#: A script that tells what it is told of a certificate.
-SCRIPT = """<?php foreach ($_SERVER as $key => $value)
-if (str_starts_with($key, "SSL_") || str_contains($key, "CERT")) echo "$key=", json_encode($value), "\n";
-"""
-
-
-@rootless_too
-class Shown(unittest.TestCase):
-    """What a client's certificate says reaches who answers for the site; what a client says of itself does not."""
-
-    def setUp(self):
-        self.behind = backend.Raw(answer=lambda request: backend.response(request.head))
-        self.addCleanup(self.behind.close)
-        place = Path(tempfile.mkdtemp(prefix="bulkhead-php-", dir="/tmp"))
-        place.chmod(0o755)
-        self.addCleanup(shutil.rmtree, place, True)
-        self.php = backend.Fpm(place) if backend.php_fpm() else None
-        if self.php:
-            self.addCleanup(self.php.close)
-
-    def begin(self, demand):
-        php = f"unix:{self.php.socket}" if self.php else "unix:/nothing"
-        more = SHOWN.format(demand=demand, up=self.behind.at, php=php)
-        server = Tls(more=more, conditioning="lenient")
-        server.copy_program("probe")
-        server.write("b/shown.php", SCRIPT)
-        ca, _ = certificate(server.keys, "clients", "ec", "clients.test")
-        certificate(server.keys, "others", "ec", "clients.test")
-        server.write("clients.pem", ca)
-        self.pairs = {}
-        for authority in ("clients", "others"):
-            self.pairs[authority] = server.keys / f"{authority}.pair"
-            self.pairs[authority].write_bytes(client_certificate(server.keys, "ann", authority))
-            (server.keys / f"{authority}.ann").write_bytes((server.keys / "ann.crt").read_bytes())
-        self.own = server.keys / "clients.ann"
-        return self.enterContext(server)
-
-    def ask(self, server, path, authority=None, *words, scheme="https"):
-        """The body of the answer; nothing if the handshake fails."""
-        forged = base64.b64encode(openssl("x509", "-in", self.own, "-outform", "DER")).decode()
-        lies = ["-H", f"Client-Cert: :{forged}:", "-H", "client-cert-chain: :AAAA:", "-H", "SSL-Client-Verify: SUCCESS"]
-        shown = ["--cert", self.pairs[authority]] if authority else []
-        port = "{tls}" if scheme == "https" else "{port}"
-        status, body = server.curl(f"{scheme}://b.test:{port}{path}", *lies, *shown, *words)
-        return body if status == 0 else ""
-
-    def header(self):
-        return ":" + base64.b64encode(openssl("x509", "-in", self.own, "-outform", "DER")).decode() + ":"
-
-    def said(self, head):
-        """What a head, as the server behind the site has got it, says of certificates."""
-        lines = [line.split(": ", 1) for line in head.splitlines()[1:] if ": " in line]
-        return {name.lower(): value for name, value in lines if "cert" in name.lower()}
-
-    def check_nobody(self, server, **more):
-        told = json.loads(self.ask(server, "/probe/echo", **more))
-        self.assertIsNone(told["certificate"])
-        self.assertEqual([name for name, _ in told["headers"] if "cert" in name], [])
-        self.assertEqual(self.said(self.ask(server, "/up/", **more)), {})
-        if self.php:
-            verify = "" if more.get("scheme") == "http" else 'SSL_CLIENT_VERIFY="NONE"\n'
-            self.assertEqual(self.ask(server, "/shown.php", **more), verify)
-
-    def check_ann(self, server):
-        fingerprint = hashlib.sha256(openssl("x509", "-in", self.own, "-outform", "DER")).hexdigest()
-        serial = openssl("x509", "-in", self.own, "-noout", "-serial").decode().strip().split("=")[1]
-        until_text = openssl("x509", "-in", self.own, "-noout", "-enddate").decode().strip().split("=")[1]
-        until_time = calendar.timegm(time.strptime(until_text, "%b %d %H:%M:%S %Y GMT"))
-        left_out = self.ask(server, "/probe/echo", "clients", "--http1.1", "-H", "Connection: client-cert")
-        self.assertIn("400 Bad Request", left_out)
-        for words in (["--http1.1"], ["--http2"]):
-            told = json.loads(self.ask(server, "/probe/echo", "clients", *words))
-            expected = {"subject": "CN=ann", "issuer": "CN=clients", "serial": serial, "fingerprint": fingerprint, "not_after": until_time}
-            self.assertEqual(told["certificate"], expected)
-            self.assertEqual(self.said(self.ask(server, "/up/", "clients", *words)), {"client-cert": self.header()})
-            if not self.php:
-                continue
-            lines = dict(line.split("=", 1) for line in self.ask(server, "/shown.php", "clients", *words).splitlines())
-            found = {name: json.loads(value) for name, value in lines.items()}
-            self.assertEqual(found.pop("SSL_CLIENT_CERT").split(), self.own.read_text().split())
-            self.assertEqual(found, {
-                "SSL_CLIENT_VERIFY": "SUCCESS", "SSL_CLIENT_S_DN": "CN=ann", "SSL_CLIENT_I_DN": "CN=clients",
-                "SSL_CLIENT_SERIAL": serial, "SSL_CLIENT_M_SERIAL": serial, "SSL_CLIENT_V_END": until_text,
-                "SSL_CLIENT_FINGERPRINT_SHA256": fingerprint, "HTTP_CLIENT_CERT": self.header(),
-            })
-
-    def test_who_may_show_one(self):
-        server = self.begin("request")
-        self.check_ann(server)
-        self.check_nobody(server)
-        self.assertEqual(self.ask(server, "/probe/echo", "others"), "", "one that is wrong is worse than none")
-
-    def test_who_must_show_one(self):
-        server = self.begin("require")
-        self.check_ann(server)
-        for authority in (None, "others"):
-            self.assertEqual(self.ask(server, "/probe/echo", authority), "")
-
-    def test_a_session_that_is_taken_up_is_still_anns(self):
-        server = self.begin("require")
-        session, pair = server.folder / "session", self.pairs["clients"]
-        request = "GET /probe/echo HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n"
-        for version in ("-tls1_3", "-tls1_2"):
-            for words in (["-sess_out", session, "-cert", pair, "-key", pair], ["-sess_in", session]):
-                command = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls}", "-servername", "b.test", version, "-ign_eof"]
-                said = subprocess.run([*command, *words], input=request, capture_output=True, text=True, timeout=20, check=False).stdout
-                self.assertEqual("Reused, TLSv1" in said, "-sess_in" in words, said)
-                self.assertIn('"subject":"CN=ann"', said)
-
-    def test_nobody_says_so_in_plaintext(self):
-        server = self.begin("request")
-        # `b` is on the listener without TLS as well, which redirects; what is asked without a redirection is.
-        text = server.config.read_text().replace("redirect_to_https = true\n", "")
-        self.assertNotIn("redirect_to_https", text)
-        server.stop()
-        server.config.write_text(text)
-        server.start()
-        self.check_nobody(server, scheme="http")

@@ -63,7 +63,12 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
     let connection =
         Rc::new(Connection { worker, kind, peer: arrival.peer, flow: Arc::default(), host: OnceCell::new() });
     match Io::new(arrival.stream, arrival.taken, connection.stall(), connection.flow.clone()) {
-        Ok(io) => connection.drive(io).await,
+        Ok(mut io) => {
+            let end = io.end();
+            connection.drive(io).await;
+            // After an upgrade, the service has it for as long as it likes.
+            let _ = end.await;
+        }
         Err(error) => connection.warn(format_args!("a connection arrived that cannot be used: {error}")),
     }
     // The source may count the connection as ended from here on, not before.
@@ -82,7 +87,7 @@ impl<P: Process> Connection<P> {
             let this = this.clone();
             async move { Ok::<_, Infallible>(this.answer(request).await) }
         });
-        let mut http = pin!(self.protocol().serve_connection(io, answer));
+        let mut http = pin!(self.protocol().serve_connection(io, answer).with_upgrades());
         let outcome = tokio::select! {
             biased;
             outcome = http.as_mut() => outcome,

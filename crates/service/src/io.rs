@@ -3,6 +3,7 @@
 //! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets them.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use hyper::rt::ReadBufCursor;
 use rustix::net::{AddressFamily, sockopt::socket_domain};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use zeroize::Zeroize as _;
 
 use crate::body::Flow;
@@ -46,6 +48,8 @@ pub(crate) struct Io {
     head: Head,
     linger: Linger,
     flow: Arc<Flow>,
+    /// Goes with it, which somebody may wait for.
+    end: Option<oneshot::Sender<Infallible>>,
 }
 
 /// A limit to the time from the first byte of a request's head to its last.
@@ -141,7 +145,15 @@ impl Io {
             head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
             flow,
+            end: None,
         })
+    }
+
+    /// What ends, with an error, once this connection is gone, wherever it is by then.
+    pub(crate) fn end(&mut self) -> oneshot::Receiver<Infallible> {
+        let (sender, receiver) = oneshot::channel();
+        self.end = Some(sender);
+        receiver
     }
 
     /// Ends the connection when a head takes longer than `limit` from its first byte on.

@@ -75,7 +75,7 @@ pub use context::{Context, Error, Limits};
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use form::Params;
 pub use http::{self, Method, StatusCode};
-pub use request::{Client, Request};
+pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
 pub use wire::log::Level;

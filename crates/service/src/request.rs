@@ -8,7 +8,9 @@ use std::ops::{Deref, DerefMut};
 use bytes::Bytes;
 use certificate::ClientCertificate;
 use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 
+use crate::Error;
 use crate::body::{Body, BodyError};
 use crate::form::{Params, Plus, decode};
 
@@ -25,6 +27,9 @@ pub struct Request(http::Request<Body>);
 /// The address of the client, in a request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client(pub SocketAddr);
+
+/// A connection on which another protocol is spoken from now on: bytes in both directions.
+pub type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 
 impl Request {
     /// A `GET` of `target`, for tests of a service; of `/` if `target` is none.
@@ -46,6 +51,17 @@ impl Request {
     /// 16 KiB, or not as RFC 5280 has it, counts as none. It is read anew with each call.
     pub fn client_certificate(&self) -> Option<ClientCertificate> {
         ClientCertificate::of(self.headers())
+    }
+
+    /// The connection, once the answer 101 has been sent, for the protocol that the request's `Upgrade` names; `None` if
+    /// it names none, or this was asked before. It is to be awaited in a task of its own, as the answer comes first.
+    ///
+    /// By way of a site's worker, that is `websocket` alone. LIMIT: a retiring worker is ended after `drain_timeout`,
+    /// whatever is still open; a site's worker ends a connection on which nothing has moved for `idle_timeout`.
+    pub fn upgrade(&mut self) -> Option<impl Future<Output = Result<Upgraded, Error>> + use<>> {
+        self.headers().get(http::header::UPGRADE)?;
+        let upgrade = self.extensions_mut().remove::<hyper::upgrade::OnUpgrade>()?;
+        Some(async move { Ok(TokioIo::new(upgrade.await?)) })
     }
 
     /// The path, as sent.
