@@ -49,7 +49,8 @@ impl Service for Probe {
         match request.path() {
             "/slow" => tokio::time::sleep(Duration::from_millis(200)).await,
             "/client" => {
-                let seen = request.headers().contains_key(CLIENT_HEADER);
+                let ours = [CLIENT_HEADER, "client-cert", "client-cert-chain"];
+                let seen = ours.iter().any(|name| request.headers().contains_key(*name));
                 return Response::text(format!("{} {seen}", request.client()));
             }
             "/body" => {
@@ -453,7 +454,8 @@ fn a_relayed_connection_serves_many_and_names_the_client() {
 fn a_client_cannot_name_itself() {
     run(async {
         let (_world, gate) = World::probe(false, Source::Gate).await;
-        let request = "GET /client HTTP/1.1\r\nHost: a\r\nBulkhead-Client: 10.0.0.1:1\r\n\r\n";
+        let request = "GET /client HTTP/1.1\r\nHost: a\r\nBulkhead-Client: 10.0.0.1:1\r\nClient-Cert: :AA==:\r\n\
+                       Client-Cert-Chain: :AA==:\r\n\r\n";
         // That a gate calls a connection relayed does not make it so: what counts is whose channel it came on.
         let (mut client, ours) = client().await;
         client.write_all(request.as_bytes()).await.unwrap();
