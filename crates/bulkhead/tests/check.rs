@@ -1,0 +1,62 @@
+//! `bulkhead check` of a file that says what is perhaps not meant.
+//!
+//! Runs in: the test process, unprivileged. Input: a file of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot write its files should panic")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const CONFIG: &str = "[conditioning]
+filters = [[\"bin/filter\"]]
+[[listen]]
+address = \"127.0.0.1:8443\"
+tls = true
+[[site]]
+name = \"blog\"
+host = [\"blog.test\"]
+root = \"public\"
+certificates = [\"blog.pem\"]
+";
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("bulkhead-check-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("bin")).unwrap();
+        std::fs::create_dir_all(folder.join("public")).unwrap();
+        std::fs::copy("/bin/true", folder.join("bin/filter")).unwrap();
+        std::fs::write(folder.join("blog.pem"), "").unwrap();
+        std::fs::write(folder.join("bulkhead.toml"), CONFIG).unwrap();
+        Self(folder)
+    }
+
+    fn check(&self, words: &[&str]) -> (bool, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bulkhead"));
+        command.arg("check").args(words).arg("bulkhead.toml").current_dir(&self.0);
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_warning_is_told_and_the_file_is_good() {
+    let folder = Folder::new();
+    let (good, out, err) = folder.check(&[]);
+    assert!(good && out.contains("bulkhead.toml: ok: 1 site"), "{out}{err}");
+    assert!(
+        err.starts_with("bulkhead.toml:4:11: warning: requests on 127.0.0.1:8443 come under TLS"),
+        "{err}"
+    );
+    assert!(err.contains("= help: "), "{err}");
+    let (good, out, err) = folder.check(&["--json"]);
+    assert!(good && err.is_empty(), "{err}");
+    assert!(out.contains("\"severity\": \"warning\"") && out.contains("\"line\": 4"), "{out}");
+}
