@@ -21,7 +21,7 @@ import harness
 from backend import Raw, response
 from client import Connection, Load, get, request, until
 from harness import Server, service, site, wait_for_time
-from test_tls import certificate
+from tls_server import certificate
 
 #: How many descriptors and how much memory another process may have more at the end than at the beginning. Caches
 #: and buffers fill once; what grows with each message is far beyond that.
