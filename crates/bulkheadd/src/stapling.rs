@@ -12,10 +12,10 @@ use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{LauncherToSite, Role, Text};
 
-use crate::certificates;
 use crate::error::{Error, during};
 use crate::launch::Ground;
 use crate::launcher::Launcher;
+use crate::reread;
 
 /// Where this machine says which servers know names, and which names it knows itself.
 const NAMES: [(&str, LauncherToStapler); 2] =
@@ -58,7 +58,7 @@ impl Launcher {
     /// Hands over the files about names as they are now; a machine may be without.
     pub(crate) fn give_names(&mut self, staplers: &[u64]) {
         for (path, message) in NAMES {
-            let Ok(file) = certificates::open(Path::new(path)) else { continue };
+            let Ok(file) = reread::open(Path::new(path)) else { continue };
             for &stapler in staplers {
                 if let Some(file) = File::try_clone(&file).ok().map(OwnedFd::from) {
                     self.tell(stapler, &message, Some(file));

@@ -6,12 +6,13 @@
 //!
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
+pub mod der;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64ct::{Base64, Encoding as _};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
-use x509_cert::der::Decode as _;
 
 /// The header with the certificate (RFC 9440 2.2). Who passes requests on removes it from what clients send.
 pub const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
@@ -38,15 +39,15 @@ impl ClientCertificate {
         if der.len() > DER_BYTES_MAX {
             return None;
         }
-        let parsed = x509_cert::Certificate::from_der(der).ok()?;
-        let about = parsed.tbs_certificate();
+        let parsed = der::decode::<x509_cert::Certificate>(der).ok()?;
+        let about = parsed.tbs_certificate;
         Some(Self {
             der: der.to_vec(),
-            subject: about.subject().to_string(),
-            issuer: about.issuer().to_string(),
-            serial: hexadecimal(about.serial_number().as_bytes()),
-            not_before: UNIX_EPOCH + about.validity().not_before.to_unix_duration(),
-            not_after: UNIX_EPOCH + about.validity().not_after.to_unix_duration(),
+            subject: about.subject.to_string(),
+            issuer: about.issuer.to_string(),
+            serial: hexadecimal(about.serial_number.as_bytes()),
+            not_before: UNIX_EPOCH + about.validity.not_before.to_unix_duration(),
+            not_after: UNIX_EPOCH + about.validity.not_after.to_unix_duration(),
         })
     }
 

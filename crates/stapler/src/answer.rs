@@ -6,13 +6,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use certificate::der::{content, decode, parts};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_cert::der;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_ocsp::{BasicOcspResponse, CertId, CertStatus, OcspResponse, OcspResponseStatus, SingleResponse};
 
-use crate::parts::{content, decode, parts};
 use crate::subject::Subject;
 
 /// `id-pkix-ocsp-basic` (RFC 6960 4.2.1).

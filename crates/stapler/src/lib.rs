@@ -16,7 +16,6 @@ mod chains;
 mod desk;
 mod fetch;
 pub mod names;
-mod parts;
 pub mod responder;
 mod schedule;
 mod serve;

@@ -4,6 +4,7 @@
 //! Must never: take a chain's second certificate for the issuer without its name being the issuer's.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use certificate::der::decode;
 use rustls_pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
@@ -14,7 +15,6 @@ use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 use x509_ocsp::{CertId, OcspRequest, Request, TbsRequest, Version};
 
-use crate::parts::decode;
 use crate::responder::Responder;
 
 /// `id-ad-ocsp` (RFC 5280 4.2.2.1).

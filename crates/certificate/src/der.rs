@@ -1,6 +1,6 @@
 //! The parts of a structure in DER, as the bytes that they are: what is signed is bytes, not what they mean.
 //!
-//! Runs in: the stapler; pure. Untrusted input: all of it. Must never: encode again what it has read, or make room for
+//! Runs in: site workers, services, the stapler; pure. Untrusted input: all of it. Must never: encode again what it has read, or make room for
 //! bytes that are not there.
 
 use x509_cert::der::asn1::AnyRef;
@@ -12,7 +12,10 @@ const DEPTH_MAX: usize = 24;
 const CONSTRUCTED: u8 = 0x20;
 
 /// The elements of a constructed value, each with its tag and length.
-pub(crate) fn parts(der: &[u8]) -> Result<Vec<&[u8]>> {
+///
+/// # Errors
+/// It is no such value.
+pub fn parts(der: &[u8]) -> Result<Vec<&[u8]>> {
     let mut reader = SliceReader::new(content(der)?)?;
     let mut found = Vec::new();
     while !reader.is_finished() {
@@ -22,7 +25,10 @@ pub(crate) fn parts(der: &[u8]) -> Result<Vec<&[u8]>> {
 }
 
 /// What is in a value, without its tag and length.
-pub(crate) fn content(der: &[u8]) -> Result<&[u8]> {
+///
+/// # Errors
+/// It is no value, or something follows it.
+pub fn content(der: &[u8]) -> Result<&[u8]> {
     Ok(AnyRef::from_der(der)?.value())
 }
 
@@ -30,7 +36,10 @@ pub(crate) fn content(der: &[u8]) -> Result<&[u8]> {
 ///
 /// SECURITY: the library makes room for a string by the length that it claims, up to 256 MiB, before it looks whether
 /// that is there. So it gets only what fits, at every level.
-pub(crate) fn decode<'a, T: Decode<'a>>(der: &'a [u8]) -> Result<T> {
+///
+/// # Errors
+/// It is something else, or elements are nested more than 24 deep.
+pub fn decode<'a, T: Decode<'a>>(der: &'a [u8]) -> Result<T> {
     fits(der, DEPTH_MAX)?;
     T::from_der(der)
 }
