@@ -126,8 +126,7 @@ class Bulkhead(Clients, Server):
     """Bulkhead with a plaintext listener at `port` and a TLS listener at `tls_port`."""
 
     def __init__(self, files=None, programs=("probe",), tls=None, more_sites=(), certificate=None, routes=(), **settings):
-        self.tls_port, self.settings = free_port(), settings
-        self.tls_settings = {} if tls is None else tls
+        self.tls_port, self.settings = free_port(), settings | {"tls": tls or {}}
         pems = {f"{name}.pem": (certificates() / f"{name}.pem").read_text() for name in ("ecdsa", "rsa")}
         if certificate:
             pems = {"given.pem": certificate}
@@ -142,12 +141,9 @@ class Bulkhead(Clients, Server):
             self.folder.joinpath(name).chmod(0o600)
 
     def _text(self, port):
-        from harness import toml
-
         text = configuration(port, self.all_sites, self.settings)
         if TLS:
-            text += f'\n[[listen]]\naddress = "127.0.0.1:{self.tls_port}"\ntls = true\n\n[tls]\n'
-            text += "".join(f"{key} = {toml(value)}\n" for key, value in self.tls_settings.items())
+            text += f'\n[[listen]]\naddress = "127.0.0.1:{self.tls_port}"\ntls = true\n'
         return text
 
     get = Clients.get

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot write its files should panic")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -22,8 +23,9 @@ certificates = [\"blog.pem\"]
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("bulkhead-check-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let folder = format!("bulkhead-check-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(folder.join("bin")).unwrap();
         std::fs::create_dir_all(folder.join("public")).unwrap();
         std::fs::copy("/bin/true", folder.join("bin/filter")).unwrap();
@@ -48,7 +50,7 @@ impl Drop for Folder {
 
 #[test]
 fn a_warning_is_told_and_the_file_is_good() {
-    let folder = Folder::new();
+    let folder = Folder::new("filters");
     let (good, out, err) = folder.check(&[]);
     assert!(good && out.contains("bulkhead.toml: ok: 1 site"), "{out}{err}");
     assert!(
@@ -59,4 +61,18 @@ fn a_warning_is_told_and_the_file_is_good() {
     let (good, out, err) = folder.check(&["--json"]);
     assert!(good && err.is_empty(), "{err}");
     assert!(out.contains("\"severity\": \"warning\"") && out.contains("\"line\": 4"), "{out}");
+}
+
+#[test]
+fn a_private_key_for_everybody_is_told() {
+    let folder = Folder::new("key");
+    let key = folder.0.join("blog.pem");
+    let told = |mode| {
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+        let (good, out, err) = folder.check(&[]);
+        assert!(good, "{out}{err}");
+        err.contains("bulkhead.toml:10:17: warning: `certificates` ") && err.contains("chmod o-r")
+    };
+    assert!(told(0o644));
+    assert!(!told(0o640));
 }

@@ -106,6 +106,9 @@ fn file(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     } else if found.permissions().mode() & 0o002 != 0 {
         let help = format!("run `chmod o-w {path}`");
         problems.report_help(at.offset, format!("`{key}` {path} can be written by everybody"), help);
+    } else if key == "certificates" && found.permissions().mode() & 0o004 != 0 {
+        let message = format!("`{key}` {path} has a private key, and can be read by everybody");
+        problems.warn(at.offset, message, format!("run `chmod o-r {path}`"));
     }
 }
 
