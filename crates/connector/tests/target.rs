@@ -9,13 +9,18 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use connector::{Address, Target};
 use tokio::time::Instant;
 use wire::Unreachable;
 
+/// The way to a Unix socket begins in the directory in which the process is, and a connector has one thread.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn block_on<T>(test: impl Future<Output = T>) -> T {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap().block_on(test)
 }

@@ -92,8 +92,10 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`.
-const DEPENDS: [&str; 8] = [
+/// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a server that
+/// obeys, which tests/privilege/test_mutation.py has.
+const DEPENDS: [&str; 9] = [
+    "give-orders",
     "fds-listening",
     "client-connection",
     "signal-mask",
