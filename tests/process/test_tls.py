@@ -134,7 +134,7 @@ class Noise(unittest.TestCase):
             port = "{tls}" if scheme == "https" else "{port}"
             said = server.curl(f"{scheme}://b.test:{port}{path}", "-D", "-", "-o", "/dev/null", *words)[1].lower()
             self.assertIn(" 200", said)
-            found = re.search(r"^x-nb:\s*(.*?)\r?$", said, re.M)
+            found = re.search(r"^x-nb:[ \t]*(.*?)\r?$", said, re.M)
             return "content-encoding" in said, found and found[1]
 
         with server:
