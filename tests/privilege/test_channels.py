@@ -110,7 +110,7 @@ class Channels(unittest.TestCase):
             self.assertNotRegex(line, r"^\S+ \w+ \[bulkheadd\] forged")
             self.assertNotIn("\x1b", line)
             if "forged-by-rogue" in line:
-                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|connector rogue)\] ")
+                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue)\] ")
         for path in (self.server.folder / "log").glob("*.access.log"):
             if not path.name.startswith("rogue.") and not self.may_write_all:
                 self.assertNotIn("forged-by-rogue", path.read_text(errors="replace"), path.name)
@@ -218,6 +218,29 @@ class Signer(Channels):
             self.handshakes = [threading.Thread(target=ask, args=(name,)) for name in names]
             for asked in self.handshakes:
                 asked.start()
+        super().stage(name)
+
+
+class Stapler(Channels):
+    """It may have sites staple nonsense, which clients who look at it refuse; it has no key, and nobody hears orders of it."""
+
+    def test_stapler(self):
+        keyed = [site(f"keyed{number}", [], certificates=["one.pem"]) for number in range(10)]
+        self.misbehave(with_tls(Rogue([*GOOD, *keyed], "stapler")), "stapler", LOADS, [
+            *ended("stapler"), *logged("stapler"),
+            r"\[stapler\] .*rogue: clients: staples that are none, to 10 certificates",
+            r"\[site keyed\d\] .*the stapler sends nonsense; its channel is closed",
+            r"\[signer\] .*stapler sends nonsense; its channel is closed",
+        ])
+        log = self.server.log()
+        self.assertEqual(len(set(re.findall(r"\[(site keyed\d)\] .*sends nonsense; its channel is closed", log))), 10)
+        for number in range(10):
+            self.assertEqual(handshake(self.server, f"keyed{number}.test"), "TLSv1.3")
+
+    def stage(self, name):
+        """Clients come all the while, and get to their sites."""
+        if name == "deeds":
+            self.assertEqual(handshake(self.server, "keyed0.test"), "TLSv1.3")
         super().stage(name)
 
 

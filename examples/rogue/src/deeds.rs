@@ -40,7 +40,8 @@ pub fn all(mut place: Place) -> io::Result<()> {
             site_to_workers(&mut place);
             helpers::site_to_helpers(&mut place);
         }
-        Role::Logger | Role::Stapler => to_clients(&mut place),
+        Role::Logger => to_clients(&mut place),
+        Role::Stapler => helpers::stapler_to_others(&mut place),
         Role::Signer => helpers::signer_to_sites(&mut place),
         Role::Connector => helpers::connector_to_site(&mut place),
         _ => {}

@@ -1,9 +1,11 @@
-//! What a signer and a connector say to the sites that they work for, and what such a site asks of them.
+//! What a signer, a stapler and a connector say to the sites that they work for, and what such a site asks of them.
 //!
-//! Runs in: `rogue`, in the place of a signer, a connector or a site. Sees: what is asked. Never: answers as it should.
+//! Runs in: `rogue`, in the place of a signer, a stapler, a connector or a site. Sees: what is asked. Never: answers as it should.
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use sha2::{Digest as _, Sha256};
+use wire::stapler::{HASH_BYTES, STAPLE_MAX, SignerToStapler, StaplerToSite};
 use wire::tls::{KeyKind, SIGNATURE_MAX, SignerToSite, SiteToSigner};
 use wire::{Bytes, ConnectorToSite, SiteToConnector, Unreachable};
 
@@ -52,6 +54,44 @@ fn part(number: u16, index: u8, count: u8) -> SignerToSite {
         count,
         der: Bytes(vec![0x30; 900]),
     }
+}
+
+/// As the stapler: what is no answer of a responder, to the certificates that there are and to those that there are not,
+/// and then what costs the channels: of sites, and of the signer, to whom it has nothing to say.
+pub fn stapler_to_others(place: &mut Place) {
+    let known = certificates(place);
+    for channel in &place.clients {
+        known.iter().for_each(|(number, hash)| send(channel, &encoded(&staple(*number, hash)), &[]));
+        (0..200).for_each(|number| send(channel, &encoded(&staple(number, &[7; HASH_BYTES])), &[]));
+    }
+    place.tell(format_args!("clients: staples that are none, to {} certificates", known.len()));
+    place.live(HANDSHAKES_MS);
+    let kinds = wrong(&encoded(&staple(0, &[7; HASH_BYTES])));
+    for channel in place.clients.iter().chain(&place.signers) {
+        kinds.iter().for_each(|one| send_wrong(channel, one, place.pipe()));
+        (0..TOO_MANY).for_each(|_| send(channel, &[0xEE; 30], &[]));
+    }
+    place.tell("clients, signer: more than they put up with");
+}
+
+/// The numbers of the certificates that the signer has told of, and their hashes.
+fn certificates(place: &mut Place) -> Vec<(u16, Vec<u8>)> {
+    let mut known = Vec::new();
+    for index in 0..place.signers.len() {
+        while let Some((SignerToStapler::Certificate { number, index: part, der, .. }, _)) =
+            place.receive(|place| &place.signers[index])
+        {
+            if part == 0 {
+                known.push((number, Sha256::digest(&der.0).to_vec()));
+            }
+        }
+    }
+    known
+}
+
+fn staple(number: u16, hash: &[u8]) -> StaplerToSite {
+    let (certificate, response) = (Bytes(hash.to_vec()), Bytes(vec![0x30; STAPLE_MAX]));
+    StaplerToSite::Staple { number, certificate, until: u64::MAX, response }
 }
 
 /// As a connector: answers to what was never asked, what is no connection for what was, and the same once more.

@@ -55,11 +55,11 @@ pub struct Place {
     pub waiting: Vec<Waiting>,
     /// What a logger is given: channels, pipes and files.
     pub logs: Vec<OwnedFd>,
-    /// Channels from sites, in a signer or a connector.
+    /// Channels from sites, in a signer or a connector; to them, in a stapler.
     pub clients: Vec<OwnedFd>,
     /// Connections that a connector was asked for.
     pub asked: Vec<u64>,
-    /// A site's channels to its signer and its connector.
+    /// A site's channels to its signer and its connector; a stapler's from the signer.
     pub signers: Vec<OwnedFd>,
     /// See `signers`.
     pub connectors: Vec<OwnedFd>,
@@ -196,9 +196,8 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     match message {
                         LauncherToStapler::Begin {} => self.begun = true,
-                        LauncherToStapler::Client { .. } | LauncherToStapler::Signer {} => {
-                            self.logs.extend(descriptor);
-                        }
+                        LauncherToStapler::Client { .. } => self.clients.extend(descriptor),
+                        LauncherToStapler::Signer {} => self.signers.extend(descriptor),
                         _ => {}
                     }
                 }
