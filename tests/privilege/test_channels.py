@@ -202,7 +202,7 @@ class Signer(Channels):
         log = self.server.log()
         self.assertEqual(len(set(re.findall(r"\[(site keyed\d)\] .*sends nonsense; its channel is closed", log))), 10)
         # Nobody asked for its verdicts, so none is told of.
-        self.assertNotIn("one.pem", log)
+        self.assertNotIn("one.pem of site", log)
         for asked in self.handshakes:
             asked.join()
         self.assertEqual(self.outcomes, {(name, None) for name, _ in self.outcomes})
