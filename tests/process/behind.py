@@ -8,7 +8,6 @@
 `x-connection` in every answer names the connection that it came on.
 """
 
-import contextlib
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import client
-from harness import free_port
+from harness import end, free_port
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 PAGE = "".join(f"<p>line {number} of the page\n" for number in range(2000))
@@ -59,11 +58,7 @@ class Program:
         return self
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
-        self.process.kill()
-        self.process.wait()
+        end(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ The server is what a user gets with `bulkhead run`. Processes are found as child
 apart by their command lines; nothing is ever ended by its name.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -84,6 +85,15 @@ def configuration(port, sites, settings):
             lines.append("\n  [[site.service]]")
             lines += [f"  {key} = {toml(value)}" for key, value in one.items()]
     return "\n".join(lines) + "\n"
+
+
+def end(process, seconds=10):
+    """Ends a program that may not end by itself."""
+    process.send_signal(signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    process.kill()
+    process.wait()
 
 
 def free_port():

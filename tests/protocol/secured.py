@@ -6,19 +6,17 @@ run, by a certificate authority of the run's own; nothing trusts it but the test
 
 import atexit
 import base64
-import contextlib
 import functools
 import hashlib
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import tempfile
 from pathlib import Path
 
 import client
-from harness import Server, configuration, free_port, service, site
+from harness import Server, configuration, end, free_port, service, site
 
 #: Which server is tested: `bulkhead` or `nginx`.
 PEER = os.environ.get("BULKHEAD_PROTOCOL_PEER") or "bulkhead"
@@ -224,11 +222,7 @@ class Nginx(Clients):
         return self
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
-        self.process.kill()
-        self.process.wait()
+        end(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

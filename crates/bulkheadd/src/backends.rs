@@ -10,7 +10,7 @@ use config::{ProxyHeader, Site, Speech, Target};
 use jail::{Access, Reach};
 use wire::{Backend, LauncherToConnector, LauncherToSite, Role, Text};
 
-use crate::error::{Error, during};
+use crate::error::Error;
 use crate::launch::Ground;
 use crate::launcher::Launcher;
 use crate::places;
@@ -112,21 +112,17 @@ impl Launcher {
             let of_site = |other: &u64| launcher.posts[launcher.processes[other].post].site == site;
             launcher.active(role, None).into_iter().filter(of_site).collect()
         };
-        match role {
-            Role::Site => {
-                others(self, Role::Connector).into_iter().try_for_each(|other| self.join(serial, other))
+        let (workers, connectors) = match role {
+            Role::Site => (vec![serial], others(self, Role::Connector)),
+            Role::Connector => (others(self, Role::Site), vec![serial]),
+            _ => return Ok(()),
+        };
+        for &worker in &workers {
+            for &connector in &connectors {
+                let of_connector = LauncherToConnector::Attach {};
+                self.join((worker, &LauncherToSite::Connector {}), (connector, &of_connector))?;
             }
-            Role::Connector => {
-                others(self, Role::Site).into_iter().try_for_each(|other| self.join(other, serial))
-            }
-            _ => Ok(()),
         }
-    }
-
-    fn join(&mut self, site: u64, connector: u64) -> Result<(), Error> {
-        let (of_site, of_connector) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        self.tell(site, &LauncherToSite::Connector {}, Some(of_site));
-        self.tell(connector, &LauncherToConnector::Attach {}, Some(of_connector));
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use wire::{ADMIN_SECRET_CHARS, Text};
 
 use crate::error::{Error, at, during};
+use crate::secret::random;
 
 /// The socket and the secret.
 pub struct Door {
@@ -84,12 +85,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 
 /// As many hexadecimal digits as nobody guesses.
 fn secret() -> Result<String, Error> {
-    let mut bytes = [0; ADMIN_SECRET_CHARS / 2];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    // The kernel gives so few bytes whole or not at all.
-    if got.map_err(|error| during("make a secret")(error.into()))? != bytes.len() {
-        return Err(during("make a secret")(io::ErrorKind::UnexpectedEof.into()));
-    }
+    let bytes = random::<{ ADMIN_SECRET_CHARS / 2 }>()?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

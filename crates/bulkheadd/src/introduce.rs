@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use wire::tls::LauncherToSigner;
 use wire::{
     AccessRight, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
+    Message,
 };
 use wire::{Role, Source, Text};
 
@@ -186,14 +187,30 @@ impl Launcher {
         };
         for &signer in &signers {
             for &worker in &sites {
-                let site = self.posts[self.processes[&worker].post].site;
-                if self.ground.config.sites[usize::from(site)].tls.is_some() {
-                    let (ours, theirs) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-                    self.tell(signer, &LauncherToSigner::Client { site }, Some(ours));
-                    self.tell(worker, &LauncherToSite::Signer {}, Some(theirs));
+                if let Some(site) = self.site_with_tls(worker) {
+                    let of_signer = LauncherToSigner::Client { site };
+                    self.join((signer, &of_signer), (worker, &LauncherToSite::Signer {}))?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The site of a worker, if it has certificates.
+    pub(crate) fn site_with_tls(&self, worker: u64) -> Option<u16> {
+        let site = self.posts[self.processes[&worker].post].site;
+        self.ground.config.sites[usize::from(site)].tls.is_some().then_some(site)
+    }
+
+    /// Makes a channel between two processes, each of which is told so with its end.
+    pub(crate) fn join(
+        &mut self,
+        (one, of_one): (u64, &impl Message),
+        (other, of_other): (u64, &impl Message),
+    ) -> Result<(), Error> {
+        let (its, others) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        self.tell(one, of_one, Some(its));
+        self.tell(other, of_other, Some(others));
         Ok(())
     }
 

@@ -34,6 +34,7 @@ mod reread;
 mod roster;
 mod rotation;
 mod runtime;
+mod secret;
 mod spill;
 mod stapling;
 mod statics;

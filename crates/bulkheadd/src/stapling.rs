@@ -12,7 +12,7 @@ use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{LauncherToSite, Role, Text};
 
-use crate::error::{Error, during};
+use crate::error::Error;
 use crate::launch::Ground;
 use crate::launcher::Launcher;
 use crate::reread;
@@ -70,35 +70,24 @@ impl Launcher {
     /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
     pub(crate) fn connect_stapler(&mut self, serial: u64) -> Result<(), Error> {
         let staplers = self.active(Role::Stapler, None);
-        match self.posts[self.processes[&serial].post].role {
-            Role::Stapler => {
-                for signer in self.active(Role::Signer, None) {
-                    self.join_signer(signer, serial)?;
-                }
-                let sites = self.active(Role::Site, None);
-                sites.into_iter().try_for_each(|site| self.join_site(serial, site))
+        let (staplers, signers, workers) = match self.posts[self.processes[&serial].post].role {
+            Role::Stapler => (vec![serial], self.active(Role::Signer, None), self.active(Role::Site, None)),
+            Role::Signer => (staplers, vec![serial], vec![]),
+            Role::Site => (staplers, vec![], vec![serial]),
+            _ => return Ok(()),
+        };
+        for stapler in staplers {
+            for &signer in &signers {
+                let of_stapler = LauncherToStapler::Signer {};
+                self.join((signer, &LauncherToSigner::Stapler {}), (stapler, &of_stapler))?;
             }
-            Role::Signer => staplers.into_iter().try_for_each(|stapler| self.join_signer(serial, stapler)),
-            Role::Site => staplers.into_iter().try_for_each(|stapler| self.join_site(stapler, serial)),
-            _ => Ok(()),
+            for &worker in &workers {
+                if let Some(site) = self.site_with_tls(worker) {
+                    let of_stapler = LauncherToStapler::Client { site };
+                    self.join((stapler, &of_stapler), (worker, &LauncherToSite::Stapler {}))?;
+                }
+            }
         }
-    }
-
-    fn join_signer(&mut self, signer: u64, stapler: u64) -> Result<(), Error> {
-        let (of_signer, of_stapler) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        self.tell(signer, &LauncherToSigner::Stapler {}, Some(of_signer));
-        self.tell(stapler, &LauncherToStapler::Signer {}, Some(of_stapler));
-        Ok(())
-    }
-
-    fn join_site(&mut self, stapler: u64, worker: u64) -> Result<(), Error> {
-        let site = self.posts[self.processes[&worker].post].site;
-        if self.ground.config.sites[usize::from(site)].tls.is_none() {
-            return Ok(());
-        }
-        let (of_stapler, of_site) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        self.tell(stapler, &LauncherToStapler::Client { site }, Some(of_stapler));
-        self.tell(worker, &LauncherToSite::Stapler {}, Some(of_site));
         Ok(())
     }
 }

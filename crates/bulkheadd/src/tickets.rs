@@ -11,8 +11,9 @@ use config::{Config, Resumption};
 use wire::tls::TICKET_KEY_BYTES;
 use wire::{Bytes, LauncherToSite, Role};
 
-use crate::error::{Error, during};
+use crate::error::Error;
 use crate::launcher::Launcher;
+use crate::secret::random;
 
 /// How long tickets are written under one secret.
 const ROTATE: Duration = Duration::from_secs(8 * 3600);
@@ -71,14 +72,7 @@ impl Tickets {
     fn rotate(&mut self) -> Result<(), Error> {
         self.generation += 1;
         for (_, secrets) in &mut self.secrets {
-            let mut secret = Secret { generation: self.generation, bytes: [0; TICKET_KEY_BYTES] };
-            let flags = rustix::rand::GetRandomFlags::empty();
-            let got = rustix::rand::getrandom(&mut secret.bytes, flags);
-            // The kernel gives so few bytes whole or not at all.
-            if got.map_err(|error| during("make a secret")(error.into()))? != TICKET_KEY_BYTES {
-                return Err(during("make a secret")(std::io::ErrorKind::UnexpectedEof.into()));
-            }
-            secrets.push_back(secret);
+            secrets.push_back(Secret { generation: self.generation, bytes: random()? });
             if secrets.len() > GENERATIONS {
                 secrets.pop_front();
             }

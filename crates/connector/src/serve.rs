@@ -35,11 +35,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             (LauncherToConnector::Attach {}, Some(channel)) => {
                 tokio::task::spawn_local(desk.clone().attend(channel));
             }
-            (LauncherToConnector::Report {}, _) => {
-                // A launcher whose channel is full asks again.
-                let counters = desk.counters.snapshot();
-                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
-            }
+            (LauncherToConnector::Report {}, _) => control.report(desk.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
         }
     }

@@ -157,11 +157,7 @@ impl Gate {
                     desk.partition(partition).ban(client, until, now);
                 }
             }
-            (LauncherToGate::Report {}, None) => {
-                // A launcher whose channel is full asks again.
-                let counters = desk.counters();
-                let _ = self.control.try_send(&ChildToLauncher::Counters { counters }, None);
-            }
+            (LauncherToGate::Report {}, None) => self.control.report(desk.counters()),
             (LauncherToGate::ReportShed {}, None) => {
                 for message in report::report(desk) {
                     let _ = self.control.try_send(&message, None);

@@ -48,11 +48,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
             (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => desk.attach_stapler(channel)?,
             (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
-            (LauncherToSigner::Report {}, None) => {
-                let counters = desk.counters.snapshot();
-                // A launcher whose channel is full asks again.
-                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
-            }
+            (LauncherToSigner::Report {}, None) => control.report(desk.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
         }
     }

@@ -9,7 +9,7 @@
 
 mod sealing;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -73,6 +73,8 @@ pub(crate) struct TlsStream {
     end: End,
     peer: SocketAddr,
     watch: Rc<dyn Watch>,
+    /// See [`TlsStream::client_certificate`].
+    shown: OnceCell<Option<HeaderValue>>,
 }
 
 fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -99,6 +101,7 @@ impl TlsStream {
             end: End::Open,
             peer,
             watch,
+            shown: OnceCell::new(),
         };
         if !taken.is_empty() {
             let mut taken = taken.to_vec();
@@ -121,7 +124,8 @@ impl TlsStream {
     /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same from
     /// then on. One of a session that is taken up comes from its ticket.
     pub fn client_certificate(&self) -> Option<HeaderValue> {
-        self.connection.peer_certificates()?.first().map(|own| certificate::header_value(own))
+        let read = || Some(certificate::header_value(self.connection.peer_certificates()?.first()?));
+        self.shown.get_or_init(read).clone()
     }
 
     /// Whether bytes wait for the kernel.

@@ -139,11 +139,7 @@ fn obey(
                 if faults.is_empty() { site.rules.renew(rule, users) } else { Err(faults.join("; ")) };
             tell_reread(site, &format!("`users` {}", path.as_str()), renewed);
         }
-        (LauncherToSite::Report {}, _) => {
-            let counters = site.partition.inlets.counters.snapshot();
-            // A launcher whose channel is full asks again.
-            let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
-        }
+        (LauncherToSite::Report {}, _) => control.report(site.partition.inlets.counters.snapshot()),
         (LauncherToSite::ReportShed {}, _) => {
             for message in site.report() {
                 let _ = control.try_send(&message, None);

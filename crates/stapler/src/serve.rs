@@ -43,11 +43,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             }
             (LauncherToStapler::Resolver {}, Some(file)) => desk.names.borrow_mut().resolver(&text(&file)),
             (LauncherToStapler::Hosts {}, Some(file)) => desk.names.borrow_mut().hosts(&text(&file)),
-            (LauncherToStapler::Report {}, None) => {
-                // A launcher whose channel is full asks again.
-                let counters = desk.counters.snapshot();
-                let _ = control.try_send(&ChildToLauncher::Counters { counters }, None);
-            }
+            (LauncherToStapler::Report {}, None) => control.report(desk.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
         }
     }

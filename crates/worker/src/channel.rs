@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
-use wire::{DecodeError, MESSAGE_MAX, Message};
+use wire::{ChildToLauncher, Counters, DecodeError, MESSAGE_MAX, Message};
 
 /// LIMIT: how many messages of one peer are heard before others get their turn; receiving what is there already never
 /// waits, so a peer that sends without end would be heard without end.
@@ -63,6 +63,13 @@ thread_local! {
     /// One receive and one send buffer for all channels of the process: they are used for one message at a time.
     static RECEIVE: RefCell<Vec<u8>> = RefCell::new(vec![0; MESSAGE_MAX]);
     static SEND: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
+}
+
+impl<In: Message> Channel<In, ChildToLauncher> {
+    /// Answers the launcher's question what this process has counted. One whose channel is full asks again.
+    pub fn report(&self, counters: Counters) {
+        let _ = self.try_send(&ChildToLauncher::Counters { counters }, None);
+    }
 }
 
 impl<In: Message, Out: Message> Channel<In, Out> {

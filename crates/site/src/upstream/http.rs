@@ -106,8 +106,7 @@ impl Http {
     /// The connection that rests for the shortest time.
     fn kept(&self) -> Option<Sender> {
         let mut idle = self.idle.borrow_mut();
-        idle.retain(Kept::is_of_use);
-        idle.pop().map(|kept| kept.sender)
+        std::iter::from_fn(|| idle.pop()).find(Kept::is_of_use).map(|kept| kept.sender)
     }
 
     async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
