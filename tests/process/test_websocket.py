@@ -1,13 +1,13 @@
 """WebSocket to a server behind a site and to a service, with and without TLS, with a real client."""
 
 import contextlib
-import socket
 import threading
 import unittest
 
 from client import until
 from harness import rootless_too
 from tls_server import Tls, insecure
+from websocket_client import Client
 
 
 @rootless_too
@@ -17,11 +17,10 @@ class WebSocket(unittest.TestCase):
     def setUp(self):
         try:
             from websockets.exceptions import ConnectionClosed
-            from websockets.sync.client import connect
             from websockets.sync.server import serve
         except ImportError:
             self.skipTest("python's websockets is not installed")
-        self.connect, self.closed = connect, ConnectionClosed
+        self.closed = ConnectionClosed
 
         def echo(socket):
             with contextlib.suppress(ConnectionClosed):
@@ -42,9 +41,8 @@ class WebSocket(unittest.TestCase):
 
     def open(self, path, tls):
         port, scheme = (self.server.tls, "wss") if tls else (self.server.port, "ws")
-        raw = socket.create_connection(("127.0.0.1", port), 10)
         more = {"ssl": insecure(), "server_hostname": "b.test"} if tls else {}
-        return self.connect(f"{scheme}://b.test:{port}{path}", sock=raw, max_size=None, compression=None, **more)
+        return Client(f"{scheme}://b.test:{port}{path}", port, **more)
 
     def test_both_ways(self):
         for path in ("/upstream", "/service"):
@@ -53,9 +51,9 @@ class WebSocket(unittest.TestCase):
                     for message in ("hello", "x" * 100_000, bytes(range(256)) * 20_000):
                         both.send(message)
                         self.assertEqual(both.recv(timeout=20), message)
-                    self.assertTrue(both.ping().wait(10))
+                    both.ping()
                     both.close(4001, "enough")
-                    self.assertEqual((both.close_code, both.protocol.close_rcvd.code), (4001, 4001), "said by the other side")
+                    self.assertEqual(both.closed_with, (4001, 4001), "said by the other side")
 
     def test_none_keeps_a_worker_for_ever(self):
         """`relaunch` waits for nobody, and the old worker is ended after `drain_timeout`, whoever still talks to it."""
@@ -79,4 +77,5 @@ class WebSocket(unittest.TestCase):
                 self.assertTrue(until(lambda: old not in self.server.processes(title), 30), "it is ended")
                 with self.assertRaises(self.closed):
                     both.recv(timeout=10)
-                self.assertIsNotNone(both.close_code, "the client sees the end")
+                self.assertIsNotNone(both.closed_with[0], "the client sees the end")
+                both.close()

@@ -1,14 +1,17 @@
 //! Sending what the real programs cannot: any bytes, with any number of descriptors.
 //!
-//! Runs in: `rogue`. Sees no untrusted bytes. Never: waits for a peer.
+//! Runs in: `rogue`. Sees no untrusted bytes. Never: waits for a peer that reads nothing for longer than 2 s.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::Message;
 
+/// How long a peer that reads is waited for.
+const ROOM_AFTER: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// The most descriptors that the kernel lets pass with one message.
 pub const DESCRIPTORS_MAX: usize = 253;
 
@@ -22,6 +25,17 @@ pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     // Whether the peer is still there shows in what the others say.
     let _ = sendmsg(channel, &[IoSlice::new(bytes)], &mut control, flags);
+}
+
+/// Sends `count` messages that are none, each as soon as there is room, or until the peer has gone or stays full.
+pub fn flood(channel: impl AsFd, count: usize) {
+    for _ in 0..count {
+        let mut room = [PollFd::new(&channel, PollFlags::OUT)];
+        if !matches!(poll(&mut room, Some(&ROOM_AFTER)), Ok(1)) || room[0].revents().contains(PollFlags::HUP) {
+            return;
+        }
+        send(&channel, &[0xEE; 30], &[]);
+    }
 }
 
 /// The bytes of a message.

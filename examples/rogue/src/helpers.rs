@@ -10,7 +10,7 @@ use wire::tls::{KeyKind, SIGNATURE_MAX, SignerToSite, SiteToSigner};
 use wire::{Bytes, ConnectorToSite, SiteToConnector, Unreachable};
 
 use crate::deeds::{BETWEEN_MS, TOO_MANY};
-use crate::hands::{encoded, send, send_wrong, wrong};
+use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::place::Place;
 
 /// How long sites are left with a certificate that the rogue has made up.
@@ -69,7 +69,7 @@ pub fn stapler_to_others(place: &mut Place) {
     let kinds = wrong(&encoded(&staple(0, &[7; HASH_BYTES])));
     for channel in place.clients.iter().chain(&place.signers) {
         kinds.iter().for_each(|one| send_wrong(channel, one, place.pipe()));
-        (0..TOO_MANY).for_each(|_| send(channel, &[0xEE; 30], &[]));
+        flood(channel, TOO_MANY);
     }
     place.tell("clients, signer: more than they put up with");
 }
@@ -117,7 +117,7 @@ pub fn connector_to_site(place: &mut Place) {
     for index in 0..place.clients.len() {
         kinds.iter().for_each(|one| send_wrong(&place.clients[index], one, place.pipe()));
         place.live(BETWEEN_MS);
-        (0..TOO_MANY).for_each(|_| send(&place.clients[index], &[0xEE; 30], &[]));
+        flood(&place.clients[index], TOO_MANY);
     }
     place.tell("clients: more than they put up with");
 }
@@ -160,7 +160,7 @@ pub fn site_to_helpers(place: &mut Place) {
 fn finish(place: &mut Place, channel: &OwnedFd, good: &[u8], whom: &str) {
     wrong(good).iter().for_each(|one| send_wrong(channel, one, place.pipe()));
     place.live(BETWEEN_MS);
-    (0..TOO_MANY).for_each(|_| send(channel, &[0xEE; 30], &[]));
+    flood(channel, TOO_MANY);
     place.tell(format_args!("{whom}: what is not this site's, and more than it puts up with"));
 }
 
