@@ -31,7 +31,8 @@ pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
 pub fn flood(channel: impl AsFd, count: usize) {
     for _ in 0..count {
         let mut room = [PollFd::new(&channel, PollFlags::OUT)];
-        if !matches!(poll(&mut room, Some(&ROOM_AFTER)), Ok(1)) || room[0].revents().contains(PollFlags::HUP) {
+        if !matches!(poll(&mut room, Some(&ROOM_AFTER)), Ok(1)) || room[0].revents().contains(PollFlags::HUP)
+        {
             return;
         }
         send(&channel, &[0xEE; 30], &[]);
