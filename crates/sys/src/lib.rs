@@ -6,6 +6,7 @@
 
 pub mod attempt;
 pub mod inherit;
+pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod seqpacket;

@@ -11,6 +11,10 @@ pub const NONE: u32 = u32::MAX;
 /// LIMIT: nodes of one kind; the upper bit tells kinds apart.
 const NODES_MAX: usize = 1 << 31;
 
+/// A block of so many bytes gets large pages: by then what more they may take (one of 2 MiB) is little, and most of the
+/// time of an operation on nodes that lie all over it would go into finding their pages.
+const LARGE_BYTES: usize = 8 << 20;
+
 /// All nodes of one kind.
 #[derive(Debug)]
 pub struct Arena<N> {
@@ -32,8 +36,18 @@ impl<N> Arena<N> {
             return at;
         }
         assert!(self.nodes.len() < NODES_MAX, "invariant: there is no memory for so many nodes");
+        if self.nodes.len() == self.nodes.capacity() {
+            self.grow();
+        }
         self.nodes.push(node);
         (self.nodes.len() - 1) as u32
+    }
+
+    fn grow(&mut self) {
+        self.nodes.reserve(1);
+        if self.nodes.capacity() * size_of::<N>() >= LARGE_BYTES {
+            sys::memory::large_pages(self.nodes.spare_capacity_mut());
+        }
     }
 
     /// Lets the number `at` be used for another node.
