@@ -34,8 +34,9 @@ demo: build
 breakout: build
 	./examples/breakout/show
 
-# Everything that is tested, in the order of how soon it fails.
-test: lint unit cc process protocol rootless
+# Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
+test: lint unit cc protocol
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line process rootless
 	@./tests/summary
 
 lint:

@@ -7,6 +7,7 @@ apart by their command lines; nothing is ever ended by its name.
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -21,6 +22,8 @@ import client
 ROOTLESS = bool(os.environ.get("BULKHEAD_TEST_ROOTLESS"))
 NOBODY = 65534
 TOP = Path(__file__).resolve().parents[2]
+#: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range begins at 32768 unless it is changed).
+PORTS = (12_000, 32_000)
 #: The programs of our own that have to lie side by side.
 ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "bulkhead-probe")
 
@@ -97,9 +100,12 @@ def end(process, seconds=10):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has now, and that the kernel gives to nobody by itself before the server takes it."""
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Process:
