@@ -128,10 +128,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Stapled(Server):
     """A server with a site of each of NAMES, whose certificate names the responder URL."""
 
-    def __init__(self, urls, ports, settings="", chain=True):
+    def __init__(self, urls, ports, settings="", chain=True, site=""):
         self.tls = free_port()
         sites = "".join(
-            f'\n[[site]]\nname = "{name}"\nhost = ["{name}.test"]\nroot = "root"\ncertificates = ["{name}.pem"]\n'
+            f'\n[[site]]\nname = "{name}"\nhost = ["{name}.test"]\nroot = "root"\ncertificates = ["{name}.pem"]\n{site}\n'
             for name in urls
         )
         text = lambda port: (
@@ -141,6 +141,7 @@ class Stapled(Server):
         super().__init__(sites=[], programs=(), text=text)
         self.write("root/index.html", "hello\n")
         self.authority = Authority(self.folder / "authority")
+        self.write("clients.pem", self.authority.folder.joinpath("ca.pem").read_bytes())
         for name, url in urls.items():
             made = self.authority.issue(name, f"{name}.test", url)
             self.install(name, made if chain else made[:made.rindex("-----BEGIN CERT")])
@@ -368,6 +369,57 @@ class Nonsense(unittest.TestCase):
         with Stapled({"a": f"http://127.0.0.1:{port}/"}, [port], "ocsp = false") as server:
             self.assertEqual(server.processes("stapler"), [])
             self.assertIsNone(server.state("a"))
+
+
+class Names(unittest.TestCase):
+    """What the machine knows of names."""
+
+    @rootless_too
+    def test_nobody_is_woken_by_what_is_as_it_was(self):
+        with Stapled({"a": None}, [80], site='client_ca = "clients.pem"') as server:
+            stapler = server.process("stapler")
+            woken = lambda: stapler.status()["voluntary_ctxt_switches"]
+
+            def looked(content):
+                """Waits until the launcher has looked at all files: what is wrong with one of them is told of."""
+                server.write("clients.pem", content)
+                told = "has changed, and what it said before still holds"
+                before = server.log().count(told)
+                self.assertTrue(until(lambda: server.log().count(told) > before, 20, 0.05), server.log())
+
+            looked("nothing")
+            before = woken()
+            for content in ("still nothing", "nor now", "nor ever"):
+                looked(content)
+            self.assertEqual(woken(), before)
+            # It is woken by what concerns it.
+            server.command("status", "--config", server.config)
+            self.assertNotEqual(woken(), before)
+
+    def test_what_has_changed_arrives(self):
+        port = free_port()
+        url = f"http://ocsp.names.test:{port}/"
+        with Stapled({"a": url}, [port]) as server:
+            server.stop()
+            hosts = server.write("hosts", "127.0.0.1 localhost\n")
+            # A machine of its own, as far as this file goes.
+            own = 'mount --bind "$0" /etc/hosts && exec "$@"'
+            server.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", own, str(hosts)]
+            server.start()
+            stapler = server.process("stapler")
+            new = [server.authority.issue(f"new{number}", "a.test", url) for number in range(5)]
+            with server.authority.responder(port):
+                self.assertTrue(server.says("site a: nothing is stapled.* its name "), server.log())
+                with open(hosts, "a") as file:
+                    file.write("127.0.0.1 ocsp.names.test\n")
+
+                def renewed():
+                    # A new one is asked about at once, unlike one whose responder was asked in vain.
+                    server.install("a", new.pop())
+                    return until(lambda: server.state("a") == "good", 6, 0.2)
+
+                self.assertTrue(until(lambda: not new or renewed(), 60) and server.state("a") == "good", server.log())
+            self.assertEqual(server.process("stapler"), stapler)
 
 
 @rootless_too

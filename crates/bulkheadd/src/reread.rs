@@ -1,8 +1,9 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates
-//! and users, by workers of their site. Opened for them, and looked at from time to time.
+//! and users, by workers of their site; what this machine says of names, by the stapler. Opened for them, and looked at
+//! from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
-//! are enumerations. Never: reads a byte of them.
+//! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
 //!
 //! Source: mechanisms.md H1, H11, H13.
 
@@ -14,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use config::{Config, Site};
+use wire::stapler::LauncherToStapler;
 use wire::tls::{LauncherToSigner, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
 use crate::launcher::Launcher;
+use crate::stapling::{self, NAMES};
 
 /// By what a file is known to have changed.
 type Stamp = (u64, u64, i64, i64, u64);
@@ -26,14 +29,27 @@ type Stamp = (u64, u64, i64, i64, u64);
 #[derive(Clone, Debug)]
 enum Purpose {
     /// It is this certificate of a site, for the signer.
-    Certificate(u16),
+    Certificate { site: u16, number: u16 },
     /// For a site's workers, which are told so.
-    Site(LauncherToSite),
+    Site(u16, LauncherToSite),
+    /// For the stapler, which is told so. A machine may be without.
+    Names(LauncherToStapler),
+}
+
+impl Purpose {
+    /// The key by which the operator has named the file, and the site.
+    fn named(&self) -> Option<(&'static str, u16)> {
+        match self {
+            Self::Certificate { site, .. } => Some(("certificates", *site)),
+            Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
+            Self::Site(site, _) => Some(("users", *site)),
+            Self::Names(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Place {
-    site: u16,
     purpose: Purpose,
     path: PathBuf,
     /// As it was when it was last given to those who read it.
@@ -43,23 +59,16 @@ struct Place {
 }
 
 impl Place {
+    fn new(purpose: Purpose, path: PathBuf, given: Option<Stamp>) -> Self {
+        Self { purpose, path, given, owed: Vec::new() }
+    }
+
     /// Whether this signer's word was asked for; it is asked for once.
     ///
     /// SECURITY: each word is a line of the log, which one that was taken over would fill.
     fn is_owed_by(&mut self, signer: u64) -> bool {
         let found = self.owed.iter().position(|&owing| owing == signer);
         found.map(|at| self.owed.swap_remove(at)).is_some()
-    }
-}
-
-impl Place {
-    /// The key by which the operator has named it.
-    fn key(&self) -> &'static str {
-        match self.purpose {
-            Purpose::Certificate(_) => "certificates",
-            Purpose::Site(LauncherToSite::ClientAuthorities { .. }) => "client_ca",
-            Purpose::Site(_) => "users",
-        }
     }
 }
 
@@ -73,22 +82,21 @@ pub(crate) struct Rereading {
 
 impl Rereading {
     pub(crate) fn of(config: &Config) -> Self {
-        let mut places = Vec::new();
-        for (number, site) in config.sites.iter().enumerate() {
-            let files = site.tls.iter().flat_map(|tls| &tls.certificates).enumerate();
-            let certificates = files.map(|(at, path)| (Purpose::Certificate(at as u16), path.clone(), None));
+        let names = if stapling::is_wanted(config) { &NAMES[..] } else { &[] };
+        let names =
+            names.iter().cloned().map(|(path, told)| Place::new(Purpose::Names(told), path.into(), None));
+        let mut places: Vec<Place> = names.collect();
+        for (site, about) in (0u16..).zip(&config.sites) {
+            let files = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
+            places.extend(
+                files.map(|(number, path)| {
+                    Place::new(Purpose::Certificate { site, number }, path.clone(), None)
+                }),
+            );
             // A site's worker has opened its own by the first look, or will.
-            let own = for_workers(site).into_iter().map(|(message, path)| {
+            places.extend(for_workers(about).into_iter().map(|(told, path)| {
                 let given = look(&path).ok();
-                (Purpose::Site(message), path, given)
-            });
-            let all = certificates.chain(own);
-            places.extend(all.map(|(purpose, path, given)| Place {
-                site: number as u16,
-                purpose,
-                path,
-                given,
-                owed: Vec::new(),
+                Place::new(Purpose::Site(site, told), path, given)
             }));
         }
         let every = Duration::from_millis(config.tls.reread_ms.into());
@@ -122,20 +130,29 @@ pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
 impl Launcher {
     /// Gives a new signer every certificate, the channels being made elsewhere.
     pub(crate) fn introduce_signer(&mut self, signer: u64) {
+        self.give_all(signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
+        self.tell(signer, &LauncherToSigner::Begin {}, None);
+    }
+
+    /// Gives a new stapler what is known of names.
+    pub(crate) fn give_names(&mut self, stapler: u64) {
+        self.give_all(stapler, |purpose| matches!(purpose, Purpose::Names(_)));
+    }
+
+    fn give_all(&mut self, reader: u64, fits: impl Fn(&Purpose) -> bool) {
         for place in 0..self.rereading.places.len() {
-            if let Purpose::Certificate(_) = self.rereading.places[place].purpose {
-                self.give(place, &[signer]);
+            if fits(&self.rereading.places[place].purpose) {
+                self.give(place, &[reader]);
             }
         }
-        self.tell(signer, &LauncherToSigner::Begin {}, None);
     }
 
     /// Those who read a file.
     fn readers(&self, place: usize) -> Vec<u64> {
-        let Place { site, purpose, .. } = &self.rereading.places[place];
-        match purpose {
-            Purpose::Certificate(_) => self.active(Role::Signer, None),
-            Purpose::Site(_) => {
+        match &self.rereading.places[place].purpose {
+            Purpose::Certificate { .. } => self.active(Role::Signer, None),
+            Purpose::Names(_) => self.active(Role::Stapler, None),
+            Purpose::Site(site, _) => {
                 let workers = self.active(Role::Site, None).into_iter();
                 workers.filter(|worker| self.posts[self.processes[worker].post].site == *site).collect()
             }
@@ -144,8 +161,8 @@ impl Launcher {
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
     fn give(&mut self, place: usize, readers: &[u64]) {
-        let Place { site, purpose, path, .. } = &self.rereading.places[place];
-        let (site, purpose) = (*site, purpose.clone());
+        let Place { purpose, path, .. } = &self.rereading.places[place];
+        let purpose = purpose.clone();
         match open(path).and_then(|file| Ok((stamp(&file)?, file))) {
             Ok((stamp, file)) => {
                 self.rereading.places[place].given = Some(stamp);
@@ -153,12 +170,12 @@ impl Launcher {
                     let Ok(file) = file.try_clone() else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {
-                        Purpose::Certificate(number) => {
-                            let number = *number;
+                        &Purpose::Certificate { site, number } => {
                             self.rereading.places[place].owed.push(reader);
                             self.tell(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
-                        Purpose::Site(message) => self.tell(reader, message, file),
+                        Purpose::Site(_, message) => self.tell(reader, message, file),
+                        Purpose::Names(message) => self.tell(reader, message, file),
                     }
                 }
             }
@@ -166,15 +183,18 @@ impl Launcher {
         }
     }
 
+    /// Says what is wrong with a file, if it is one that the operator has named.
     fn complain(&mut self, place: usize, what: &str) {
-        let about = self.about(place);
-        self.journal.warning(format!("{about}: {what}"));
+        if let Some(about) = self.about(place) {
+            self.journal.warning(format!("{about}: {what}"));
+        }
     }
 
-    fn about(&self, place: usize) -> String {
-        let place = &self.rereading.places[place];
-        let name = &self.ground.config.sites[usize::from(place.site)].name;
-        format!("`{}` {} of site {name}", place.key(), place.path.display())
+    fn about(&self, place: usize) -> Option<String> {
+        let Place { purpose, path, .. } = &self.rereading.places[place];
+        let (key, site) = purpose.named()?;
+        let name = &self.ground.config.sites[usize::from(site)].name;
+        Some(format!("`{key}` {} of site {name}", path.display()))
     }
 
     /// Looks whether files have changed.
@@ -183,7 +203,6 @@ impl Launcher {
             return;
         }
         self.rereading.next = Some(now + self.rereading.every);
-        self.give_names(&self.active(Role::Stapler, None));
         for place in 0..self.rereading.places.len() {
             let Place { path, given, .. } = &self.rereading.places[place];
             match look(path) {
@@ -201,16 +220,15 @@ impl Launcher {
 
     /// Takes a signer's word about a file.
     pub(crate) fn on_certificate(&mut self, serial: u64, site: u16, number: u16, verdict: Verdict) {
-        let known = |place: &Place| {
-            place.site == site && matches!(place.purpose, Purpose::Certificate(own) if own == number)
-        };
+        let known = |place: &Place| matches!(place.purpose, Purpose::Certificate { site: of, number: own } if (of, own) == (site, number));
         let place = self.rereading.places.iter().position(known);
         let place = place.filter(|&place| self.rereading.places[place].is_owed_by(serial));
         match place {
             Some(_) if verdict == Verdict::Good && !self.announced => {}
             Some(place) if verdict == Verdict::Good => {
-                let about = self.about(place);
-                self.journal.info(format!("{about} is in use"));
+                if let Some(about) = self.about(place) {
+                    self.journal.info(format!("{about} is in use"));
+                }
             }
             Some(place) => {
                 let what =

@@ -8,6 +8,7 @@ use wire::{NO_PARTITION, Role};
 
 use crate::error::Error;
 use crate::identities::Identities;
+use crate::stapling;
 
 /// What the name of a site's connector ends in; no name of a site or service has a colon.
 pub(crate) const CONNECTOR_OF: &str = ":connector";
@@ -75,9 +76,9 @@ pub fn roster(
     // Before the sites, which are to have their certificates at once.
     if config.sites.iter().any(|site| site.tls.is_some()) {
         post(Role::Signer, "signer", none, none, 0)?;
-        if config.tls.ocsp {
-            post(Role::Stapler, "stapler", none, none, 0)?;
-        }
+    }
+    if stapling::is_wanted(config) {
+        post(Role::Stapler, "stapler", none, none, 0)?;
     }
     let mut services = config.sites.len();
     for (site, about) in config.sites.iter().enumerate() {

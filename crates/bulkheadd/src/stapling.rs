@@ -1,12 +1,8 @@
 //! The stapler: what it is told, which ports it may reach, and its channels to the signer and the sites.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate, or one of the files that
-//! it opens for the stapler; learns who is asked.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate; learns who is asked.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-
+use config::Config;
 use jail::Reach;
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
@@ -15,13 +11,17 @@ use wire::{LauncherToSite, Role, Text};
 use crate::error::Error;
 use crate::launch::Ground;
 use crate::launcher::Launcher;
-use crate::reread;
 
 /// Where this machine says which servers know names, and which names it knows itself.
-const NAMES: [(&str, LauncherToStapler); 2] =
+pub(crate) const NAMES: [(&str, LauncherToStapler); 2] =
     [("/etc/resolv.conf", LauncherToStapler::Resolver {}), ("/etc/hosts", LauncherToStapler::Hosts {})];
 /// Where servers of names listen; the stapler asks them over TCP.
 const NAMES_PORT: u16 = 53;
+
+/// Whether there is anybody for it to work for.
+pub(crate) fn is_wanted(config: &Config) -> bool {
+    config.tls.ocsp && config.sites.iter().any(|site| site.tls.is_some())
+}
 
 impl Ground {
     /// Lets the stapler reach responders and servers of names.
@@ -51,20 +51,8 @@ impl Launcher {
         for message in self.ground.stapler_setup() {
             self.tell(stapler, &message, None);
         }
-        self.give_names(&[stapler]);
+        self.give_names(stapler);
         self.tell(stapler, &LauncherToStapler::Begin {}, None);
-    }
-
-    /// Hands over the files about names as they are now; a machine may be without.
-    pub(crate) fn give_names(&mut self, staplers: &[u64]) {
-        for (path, message) in NAMES {
-            let Ok(file) = reread::open(Path::new(path)) else { continue };
-            for &stapler in staplers {
-                if let Some(file) = File::try_clone(&file).ok().map(OwnedFd::from) {
-                    self.tell(stapler, &message, Some(file));
-                }
-            }
-        }
     }
 
     /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
