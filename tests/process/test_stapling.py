@@ -1,10 +1,13 @@
 """OCSP stapling: real authorities and responders (`openssl ocsp`), responders that answer nonsense, and those that are dead."""
 
+import calendar
 import contextlib
 import http.server
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -369,6 +372,85 @@ class Nonsense(unittest.TestCase):
         with Stapled({"a": f"http://127.0.0.1:{port}/"}, [port], "ocsp = false") as server:
             self.assertEqual(server.processes("stapler"), [])
             self.assertIsNone(server.state("a"))
+
+
+@rootless_too
+class Listed(unittest.TestCase):
+    """`bulkhead status --certificates`."""
+
+    def listed(self, server, *words):
+        said = server.command("status", "--certificates", "--config", server.config, *words)
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        return said.stdout
+
+    def staples(self, server):
+        found = json.loads(self.listed(server, "--json"))["certificates"]
+        return {one["site"]: (one["staple"]["state"], one["staple"]["trouble"]) for one in found}
+
+    def test_what_is_stapled_and_why_nothing(self):
+        ports = [free_port() for _ in range(3)]
+        urls = {
+            "a": f"http://127.0.0.1:{ports[0]}/", "b": f"http://127.0.0.1:{ports[1]}/", "c": None,
+            "d": f"http://127.0.0.1:{ports[2]}/", "e": f"https://127.0.0.1:{ports[0]}/", "f": f"http://127.0.0.1:{ports[0]}/",
+        }
+        with Stapled(urls, ports) as server:
+            authority, began = server.authority, int(time.time())
+            revoked, unknown = authority.issued[1], authority.issued[5]
+            with authority.responder(ports[0], unknown=[unknown]), authority.responder(ports[1], revoked=[revoked]):
+                server.relaunch("stapler")
+                expected = {
+                    "a": ("good", None), "b": ("revoked", None), "c": (None, "no_responder"), "d": (None, "unanswered"),
+                    "e": (None, "unaskable"), "f": (None, "unknown"),
+                }
+                self.assertTrue(until(lambda: self.staples(server) == expected, 20), self.listed(server))
+            found = {one["site"]: one for one in json.loads(self.listed(server, "--json"))["certificates"]}
+            for name, one in found.items():
+                with self.subTest(name):
+                    self.assertEqual((one["file"], one["fault"], one["key"]), (str(server.folder / f"{name}.pem"), None, "ECDSA P-256"))
+                    ends = openssl("x509", "-in", authority.folder / f"{name}.crt", "-noout", "-enddate").decode()
+                    ends = calendar.timegm(time.strptime(ends.strip().split("=")[1], "%b %d %H:%M:%S %Y GMT"))
+                    self.assertEqual(one["not_after"], ends)
+                    staple = one["staple"]
+                    self.assertEqual(staple["until"] is not None, name in "ab")
+                    self.assertEqual(staple["asked"] is not None, name in "abdf")
+                    if staple["asked"]:
+                        self.assertTrue(began <= staple["asked"] <= time.time(), staple)
+                    if staple["until"]:
+                        # An answer of these is good for an hour from when it was made.
+                        self.assertTrue(began + 3600 <= staple["until"] <= staple["asked"] + 3600, staple)
+            text = self.listed(server)
+            self.assertRegex(text, r"(?m)^a +/.*/a\.pem +ECDSA P-256 +8 +good +\w+ +\w+ ago$")
+            self.assertRegex(text, r"(?m)^warning: .*/a\.pem of site a: it ends in 8 days; renew it$")
+            self.assertRegex(text, r"(?m)^warning: .*/b\.pem of site b: its authority says that it is revoked")
+
+    def test_a_stapler_that_does_not_say(self):
+        port = free_port()
+        with Stapled({"a": f"http://127.0.0.1:{port}/"}, [port]) as server:
+            with server.authority.responder(port):
+                server.relaunch("stapler")
+                self.assertTrue(until(lambda: self.staples(server) == {"a": ("good", None)}, 20))
+            stapler = server.process("stapler")
+            stapler.signal(signal.SIGSTOP)
+            self.addCleanup(lambda: stapler.alive and stapler.signal(signal.SIGCONT))
+            for _ in range(2):
+                self.assertEqual(self.staples(server), {"a": (None, "unsaid")})
+            stapler.signal(signal.SIGCONT)
+            # Its answer to the first question is late, and that to the next one is not.
+            self.assertTrue(until(lambda: self.staples(server) == {"a": ("good", None)}, 20))
+            self.assertNotIn("sent a message that it may not send", server.log())
+
+    def test_a_file_that_has_become_wrong(self):
+        with Stapled({"a": None}, [80], "ocsp = false") as server:
+            server.install("a", "nothing")
+            said = lambda: json.loads(self.listed(server, "--json"))["certificates"][0]
+            self.assertTrue(until(lambda: said()["fault"], 20))
+            one = said()
+            self.assertIn("needs exactly one private key", one["fault"])
+            self.assertEqual((one["key"], one["staple"]["trouble"]), ("ECDSA P-256", "off"), "what it said before is in use")
+            # For the next signer there is nothing before.
+            server.process("signer").kill()
+            self.assertTrue(until(lambda: said()["key"] is None, 20), said())
+            self.assertIn("; the site goes on without it", self.listed(server))
 
 
 class Names(unittest.TestCase):

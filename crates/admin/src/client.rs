@@ -86,7 +86,11 @@ fn note(order: &Order, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
     let _ = match order {
-        Order::Status {} | Order::Conditioning {} | Order::Bans {} | Order::Probe { .. } => Ok(()),
+        Order::Status {}
+        | Order::Conditioning {}
+        | Order::Bans {}
+        | Order::Certificates {}
+        | Order::Probe { .. } => Ok(()),
         Order::Unban { address } => {
             say(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
         }

@@ -16,6 +16,7 @@ use wire::{AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Role, Shed};
 use worker::channel::Channel;
 use worker::counters::Counters;
 
+use crate::certified::Certificate;
 use crate::conditioned::{Conditioned, Heavy};
 use crate::order::{Findings, Order};
 use crate::reply::{Ban, Process, Reply};
@@ -54,6 +55,7 @@ struct Gathered {
     processes: Vec<Process>,
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
+    certificates: Vec<Certificate>,
     /// The ranges of the process whose line comes next.
     heavy: Vec<Heavy>,
 }
@@ -98,6 +100,7 @@ impl Desk {
             Order::Status {}
             | Order::Conditioning {}
             | Order::Bans {}
+            | Order::Certificates {}
             | Order::Unban { .. }
             | Order::Reopen {}
             | Order::Probe { .. } => false,
@@ -107,6 +110,7 @@ impl Desk {
             Order::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Order::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Order::Bans {} => AdminToLauncher::Bans { ticket: number },
+            Order::Certificates {} => AdminToLauncher::Certificates { ticket: number },
             Order::Unban { address } => {
                 let (address_high, address_low) = wire::halves(address);
                 AdminToLauncher::Unban { ticket: number, address_high, address_low }
@@ -193,6 +197,18 @@ impl Desk {
     /// Takes the end of the bans.
     pub(crate) fn bans_end(&self, ticket: u32) {
         self.finish(ticket, |gathered| Reply::Bans { ok: true, bans: gathered.bans });
+    }
+
+    /// Takes a certificate.
+    pub(crate) fn certificate(&self, ticket: u32, certificate: Certificate) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.certificates.push(certificate);
+        }
+    }
+
+    /// Takes the end of the certificates.
+    pub(crate) fn certificates_end(&self, ticket: u32) {
+        self.finish(ticket, |gathered| Reply::Certificates { ok: true, certificates: gathered.certificates });
     }
 
     /// Takes the end of a status.

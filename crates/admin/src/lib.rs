@@ -5,6 +5,7 @@
 //! gets an answer to an order. Never: sends a string to the launcher, opens anything by name, or runs anything. Who takes over
 //! this process can do what an administrator can (list, relaunch, stop), and no more.
 
+mod certified;
 mod client;
 mod conditioned;
 mod desk;

@@ -34,6 +34,8 @@ pub enum Order {
     },
     /// List the clients that sites refuse since their records failed to decrypt.
     Bans {},
+    /// List all certificates of sites.
+    Certificates {},
     /// Make an end of a client's bans.
     Unban {
         /// Which client.
@@ -77,6 +79,7 @@ mod tests {
         assert_eq!(Order::parse(br#"{"order":"conditioning"}"#), Ok(Order::Conditioning {}));
         assert_eq!(Order::parse(br#"{"order":"reopen"}"#), Ok(Order::Reopen {}));
         assert_eq!(Order::parse(br#"{"order":"bans"}"#), Ok(Order::Bans {}));
+        assert_eq!(Order::parse(br#"{"order":"certificates"}"#), Ok(Order::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();
         let unban = Order::parse(br#"{"order":"unban","address":"192.0.2.1"}"#);
         assert_eq!(unban, Ok(Order::Unban { address }));

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use wire::LauncherToAdmin;
 
+use crate::certified::Certificate;
 use crate::conditioned::Conditioned;
 
 /// One process, as `bulkhead status` gets it.
@@ -77,6 +78,8 @@ pub(crate) enum Reply {
     Conditioning { ok: bool, processes: Vec<Conditioned> },
     /// Clients that sites refuse.
     Bans { ok: bool, bans: Vec<Ban> },
+    /// Certificates of sites.
+    Certificates { ok: bool, certificates: Vec<Certificate> },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.

@@ -16,6 +16,7 @@ use wire::{AdminToLauncher, LauncherToAdmin};
 use worker::Start;
 use worker::channel::ChannelError;
 
+use crate::certified::Certificate;
 use crate::client;
 use crate::conditioned::Heavy;
 use crate::desk::{Control, Desk};
@@ -136,6 +137,11 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds } => {
             desk.ban(ticket, name.as_str(), (address_high, address_low), seconds);
         }
+        LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple } => {
+            let certificate = Certificate::new(name.as_str(), file.as_str(), verdict, holding, &staple);
+            desk.certificate(ticket, certificate);
+        }
+        LauncherToAdmin::CertificatesEnd { ticket } => desk.certificates_end(ticket),
         LauncherToAdmin::BansEnd { ticket } => desk.bans_end(ticket),
         LauncherToAdmin::Answer { ticket, outcome, reason } => desk.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {

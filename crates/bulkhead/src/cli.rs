@@ -97,6 +97,7 @@ EXAMPLES:
   bulkhead status --isolation            one column for each layer of jail
   bulkhead status --isolation --score    and how exposed each process is, tried from inside its jail
   bulkhead status --conditioning         what was shed, and why
+  bulkhead status --certificates         which certificates end soon, are revoked, or have no staple
   bulkhead status --run-dir /run/bulkhead --json | jq '.processes[].layers'
 
 COLUMNS: CONNS now/total; MEMORY proportional share (Pss), else resident; AGE since its start.
@@ -211,6 +212,9 @@ pub struct View {
     /// Print what each gate and site has shed, and why, and the address ranges that weigh most.
     #[arg(long, conflicts_with = "isolation")]
     pub conditioning: bool,
+    /// Print each certificate of each site: its key, until when it is valid, and what its authority says of it (OCSP).
+    #[arg(long, conflicts_with_all = ["isolation", "conditioning"])]
+    pub certificates: bool,
     /// Print one JSON object; memory in bytes, ages in milliseconds.
     #[arg(long)]
     pub json: bool,
@@ -277,5 +281,7 @@ mod tests {
         assert!(Cli::try_parse_from(["bulkhead", "status", "--score"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "status", "--conditioning", "--isolation"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "status", "--conditioning", "--json"]).is_ok());
+        assert!(Cli::try_parse_from(["bulkhead", "status", "--certificates", "--json"]).is_ok());
+        assert!(Cli::try_parse_from(["bulkhead", "status", "--certificates", "--conditioning"]).is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 mod address;
 mod bans;
+mod certificates;
 mod check;
 mod cli;
 mod conditioning;
@@ -50,6 +51,9 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
         Command::Check { config, json } => check::check(&config, json),
         Command::Status { server, view } if view.conditioning => {
             conditioning::conditioning(&locate::run_dir(&server)?, view.json)
+        }
+        Command::Status { server, view } if view.certificates => {
+            certificates::certificates(&locate::run_dir(&server)?, view.json)
         }
         Command::Status { server, view } => status::status(&locate::run_dir(&server)?, &view),
         Command::Probe { name, server, json } => probe::probe(&locate::run_dir(&server)?, &name, json),

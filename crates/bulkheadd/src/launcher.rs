@@ -14,6 +14,7 @@ use rustix::event::epoll;
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::bans::Bans;
+use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::chain::Chain;
 use crate::cores::Cores;
@@ -90,6 +91,7 @@ pub struct Launcher {
     pub(crate) chain: Option<Chain>,
     pub(crate) orders: Orders,
     pub(crate) survey: Survey,
+    pub(crate) certificates: Certificates,
     pub(crate) rereading: Rereading,
     pub(crate) tickets: Tickets,
     pub(crate) spill: Spill,
@@ -171,6 +173,7 @@ impl Launcher {
             unread_logs: VecDeque::new(),
             chain: None,
             survey: Survey::default(),
+            certificates: Certificates::default(),
             rereading: Rereading::of(&ground.config),
             tickets: Tickets::of(&ground.config)?,
             spill,
@@ -366,9 +369,13 @@ impl Launcher {
             }
             ChildToLauncher::Shed { shed } => self.on_shed(serial, shed),
             ChildToLauncher::Confirmed { ticket } => self.on_confirmed(serial, ticket),
-            ChildToLauncher::Certificate { site, number, verdict } => {
-                self.on_certificate(serial, site, number, verdict);
+            ChildToLauncher::Certificate { site, number, verdict, holding } => {
+                self.on_certificate(serial, (site, number), verdict, holding);
             }
+            ChildToLauncher::Staple { site, number, staple } => {
+                self.on_staple(serial, (site, number), staple);
+            }
+            ChildToLauncher::StaplesEnd {} => self.on_staples_end(serial),
             ChildToLauncher::Tampered { address_high, address_low } => {
                 self.on_tampered(serial, address_high, address_low);
             }
@@ -384,6 +391,7 @@ impl Launcher {
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => self.begin_probe(admin, ticket, target, kind),
             AdminToLauncher::Reopen { ticket } => self.begin_reopen(ticket),
+            AdminToLauncher::Certificates { ticket } => self.begin_certificates(admin, ticket),
             AdminToLauncher::Bans { ticket } => self.list_bans(admin, ticket),
             AdminToLauncher::Unban { ticket, address_high, address_low } => {
                 self.unban(ticket, address_high, address_low);

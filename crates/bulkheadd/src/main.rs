@@ -8,6 +8,7 @@
 
 mod backends;
 mod bans;
+mod certificates;
 mod cgroups;
 mod chain;
 mod cores;

@@ -53,6 +53,8 @@ pub struct Process {
     pub owes_report: bool,
     /// Whether it still owes an answer to `ReportShed`.
     pub owes_shed: bool,
+    /// Whether it still owes an answer to `ReportStaples`.
+    pub owes_staples: bool,
     /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
     /// the old one had not read.
     pub log: Option<OwnedFd>,
@@ -80,6 +82,7 @@ impl Process {
             counters: Counters::default(),
             owes_report: false,
             owes_shed: false,
+            owes_staples: false,
             log: None,
             stderr: None,
             group: None,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use config::{Config, Site};
 use wire::stapler::LauncherToStapler;
-use wire::tls::{LauncherToSigner, Verdict};
+use wire::tls::{Holding, LauncherToSigner, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
 use crate::launcher::Launcher;
@@ -56,11 +56,14 @@ struct Place {
     given: Option<Stamp>,
     /// The signers that have yet to say what became of it.
     owed: Vec<u64>,
+    /// What the signer has said last, if it is for one.
+    said: (Verdict, Holding),
 }
 
 impl Place {
     fn new(purpose: Purpose, path: PathBuf, given: Option<Stamp>) -> Self {
-        Self { purpose, path, given, owed: Vec::new() }
+        let said = (Verdict::Unreadable, Holding::NOTHING);
+        Self { purpose, path, given, owed: Vec::new(), said }
     }
 
     /// Whether this signer's word was asked for; it is asked for once.
@@ -102,6 +105,16 @@ impl Rereading {
         let every = Duration::from_millis(config.tls.reread_ms.into());
         let next = (!places.is_empty()).then(|| Instant::now() + every);
         Self { places, every, next }
+    }
+
+    /// Each certificate: its site and number, its file, and what the signer has said of it.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
+        self.places.iter().filter_map(
+            |Place { purpose, path, said: (verdict, holding), .. }| match *purpose {
+                Purpose::Certificate { site, number } => Some(((site, number), &**path, *verdict, *holding)),
+                _ => None,
+            },
+        )
     }
 
     /// When they are looked at next.
@@ -214,15 +227,24 @@ impl Launcher {
     }
 
     /// A signer is gone, and with it what it had to say.
-    pub(crate) fn certificates_without(&mut self, serial: u64) {
+    pub(crate) fn verdicts_without(&mut self, serial: u64) {
         self.rereading.places.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
     }
 
     /// Takes a signer's word about a file.
-    pub(crate) fn on_certificate(&mut self, serial: u64, site: u16, number: u16, verdict: Verdict) {
+    pub(crate) fn on_certificate(
+        &mut self,
+        serial: u64,
+        (site, number): (u16, u16),
+        verdict: Verdict,
+        holding: Holding,
+    ) {
         let known = |place: &Place| matches!(place.purpose, Purpose::Certificate { site: of, number: own } if (of, own) == (site, number));
         let place = self.rereading.places.iter().position(known);
         let place = place.filter(|&place| self.rereading.places[place].is_owed_by(serial));
+        if let Some(place) = place {
+            self.rereading.places[place].said = (verdict, holding);
+        }
         match place {
             Some(_) if verdict == Verdict::Good && !self.announced => {}
             Some(place) if verdict == Verdict::Good => {

@@ -128,7 +128,8 @@ impl Launcher {
         self.report_from(serial);
         self.survey_without(serial);
         self.rotation_without(serial);
-        self.certificates_without(serial);
+        self.verdicts_without(serial);
+        self.staples_without();
         self.keep_core(post, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();
@@ -252,6 +253,7 @@ impl Launcher {
             .chain(self.rereading.deadline())
             .chain(self.tickets.deadline())
             .chain(self.survey.deadline())
+            .chain(self.certificates.deadline())
             .chain(self.probe_deadline())
             .chain(self.rotation.deadline())
             .chain(self.spill.deadline())
@@ -284,6 +286,7 @@ impl Launcher {
         self.reread_on_time(now);
         self.tickets_on_time(now);
         self.survey_on_time(now);
+        self.certificates_on_time(now);
         self.probes_on_time(now);
         self.logs_on_time(now);
         self.spill_on_time(now);

@@ -1,7 +1,7 @@
 //! The parts of a structure in DER, as the bytes that they are: what is signed is bytes, not what they mean.
 //!
-//! Runs in: site workers, services, the stapler; pure. Untrusted input: all of it. Must never: encode again what it has read, or make room for
-//! bytes that are not there.
+//! Runs in: site workers, services, the signer, the stapler; pure. Untrusted input: all of it. Must never: encode again
+//! what it has read, or make room for bytes that are not there.
 
 use x509_cert::der::asn1::AnyRef;
 use x509_cert::der::{Decode, Error, ErrorKind, Reader, Result, SliceReader};

@@ -1,8 +1,8 @@
 //! What a client's certificate says, and the header in which it is passed on.
 //!
-//! Runs in: site workers, which write the header, and services, which read it. Untrusted input: in both, a certificate
-//! that an authority of the operator's has signed, for whoever asked it; in services, the header. Does no input or
-//! output. Never: decides whether a certificate is good; that was done in the handshake, before it came here.
+//! Runs in: site workers, which write the header, and services, which read it; in the signer, for the date of a site's
+//! own. Untrusted input: in the first two, a certificate that an authority of the operator's has signed, for whoever asked
+//! it; in services, the header. Does no input or output. Never: decides whether a certificate is good; that was done in the handshake, before it came here.
 //!
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
@@ -112,6 +112,12 @@ impl ClientCertificate {
         }
         pem + "-----END CERTIFICATE-----\n"
     }
+}
+
+/// Until when a certificate is valid, in seconds since 1970; `None` if it cannot be read.
+pub fn not_after(der: &[u8]) -> Option<u64> {
+    let parsed = der::decode::<x509_cert::Certificate>(der).ok()?;
+    Some(parsed.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
 }
 
 /// What [`CLIENT_CERT`] says of a certificate.

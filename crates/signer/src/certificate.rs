@@ -22,6 +22,7 @@ pub struct Certified {
     key: Key,
     /// The site's own certificate first, then whoever signed the one before.
     pub chain: Vec<CertificateDer<'static>>,
+    not_after: u64,
 }
 
 impl Certified {
@@ -73,7 +74,13 @@ impl Certified {
             return Err(Verdict::BadCertificate);
         }
         let chain = ordered(&key, chain)?;
-        Ok(Self { key, chain })
+        let own = chain.first().and_then(|own| certificate::not_after(own));
+        Ok(Self { key, not_after: own.ok_or(Verdict::BadCertificate)?, chain })
+    }
+
+    /// Until when its certificate is valid, in seconds since 1970.
+    pub fn not_after(&self) -> u64 {
+        self.not_after
     }
 
     /// The kind of its key.

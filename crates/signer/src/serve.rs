@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use wire::log::Level;
 use wire::stapler::{Nothing, SignerToStapler};
-use wire::tls::{LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
+use wire::tls::{Holding, LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
 use wire::{Bytes, ChildToLauncher};
 use worker::channel::{Channel, ChannelError};
 use worker::counters::Counters;
@@ -43,7 +43,9 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         match (message, descriptor) {
             (LauncherToSigner::Certificate { site, number }, Some(file)) => {
                 let verdict = desk.take(site, number, &file);
-                control.send(&ChildToLauncher::Certificate { site, number, verdict }, None).await?;
+                let holding = desk.holding(site, number);
+                let told = ChildToLauncher::Certificate { site, number, verdict, holding };
+                control.send(&told, None).await?;
             }
             (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => desk.attach_stapler(channel)?,
@@ -99,6 +101,13 @@ impl Desk {
             tokio::task::spawn_local(async move { desk.tell_stapler(Some((site, number)), &line).await });
         }
         Verdict::Good
+    }
+
+    /// What is in the place of a certificate now.
+    fn holding(&self, site: u16, number: u16) -> Holding {
+        let held = self.held.borrow();
+        let now = held.get(&(site, number)).map(|held| &held.now);
+        now.map_or(Holding::NOTHING, |now| Holding { kind: now.kind(), not_after: now.not_after() })
     }
 
     fn attach(self: &Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {

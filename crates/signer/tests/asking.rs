@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls_pki_types::CertificateDer;
 use webpki::EndEntityCert;
-use wire::tls::{KeyKind, LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
+use wire::tls::{Holding, KeyKind, LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
 use wire::{Bytes, ChildToLauncher};
 use worker::channel::Channel;
 
@@ -64,8 +64,12 @@ impl Signer {
         let message = LauncherToSigner::Certificate { site, number };
         self.control.send(&message, Some(file.as_fd())).await.unwrap();
         match self.control.receive().await.unwrap().unwrap().0 {
-            ChildToLauncher::Certificate { site: of, number: which, verdict } => {
+            ChildToLauncher::Certificate { site: of, number: which, verdict, holding } => {
                 assert_eq!((of, which), (site, number));
+                if verdict == Verdict::Good {
+                    // As the tool that makes the certificates of these tests has it: 4096-01-01.
+                    assert_eq!(holding, Holding { kind: KeyKind::P256, not_after: 67_090_118_400 });
+                }
                 verdict
             }
             other => panic!("{other:?}"),

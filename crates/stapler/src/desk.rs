@@ -14,14 +14,14 @@ use rustls_pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use wire::Bytes;
 use wire::log::Level;
-use wire::stapler::{Nothing, SignerToStapler, StaplerToSite};
+use wire::stapler::{Nothing, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble};
+use wire::{Bytes, ChildToLauncher};
 use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
 
-use crate::answer::{Answer, check};
+use crate::answer::{Answer, Refused, check};
 use crate::chains::{Chains, Place};
 use crate::fetch::fetch;
 use crate::names::Names;
@@ -38,6 +38,7 @@ type Line = Channel<Nothing, StaplerToSite>;
 pub(crate) struct Held {
     chain: Vec<CertificateDer<'static>>,
     staple: Option<StaplerToSite>,
+    known: Staple,
     /// Who asks about it, if there is somebody to be asked.
     asking: Option<AbortHandle>,
 }
@@ -107,13 +108,18 @@ impl Desk {
         if known || !self.titles.contains_key(&place) {
             return;
         }
-        let subject = self.subject(&chain).unwrap_or_else(|why| {
-            self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
-            None
-        });
+        let (subject, trouble) = match self.subject(&chain) {
+            Ok(Some(subject)) => (Some(subject), Trouble::Awaited),
+            Ok(None) => (None, Trouble::NoResponder),
+            Err(why) => {
+                self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
+                (None, Trouble::Unaskable)
+            }
+        };
+        let known = Staple { stapled: Stapled::Nothing, trouble, until: 0, asked: 0 };
         let asking = subject
             .map(|subject| tokio::task::spawn_local(self.clone().watch(place, subject)).abort_handle());
-        self.held.borrow_mut().insert(place, Held { chain, staple: None, asking });
+        self.held.borrow_mut().insert(place, Held { chain, staple: None, known, asking });
     }
 
     /// Whom to ask about a chain, if there is somebody, or why that cannot be asked.
@@ -132,13 +138,16 @@ impl Desk {
     async fn watch(self: Rc<Self>, place: Place, subject: Subject) {
         let mut said = None;
         loop {
-            let pause = match self.ask(&subject).await {
+            let answer = self.ask(&subject).await;
+            let trouble = answer.as_ref().err().map_or(Trouble::None, |(trouble, _)| *trouble);
+            self.know(place, |known| (known.trouble, known.asked) = (trouble, now()));
+            let pause = match answer {
                 Ok((answer, response)) => {
                     self.say_state(place, &subject, answer, &mut said);
-                    self.staple(place, answer.until, response);
+                    self.staple(place, answer, response);
                     pause(answer.until, now())
                 }
-                Err(why) => {
+                Err((_, why)) => {
                     self.say_failure(place, &subject, &why, &mut said);
                     RETRY
                 }
@@ -147,17 +156,24 @@ impl Desk {
         }
     }
 
-    async fn ask(&self, subject: &Subject) -> Result<(Answer, Vec<u8>), String> {
-        let _turn = self.asked.acquire().await.map_err(|error| error.to_string())?;
+    async fn ask(&self, subject: &Subject) -> Result<(Answer, Vec<u8>), (Trouble, String)> {
+        let unanswered = |why| (Trouble::Unanswered, why);
+        let _turn = self.asked.acquire().await.map_err(|error| unanswered(error.to_string()))?;
         let names = self.names.borrow().clone();
-        let response = fetch(&names, &subject.responder, subject.question()).await?;
-        let answer = check(&response, subject, now()).map_err(|why| why.to_string())?;
+        let response = fetch(&names, &subject.responder, subject.question()).await.map_err(unanswered)?;
+        let answer = check(&response, subject, now()).map_err(|why| match why {
+            Refused::Unknown => (Trouble::Unknown, why.to_string()),
+            _ => (Trouble::Refused, why.to_string()),
+        })?;
         self.counters.answered();
         Ok((answer, response.into()))
     }
 
     /// Keeps what is stapled now, and tells the site's workers.
-    fn staple(&self, (site, number): Place, until: u64, response: Vec<u8>) {
+    fn staple(&self, (site, number): Place, answer: Answer, response: Vec<u8>) {
+        let Answer { until, revoked } = answer;
+        let stapled = if revoked { Stapled::Revoked } else { Stapled::Good };
+        self.know((site, number), |known| (known.stapled, known.until) = (stapled, until));
         let staple = {
             let mut held = self.held.borrow_mut();
             let Some(held) = held.get_mut(&(site, number)) else { return };
@@ -170,6 +186,23 @@ impl Desk {
             // A worker whose channel is full does not read it, and keeps what it has.
             let _ = line.try_send(&staple, None);
         }
+    }
+
+    fn know(&self, place: Place, change: impl FnOnce(&mut Staple)) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&place) {
+            change(&mut held.known);
+        }
+    }
+
+    /// How it is with each certificate, for the launcher.
+    pub(crate) fn report(&self) -> Vec<ChildToLauncher> {
+        let (held, now) = (self.held.borrow(), now());
+        let told = held.iter().map(|(&(site, number), held)| {
+            let over = held.known.until <= now;
+            let stapled = if over { Stapled::Nothing } else { held.known.stapled };
+            ChildToLauncher::Staple { site, number, staple: Staple { stapled, ..held.known.clone() } }
+        });
+        told.chain([ChildToLauncher::StaplesEnd {}]).collect()
     }
 
     /// Says in the log how it is, if that is not how it was.

@@ -44,6 +44,11 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             (LauncherToStapler::Resolver {}, Some(file)) => desk.names.borrow_mut().resolver(&text(&file)),
             (LauncherToStapler::Hosts {}, Some(file)) => desk.names.borrow_mut().hosts(&text(&file)),
             (LauncherToStapler::Report {}, None) => control.report(desk.counters.snapshot()),
+            (LauncherToStapler::ReportStaples {}, None) => {
+                for told in desk.report() {
+                    control.send(&told, None).await?;
+                }
+            }
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
         }
     }

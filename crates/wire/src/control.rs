@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::channels::Role;
 use crate::codec::{Bytes, DecodeError, Field, Reader, Text, choice, messages, record};
-use crate::tls::{ClientAuth, Resume, TICKET_KEY_BYTES, Verdict};
+use crate::stapler::Staple;
+use crate::tls::{ClientAuth, Holding, Resume, TICKET_KEY_BYTES, Verdict};
 
 /// Where authorities look for what proves that a host is ours (RFC 8555 8.3), over plain HTTP.
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
@@ -190,10 +191,14 @@ messages! {
         3 => Heavy { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
         /// The answer to `ReportShed` is complete.
         4 => Shed { shed: Shed },
-        /// From the signer: what became of a certificate that it was given.
-        20 => Certificate { site: u16, number: u16, verdict: Verdict },
+        /// From the signer: what became of a certificate that it was given, and what it holds in its place now.
+        20 => Certificate { site: u16, number: u16, verdict: Verdict, holding: Holding },
         /// From a site: a client's records fail to decrypt; its address, as in `Heavy`.
         21 => Tampered { address_high: u64, address_low: u64 },
+        /// From the stapler, part of the answer to `ReportStaples`: how it is with certificate `number` of `site`.
+        22 => Staple { site: u16, number: u16, staple: Staple },
+        /// From the stapler: the answer to `ReportStaples` is complete.
+        23 => StaplesEnd {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
     }
@@ -542,6 +547,13 @@ messages! {
         20 => Ban { ticket: u32, name: Text<128>, address_high: u64, address_low: u64, seconds: u32 },
         /// The answer to `Bans` is complete.
         21 => BansEnd { ticket: u32 },
+        /// In answer to `Certificates`: one of the site `name`, whose file is `file`; what became of that when it was read
+        /// last, what is in use, and how it is with its staple.
+        22 => Certificate {
+            ticket: u32, name: Text<128>, file: Text<4096>, verdict: Verdict, holding: Holding, staple: Staple,
+        },
+        /// The answer to `Certificates` is complete.
+        23 => CertificatesEnd { ticket: u32 },
     }
 }
 
@@ -568,5 +580,7 @@ messages! {
         20 => Bans { ticket: u32 },
         /// Make an end of the bans of this client, as in `ChildToLauncher::Tampered`.
         21 => Unban { ticket: u32, address_high: u64, address_low: u64 },
+        /// List all certificates of sites.
+        22 => Certificates { ticket: u32 },
     }
 }

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, the signer, the stapler, site workers. Sees: in a site worker, answers that the stapler has
 //! checked. Never: a word to the signer, or from a site: both ways are of one direction.
 
-use crate::codec::{Bytes, DecodeError, Message, Text, messages};
+use crate::codec::{Bytes, DecodeError, Message, Text, choice, messages, record};
 use crate::tls::CERTIFICATE_MAX;
 
 /// LIMIT: bytes of a responder's answer; those of large authorities have 300 to 2,500, with a delegate's certificate.
@@ -21,6 +21,59 @@ impl Message for Nothing {
     }
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Err(bytes.get(1).map_or(DecodeError::Short, |kind| DecodeError::Type(*kind)))
+    }
+}
+
+choice! {
+    /// What is stapled to a certificate.
+    pub enum Stapled {
+        /// Nothing.
+        0 => Nothing,
+        /// That it is valid.
+        1 => Good,
+        /// That it is revoked.
+        2 => Revoked,
+    }
+}
+
+choice! {
+    /// Why nothing is stapled, or nothing newer.
+    pub enum Trouble {
+        /// There is none.
+        0 => None,
+        /// The certificate names no responder.
+        1 => NoResponder,
+        /// Its responder cannot be asked by what its file and the configuration say.
+        2 => Unaskable,
+        /// The first answer has yet to come.
+        3 => Awaited,
+        /// The responder could not be reached, or has not answered in time and in form.
+        4 => Unanswered,
+        /// What it has answered is of no use.
+        5 => Refused,
+        /// It does not know the certificate.
+        6 => Unknown,
+        /// Nobody is asked, as `ocsp` is false. The launcher's own word.
+        7 => Off,
+        /// The stapler has not said. The launcher's own word.
+        8 => Unsaid,
+    }
+}
+
+record! {
+    /// How it is with a certificate's staple.
+    ///
+    /// SECURITY: from the stapler, which hears the network. So it is numbers; the words that a responder may have moved
+    /// are in the log, under the stapler's name.
+    pub struct Staple {
+        /// What is stapled now.
+        stapled: Stapled,
+        /// Why nothing, or nothing newer.
+        trouble: Trouble,
+        /// Until when it is stapled, in seconds since 1970.
+        until: u64,
+        /// When the responder was asked last, in seconds since 1970; 0 for never.
+        asked: u64,
     }
 }
 
@@ -45,6 +98,8 @@ messages! {
         8 => Client { site: u16 },
         /// Asks for `Counters`.
         9 => Report {},
+        /// Asks for `Staple` of every certificate, and `StaplesEnd`.
+        10 => ReportStaples {},
     }
 }
 

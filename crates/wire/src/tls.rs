@@ -3,7 +3,7 @@
 //! Runs in: the launcher, the signer, site workers. Sees: in the signer, what a site that may be compromised asks to be
 //! signed. Never: a private key; those go from the launcher to the signer as open files, and stay there.
 
-use crate::codec::{Bytes, choice, messages};
+use crate::codec::{Bytes, choice, messages, record};
 
 /// LIMIT: bytes of one certificate as a site gets it; those of authorities have 1 to 2 KiB.
 pub const CERTIFICATE_MAX: usize = 16 * 1024;
@@ -65,6 +65,34 @@ choice! {
         2 => Ed25519,
         /// RSA.
         3 => Rsa,
+    }
+}
+
+record! {
+    /// What the signer holds in the place of a certificate.
+    #[derive(Copy)]
+    pub struct Holding {
+        /// The kind of its key.
+        kind: KeyKind,
+        /// Until when the certificate is valid, in seconds since 1970; 0 if there is none in this place.
+        not_after: u64,
+    }
+}
+
+impl Holding {
+    /// Nothing.
+    pub const NOTHING: Self = Self { kind: KeyKind::P256, not_after: 0 };
+}
+
+impl KeyKind {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "ECDSA P-256",
+            Self::P384 => "ECDSA P-384",
+            Self::Ed25519 => "Ed25519",
+            Self::Rsa => "RSA",
+        }
     }
 }
 

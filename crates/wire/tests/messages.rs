@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
-use wire::stapler::{HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, StaplerToSite};
+use wire::stapler::{
+    HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
+};
 use wire::tls::{
-    CERTIFICATE_MAX, ClientAuth, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX, SignerToSite,
-    SiteToSigner, TICKET_KEY_BYTES, Verdict,
+    CERTIFICATE_MAX, ClientAuth, Holding, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX,
+    SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
     AccessRight, AdminToLauncher, Backend, Bundle, Bytes, ChildToLauncher, Conditioning, ConnectorToSite,
@@ -38,6 +40,27 @@ fn counters() -> Vec<Counters> {
     let counters =
         |connections_now, connections, requests| Counters { connections_now, connections, requests };
     vec![counters(0, 0, 0), counters(1, 2, 3), counters(u32::MAX, u64::MAX, u64::MAX)]
+}
+
+fn staples() -> impl Iterator<Item = Staple> {
+    let troubles = [
+        Trouble::None,
+        Trouble::NoResponder,
+        Trouble::Unaskable,
+        Trouble::Awaited,
+        Trouble::Unanswered,
+        Trouble::Refused,
+        Trouble::Unknown,
+        Trouble::Off,
+        Trouble::Unsaid,
+    ];
+    let stapled = [Stapled::Nothing, Stapled::Good, Stapled::Revoked];
+    troubles.into_iter().zip(stapled.into_iter().cycle()).map(|(trouble, stapled)| Staple {
+        stapled,
+        trouble,
+        until: u64::MAX,
+        asked: 1,
+    })
 }
 
 /// Counts that differ, so that none can take the place of another.
@@ -192,8 +215,12 @@ impl Samples for ChildToLauncher {
             |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
         let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
         all.push(Self::Confirmed { ticket: u32::MAX });
-        all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good });
-        all.push(Self::Certificate { site: 1, number: 0, verdict: Verdict::Mismatch });
+        let holding = Holding { kind: KeyKind::Rsa, not_after: u64::MAX };
+        all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good, holding });
+        let holding = Holding::NOTHING;
+        all.push(Self::Certificate { site: 1, number: 0, verdict: Verdict::Mismatch, holding });
+        all.extend(staples().map(|staple| Self::Staple { site: 1, number: u16::MAX, staple }));
+        all.push(Self::StaplesEnd {});
         all.push(Self::Tampered { address_high: u64::MAX, address_low: 1 });
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
@@ -213,6 +240,7 @@ impl Samples for AdminToLauncher {
             Self::Conditioning { ticket: 3 },
             Self::Reopen { ticket: 4 },
             Self::Bans { ticket: 5 },
+            Self::Certificates { ticket: 6 },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
@@ -398,6 +426,7 @@ impl Samples for LauncherToStapler {
             Self::Signer {},
             Self::Client { site: 7 },
             Self::Report {},
+            Self::ReportStaples {},
         ]
     }
 }
@@ -490,7 +519,16 @@ impl Samples for LauncherToAdmin {
             Self::ConditioningEnd { ticket: u32::MAX },
             Self::Ban { ticket: 1, name: text(128), address_high: u64::MAX, address_low: 0, seconds: 1 },
             Self::BansEnd { ticket: 2 },
+            Self::CertificatesEnd { ticket: 3 },
         ];
+        all.extend(staples().map(|staple| Self::Certificate {
+            ticket: 4,
+            name: text(128),
+            file: text(4096),
+            verdict: Verdict::NoKey,
+            holding: Holding { kind: KeyKind::Ed25519, not_after: u64::MAX },
+            staple,
+        }));
         for &role in Role::ALL {
             all.push(Self::Shed { ticket: 1, role, name: text(128), shed: shed() });
             all.extend(counters().into_iter().map(|counters| process(role, counters)));

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
-use wire::tls::Verdict;
+use wire::tls::{Holding, Verdict};
 use wire::{
     AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, ProbeKind, Role,
     TAKEN_MAX, ToWorker,
@@ -103,13 +103,24 @@ fn control(place: &mut Place) {
 /// Words that are another's to say, or that nobody asked for.
 fn unasked(place: &mut Place) {
     let words = [
-        ChildToLauncher::Certificate { site: 0, number: 0, verdict: Verdict::Good },
-        ChildToLauncher::Certificate { site: u16::MAX, number: 7, verdict: Verdict::Mismatch },
+        ChildToLauncher::Certificate {
+            site: 0,
+            number: 0,
+            verdict: Verdict::Good,
+            holding: Holding::NOTHING,
+        },
+        ChildToLauncher::Certificate {
+            site: u16::MAX,
+            number: 7,
+            verdict: Verdict::Mismatch,
+            holding: Holding::NOTHING,
+        },
+        ChildToLauncher::StaplesEnd {},
         ChildToLauncher::Confirmed { ticket: 1 },
     ];
     words.iter().for_each(|word| send(&place.control, &encoded(word), &[]));
     place.live(BETWEEN_MS);
-    place.tell("control: verdicts and confirmations that nobody asked for");
+    place.tell("control: verdicts, staples and confirmations that nobody asked for");
 }
 
 fn log(place: &mut Place) {

@@ -288,9 +288,11 @@ impl Guard {
                         *deadline = Instant::now();
                     }
                 }
-                // No site, no signer, no logger.
+                // No site, no signer, no stapler, no logger.
                 ChildToLauncher::Counters { .. }
                 | ChildToLauncher::Certificate { .. }
+                | ChildToLauncher::Staple { .. }
+                | ChildToLauncher::StaplesEnd {}
                 | ChildToLauncher::Tampered { .. }
                 | ChildToLauncher::Confirmed { .. } => {}
             }
