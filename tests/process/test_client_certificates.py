@@ -102,6 +102,191 @@ class Clients(unittest.TestCase):
             self.assertEqual((passes("others")[0], passes("clients")[0]), (True, False))
 
 
+class Issuer:
+    """An authority with `openssl ca`, which keeps an account of what it issues and revokes."""
+
+    def __init__(self, folder, name, above=None):
+        self.folder, self.name, self.above = folder / name, name, above
+        self.folder.mkdir()
+        self.folder.joinpath("index.txt").write_text("")
+        self.folder.joinpath("crlnumber").write_text("01\n")
+        self.settings = self.folder / "ca.cnf"
+        self.settings.write_text(
+            f"[ca]\ndefault_ca = own\n[own]\ndatabase = {self.folder}/index.txt\ncrlnumber = {self.folder}/crlnumber\n"
+            f"new_certs_dir = {self.folder}\ndefault_md = sha256\ndefault_days = 2\npolicy = any\nrand_serial = yes\n"
+            f"certificate = {self.folder}/ca.crt\nprivate_key = {self.folder}/ca.key\nunique_subject = no\n"
+            "[any]\ncommonName = supplied\n"
+            "[authority]\nbasicConstraints = critical,CA:TRUE\nkeyUsage = keyCertSign,cRLSign\n"
+            "[client]\nbasicConstraints = CA:FALSE\nextendedKeyUsage = clientAuth\n"
+        )
+        (above or self).issue(name, "authority", self.folder / "ca.key", self.folder / "ca.crt", itself=above is None)
+        self.cert = self.folder.joinpath("ca.crt").read_bytes()
+
+    def issue(self, name, kind, key, cert, itself=False):
+        asked = self.folder / f"{name}.csr"
+        openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", key, "-out", asked)
+        openssl("ca", "-batch", "-config", self.settings, "-in", asked, "-out", cert, "-notext", "-extensions", kind,
+                *(["-selfsign"] if itself else []))
+
+    def client(self, name):
+        """The path of a client's certificate, its key, and the chain above it without the root."""
+        key, cert, pair = (self.folder / f"{name}.{end}" for end in ("key", "crt", "pair"))
+        self.issue(name, "client", key, cert)
+        chain = self.cert if self.above else b""
+        pair.write_bytes(cert.read_bytes() + chain + key.read_bytes())
+        return pair
+
+    def revoke(self, cert):
+        openssl("ca", "-config", self.settings, "-revoke", cert)
+
+    def crl(self, form="PEM", hold=("-crldays", "2"), **settings):
+        made = openssl("ca", "-config", self.settings, "-gencrl", *hold, **settings)
+        return openssl("crl", "-outform", form, input=made)
+
+
+@rootless_too
+class Revoked(unittest.TestCase):
+    """Lists of what authorities have revoked."""
+
+    def begin(self, settings="", demand="require", **lists):
+        """A server whose site `b` trusts the root, by the lists `root` and `middle`."""
+        names = ", ".join(f'"{name}.crl"' for name in lists or ("root", "middle"))
+        more = f'client_ca = "clients.pem"\nclient_crl = [{names}]\nclient_certificates = "{demand}"\n'
+        self.server = server = Tls(more=more, settings=settings)
+        self.root = Issuer(server.keys, "root")
+        self.middle = Issuer(server.keys, "middle", self.root)
+        self.near, self.bad, self.far = self.root.client("near"), self.root.client("bad"), self.middle.client("far")
+        self.root.revoke(self.root.folder / "bad.crt")
+        server.write("clients.pem", self.root.cert)
+        lists = lists or {"root": self.root.crl(), "middle": self.middle.crl("DER")}
+        for name, content in lists.items():
+            server.write(f"{name}.crl", content)
+        return server
+
+    def passes(self, pair, *words, version="-tls1_3"):
+        shown = ["-cert", pair, "-key", pair, "-cert_chain", pair] if pair else []
+        said = self.server.s_client("b.test", version, "-ign_eof", *shown, *words)
+        return " 421 Misdirected" in said, "Reused, TLSv1." in said
+
+    def lets_in(self, pair, version="-tls1_3"):
+        return self.passes(pair, version=version)[0]
+
+    def becomes(self, name, content, what="has changed and is in use"):
+        """Writes a list, and waits for what becomes of it."""
+        told = f"`client_crl` {self.server.folder / name} {what}"
+        before = self.server.log().count(told)
+        self.server.write(name, content)
+        self.assertTrue(until(lambda: self.server.log().count(told) > before, 20), self.server.log())
+
+    def test_who_is_revoked_is_refused(self):
+        with self.begin():
+            for version in ("-tls1_2", "-tls1_3"):
+                with self.subTest(version):
+                    who = (self.near, self.bad, self.far, None)
+                    self.assertEqual([self.lets_in(pair, version) for pair in who], [True, False, True, False])
+
+    def test_who_need_not_show_one_must_not_show_a_revoked_one(self):
+        with self.begin(demand="request"):
+            who = (self.near, self.bad, self.far, None)
+            self.assertEqual([self.lets_in(pair) for pair in who], [True, False, True, True])
+
+    def check_reread(self, resumption):
+        with self.begin(f'resumption = "{resumption}"') as server:
+            site = server.process("site b")
+            for version in ("-tls1_2", "-tls1_3"):
+                # Those before were revoked for good.
+                name = f"late{version}"
+                late = self.root.client(name)
+                kept = server.keys / "session"
+                kept.unlink(missing_ok=True)
+                resumes = lambda: self.passes(late, "-sess_in", kept, version=version)
+                self.assertEqual(self.passes(late, "-sess_out", kept, version=version), (True, False))
+                self.assertEqual(resumes(), (True, True), "a session is taken up")
+                self.root.revoke(self.root.folder / f"{name}.crt")
+                self.becomes("root.crl", self.root.crl())
+                self.assertFalse(self.lets_in(late, version))
+                self.assertEqual(resumes()[0], False, "a session of who is revoked is none")
+                # SECURITY: not even with the session alone.
+                alone = self.passes(None, "-sess_in", kept, version=version)
+                self.assertEqual(alone, (False, False))
+                self.assertTrue(self.lets_in(self.near, version))
+            self.assertEqual(server.process("site b"), site, "the site's worker is the same")
+
+    def test_a_list_that_changes_revokes_at_once_tickets_as_well(self):
+        self.check_reread("tickets")
+
+    def test_a_list_that_changes_revokes_at_once_remembered_sessions_as_well(self):
+        self.check_reread("stateful")
+
+    def test_an_authority_in_between_is_revoked(self):
+        with self.begin():
+            self.assertTrue(self.lets_in(self.far))
+            self.root.revoke(self.middle.folder / "ca.crt")
+            self.becomes("root.crl", self.root.crl())
+            self.assertEqual([self.lets_in(pair) for pair in (self.near, self.far)], [True, False])
+
+    def test_without_a_list_nothing_is_known(self):
+        server = self.begin(root=b"")
+        server.write("root.crl", self.root.crl())
+        with server:
+            # Nothing says that what `middle` has signed is not revoked.
+            self.assertEqual([self.lets_in(pair) for pair in (self.near, self.far)], [True, False])
+
+    def test_a_list_that_somebody_else_has_signed(self):
+        with self.begin() as server:
+            forger = Issuer(server.keys / "root", "root")
+            self.becomes("root.crl", forger.crl())
+            self.assertFalse(self.lets_in(self.near))
+
+    def test_a_list_that_is_over(self):
+        with self.begin() as server:
+            over = f"`client_crl` {server.folder}/root.crl: a list in it is out of date"
+            kept = server.keys / "session"
+            # It ends while it is in use, and what was let in by it is let in no more.
+            self.becomes("root.crl", self.root.crl(hold=("-crlsec", "15")))
+            self.assertEqual(self.passes(self.near, "-sess_out", kept), (True, False))
+            self.assertTrue(until(lambda: over in server.log(), 60), server.log())
+            self.assertTrue(until(lambda: not self.passes(self.near, "-sess_in", kept)[0], 10))
+            self.assertFalse(self.lets_in(self.near))
+            # The next worker begins with it, and says so.
+            server.relaunch("b")
+            self.assertTrue(until(lambda: server.log().count(over) == 2, 10), server.log())
+            self.assertFalse(self.lets_in(self.near))
+            self.becomes("root.crl", self.root.crl())
+            self.assertTrue(self.lets_in(self.near))
+
+    def test_a_newer_list_counts_wherever_it_is(self):
+        with self.begin() as server:
+            old = self.root.crl()
+            self.root.revoke(self.root.folder / "near.crt")
+            time.sleep(1.1)
+            new = self.root.crl()
+            for both in (old + new, new + old):
+                self.becomes("root.crl", both)
+                self.assertFalse(self.lets_in(self.near))
+
+    def test_a_file_that_is_wrong_changes_nothing(self):
+        with self.begin() as server:
+            good = self.root.crl()
+            first = self.root.folder / "crlnumber"
+            for content, what in (
+                (b"nothing\n", "there is no list in it"),
+                (good[:200], "list 1 of it: its PEM is not whole"),
+                (good + good.replace(b"CRL-----\nM", b"CRL-----\nA", 1), "list 2 of it: it is broken"),
+                (self.root.crl("DER")[:-1], "it is broken"),
+                (self.root.cert, "there is no list in it"),
+            ):
+                with self.subTest(what):
+                    self.becomes("root.crl", content, f"has changed, and what it said before still holds: {what}")
+                    self.assertEqual([self.lets_in(pair) for pair in (self.near, self.bad)], [True, False])
+            # Of version 1: what has no number.
+            settings = self.root.settings.read_text()
+            self.root.settings.write_text(settings.replace(f"crlnumber = {first}\n", ""))
+            self.becomes("root.crl", self.root.crl(), "has changed, and what it said before still holds: list 1 of it: it is of version 1")
+            self.assertEqual([self.lets_in(pair) for pair in (self.near, self.bad)], [True, False])
+
+
 @rootless_too
 class Shown(unittest.TestCase):
     """What a client's certificate says reaches who answers for the site; what a client says of itself does not."""

@@ -1,5 +1,5 @@
-//! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates
-//! and users, by workers of their site; what this machine says of names, by the stapler. Opened for them, and looked at
+//! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
+//! lists of revoked ones and users, by workers of their site; what this machine says of names, by the stapler. Opened for them, and looked at
 //! from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
@@ -42,6 +42,7 @@ impl Purpose {
         match self {
             Self::Certificate { site, .. } => Some(("certificates", *site)),
             Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
+            Self::Site(site, LauncherToSite::ClientRevoked { .. }) => Some(("client_crl", *site)),
             Self::Site(site, _) => Some(("users", *site)),
             Self::Names(_) => None,
         }
@@ -130,6 +131,10 @@ pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
         let message = LauncherToSite::ClientAuthorities { path: text(path) };
         (message, path.to_owned())
     });
+    let revoked = (0u16..).zip(site.tls.iter().flat_map(|tls| &tls.client_crl)).map(|(number, path)| {
+        let message = LauncherToSite::ClientRevoked { number, path: text(path) };
+        (message, path.clone())
+    });
     let terms = std::iter::once(&site.terms).chain(site.routes.iter().map(|route| &route.terms));
     let users = terms.enumerate().filter_map(|(rule, terms)| {
         let auth = terms.auth.as_ref()?;
@@ -137,7 +142,7 @@ pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
         let message = LauncherToSite::RuleUsers { rule: rule as u16, realm, path: text(&auth.users) };
         Some((message, auth.users.clone()))
     });
-    authorities.chain(users).collect()
+    authorities.chain(revoked).chain(users).collect()
 }
 
 impl Launcher {

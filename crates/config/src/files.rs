@@ -68,6 +68,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
         if let Some(tls) = &site.tls {
             tls.certificates.iter().for_each(|at| file("certificates", at, problems));
             tls.client_ca.iter().for_each(|at| file("client_ca", at, problems));
+            tls.client_crl.iter().for_each(|at| file("client_crl", at, problems));
         }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));

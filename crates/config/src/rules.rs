@@ -74,6 +74,8 @@ pub(crate) const HSTS: &str = "max-age=31536000; includeSubDomains";
 pub(crate) const HSTS_BYTES_MAX: usize = 256;
 /// LIMIT: each is compared with the name that a client asks for.
 pub(crate) const CERTIFICATES_MAX: usize = 64;
+/// LIMIT: one for each authority; each list is looked through for each certificate of a client's chain.
+pub(crate) const CLIENT_CRL_MAX: usize = 64;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
@@ -231,6 +233,7 @@ pub(crate) const SITE: Keys = (
         "auth",
         "certificates",
         "client_ca",
+        "client_crl",
         "client_certificates",
         "service",
         "route",

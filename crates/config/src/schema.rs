@@ -154,6 +154,8 @@ pub struct SiteTls {
     pub certificates: Vec<PathBuf>,
     /// The authorities that clients' certificates are checked by, if clients are asked for some.
     pub client_ca: Option<PathBuf>,
+    /// Lists of what these authorities have revoked.
+    pub client_crl: Vec<PathBuf>,
     /// What becomes of clients without one.
     pub client_certificates: ClientCertificates,
 }

@@ -20,6 +20,7 @@ pub(crate) struct RawSiteTls {
     pub(crate) offset: usize,
     pub(crate) certificates: Vec<At<PathBuf>>,
     pub(crate) client_ca: Option<At<PathBuf>>,
+    pub(crate) client_crl: Vec<At<PathBuf>>,
     pub(crate) client_certificates: ClientCertificates,
 }
 
@@ -28,6 +29,7 @@ impl RawSiteTls {
         SiteTls {
             certificates: self.certificates.into_iter().map(|file| file.value).collect(),
             client_ca: self.client_ca.map(|file| file.value),
+            client_crl: self.client_crl.into_iter().map(|file| file.value).collect(),
             client_certificates: self.client_certificates,
         }
     }
@@ -127,8 +129,10 @@ fn field_value(text: &str) -> Result<(), Fault> {
 pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawSiteTls> {
     let entry = table.get("certificates");
     let client_ca = table.get("client_ca");
+    let client_crl = table.get("client_crl");
     let demand = table.get("client_certificates");
-    if let (None, Some(other)) = (&entry, client_ca.as_ref().or(demand.as_ref())) {
+    let other = client_ca.as_ref().or(client_crl.as_ref()).or(demand.as_ref());
+    if let (None, Some(other)) = (&entry, other) {
         let message = format!("`{}` is without `certificates`, and so without effect", other.key());
         problems.report_help(other.offset, message, "add for example `certificates = [\"site.pem\"]`");
     }
@@ -136,27 +140,48 @@ pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -
         let message = "`client_certificates` is without a `client_ca` to check them by";
         problems.report_help(demand.offset, message, "add for example `client_ca = \"clients.pem\"`");
     }
+    if let (None, Some(lists)) = (&client_ca, &client_crl) {
+        let message = "`client_crl` is without a `client_ca` whose certificates it is about";
+        problems.report_help(lists.offset, message, "add for example `client_ca = \"clients.pem\"`");
+    }
+    let client_crl = client_crl.map_or_else(Vec::new, |entry| {
+        let (max, help) = (rules::CLIENT_CRL_MAX, "leave it out if no certificate is revoked");
+        files(&entry, &table.label, (max, help), dir, problems)
+    });
     let demand = demand.and_then(|entry| entry.parsed(client_certificates, problems));
     let client_ca = client_ca.and_then(|entry| entry.path(dir, problems));
     let entry = entry?;
     Some(RawSiteTls {
         offset: entry.offset,
-        certificates: files(&entry, &table.label, dir, problems),
+        certificates: files(
+            &entry,
+            &table.label,
+            (rules::CERTIFICATES_MAX, "leave it out for a site without TLS"),
+            dir,
+            problems,
+        ),
         client_ca,
+        client_crl,
         client_certificates: demand.map_or(ClientCertificates::Require, |demand| demand.value),
     })
 }
 
-fn files(entry: &Entry<'_>, label: &str, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+/// A list of files: not empty, for which there is the remedy `help`, and at most `max`.
+fn files(
+    entry: &Entry<'_>,
+    label: &str,
+    (max, help): (usize, &str),
+    dir: &Path,
+    problems: &mut Problems<'_>,
+) -> Vec<At<PathBuf>> {
     let Some(elements) = entry.elements(problems) else {
         return Vec::new();
     };
     if elements.is_empty() {
-        let message = format!("`certificates` is empty in {label}");
-        problems.report_help(entry.offset, message, "leave it out for a site without TLS");
-    } else if elements.len() > rules::CERTIFICATES_MAX {
-        let (count, max) = (elements.len(), rules::CERTIFICATES_MAX);
-        problems.report(entry.offset, format!("`certificates` has {count} files; it may have {max}"));
+        problems.report_help(entry.offset, format!("`{}` is empty in {label}", entry.key()), help);
+    } else if elements.len() > max {
+        let count = elements.len();
+        problems.report(entry.offset, format!("`{}` has {count} files; it may have {max}", entry.key()));
     }
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

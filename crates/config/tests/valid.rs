@@ -439,6 +439,7 @@ fn tls_of_every_key() {
     let api = SiteTls {
         certificates: vec!["/srv/api-ecdsa.pem".into(), "/etc/ssl/api-rsa.pem".into()],
         client_ca: Some("/srv/clients.pem".into()),
+        client_crl: vec!["/srv/revoked.pem".into(), "/etc/ssl/more.crl".into()],
         client_certificates: ClientCertificates::Request,
     };
     assert_eq!(config.sites[1].tls, Some(api));

@@ -39,6 +39,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     control.send(&ChildToLauncher::Ready {}, None).await?;
     site.watch_files();
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
+    tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     let inlets = &site.partition.inlets;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
@@ -133,6 +134,12 @@ fn obey(
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
             tell_reread(site, &format!("`client_ca` {}", path.as_str()), renewed);
         }
+        (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
+            let renewed = tls.renew_revoked(number, path.as_str(), &file);
+            let renewed = renewed.map(|config| *site.tls.borrow_mut() = config);
+            tell_reread(site, &format!("`client_crl` {}", path.as_str()), renewed);
+            warn(site, tls);
+        }
         (LauncherToSite::RuleUsers { rule, path, .. }, Some(file)) => {
             let (users, faults) = Users::read(&file);
             let renewed =
@@ -148,6 +155,23 @@ fn obey(
         (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
+}
+
+fn warn(site: &Site<Own>, tls: &Tls) {
+    tls.warnings().into_iter().for_each(|warning| site.partition.log().event(Level::Error, warning));
+}
+
+/// Sets up connections anew whenever a list of revoked certificates is over.
+async fn watch_lists(site: Rc<Site<Own>>, tls: Rc<Tls>) {
+    warn(&site, &tls);
+    loop {
+        tls.list_is_over().await;
+        warn(&site, &tls);
+        // What could be set up before can be now: nothing has changed but the time.
+        if let Ok(config) = tls.config() {
+            *site.tls.borrow_mut() = config;
+        }
+    }
 }
 
 /// Says what became of a file that has changed.

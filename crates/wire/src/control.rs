@@ -362,6 +362,9 @@ messages! {
         23 => ClientAuthorities { path: Text<4096> },
         /// The channel from a stapler comes along.
         24 => Stapler {},
+        /// After `Tls`: file `number` with lists of clients' certificates that are revoked comes along, which is at `path`.
+        /// Again when it has changed.
+        25 => ClientRevoked { number: u16, path: Text<4096> },
         /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
         /// `stat_interval_ms` 0 for the worker's own choice. An encoding's number is its place in the order of
         /// preference, from 1; 0 for not at all.

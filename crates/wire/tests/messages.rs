@@ -337,6 +337,7 @@ impl Samples for LauncherToSite {
             Self::TicketKey { generation: u64::MAX, secret: bytes(TICKET_KEY_BYTES) },
             Self::Signer {},
             Self::ClientAuthorities { path: text(4096) },
+            Self::ClientRevoked { number: u16::MAX, path: text(4096) },
             Self::Stapler {},
             Self::Tls {
                 version_min: 0x0303,

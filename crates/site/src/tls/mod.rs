@@ -9,37 +9,50 @@
 mod authorities;
 mod keys;
 mod line;
+mod revoked;
 mod staples;
 mod tickets;
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use rustls::crypto::aws_lc_rs;
 use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio::sync::Notify;
 use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
 use worker::Fault;
 
 use authorities::Authorities;
 use keys::Keys;
+use revoked::{Lists, Revoked};
 use tickets::Tickets;
 
 /// LIMIT: sessions that a worker remembers for `resumption = "stateful"`; about 1 KiB each.
 const SESSIONS_MAX: usize = 4096;
 /// LIMIT: how long a connection waits for certificates while a signer starts.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked at least whether a list of revoked certificates is over: the clock may be set.
+const GLANCE: Duration = Duration::from_secs(3600);
+
+/// The time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
 
 /// What the launcher says of TLS.
 #[derive(Debug, Default)]
 pub struct Tls {
     settings: Option<Settings>,
     authorities: RefCell<Option<Authorities>>,
+    revoked: RefCell<Lists>,
+    /// The lists have changed.
+    changed: Notify,
     keys: Arc<Keys>,
     tickets: Arc<Tickets>,
 }
@@ -72,6 +85,11 @@ impl Tls {
             (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
                 let wrong = |what| Fault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
                 *self.authorities.get_mut() = Some(Authorities::read(&file).map_err(wrong)?);
+            }
+            (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
+                let wrong = |what| Fault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
+                let revoked = Revoked::read(&file, path.as_str()).map_err(wrong)?;
+                self.revoked.get_mut().take(number, revoked);
             }
             (message, descriptor) => return self.take_always(message, descriptor),
         }
@@ -113,6 +131,53 @@ impl Tls {
         })
     }
 
+    /// The same for a file with lists of revoked certificates.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn renew_revoked(
+        &self,
+        number: u16,
+        path: &str,
+        file: &OwnedFd,
+    ) -> Result<Option<Arc<ServerConfig>>, String> {
+        let new = Revoked::read(file, path)?;
+        let old = self.revoked.borrow().clone();
+        self.revoked.borrow_mut().take(number, new);
+        self.changed.notify_one();
+        self.config().map_err(|fault| {
+            *self.revoked.borrow_mut() = old;
+            fault.to_string()
+        })
+    }
+
+    /// What people are to know of lists of revoked certificates.
+    pub fn warnings(&self) -> Vec<String> {
+        let revoked = self.revoked.borrow();
+        let warning = |path| {
+            format!(
+                "`client_crl` {path}: a list in it is out of date; clients whose certificates it is about are refused until \
+                 there is a newer one"
+            )
+        };
+        revoked.over(now()).map(warning).collect()
+    }
+
+    /// Waits until a list is over. What is set up then takes up no session from before.
+    pub async fn list_is_over(&self) {
+        loop {
+            let end = self.revoked.borrow().next_end(now());
+            let left = end.map_or(GLANCE, |end| Duration::from_secs(end.saturating_sub(now())).min(GLANCE));
+            tokio::select! {
+                () = tokio::time::sleep(left), if end.is_some() => {}
+                () = self.changed.notified() => {}
+            }
+            if end.is_some_and(|end| end <= now()) {
+                return;
+            }
+        }
+    }
+
     /// How connections are set up; `None` where TLS is not spoken.
     ///
     /// # Errors
@@ -142,6 +207,10 @@ impl Tls {
                 let authorities = authorities.as_ref().ok_or_else(|| wrong(&"no file of authorities"))?;
                 let roots = authorities.roots.clone();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                // As others who check lists do it: every certificate up to an authority of the file must be on none, and there
+                // must be one, which holds now, by whoever has signed it.
+                let verifier =
+                    verifier.with_crls(self.revoked.borrow().all()).enforce_revocation_expiration();
                 let verifier = match demand {
                     ClientAuth::Request => verifier.allow_unauthenticated(),
                     _ => verifier,
@@ -156,8 +225,10 @@ impl Tls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match settings.resume {
             Resume::Tickets => {
-                let digest = self.authorities.borrow().as_ref().map(|authorities| authorities.digest);
-                config.ticketer = self.tickets.under(digest);
+                let authorities = self.authorities.borrow();
+                let authorities = authorities.as_ref().map(|authorities| authorities.digest.to_vec());
+                let under = authorities.map(|digest| [digest, self.revoked.borrow().mark(now())].concat());
+                config.ticketer = self.tickets.under(under);
             }
             Resume::Stateful => config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX),
             Resume::Off => config.send_tls13_tickets = 0,

@@ -46,26 +46,26 @@ impl Tickets {
         Ok(())
     }
 
-    /// What seals and opens tickets while these authorities let clients in.
-    pub fn under(self: &Arc<Self>, authorities: Option<[u8; 32]>) -> Arc<dyn ProducesTickets> {
-        let authorities = authorities.map_or_else(Vec::new, |digest| digest.to_vec());
-        Arc::new(Under { tickets: self.clone(), authorities })
+    /// What seals and opens tickets while this is what lets clients in.
+    pub fn under(self: &Arc<Self>, conditions: Option<Vec<u8>>) -> Arc<dyn ProducesTickets> {
+        Arc::new(Under { tickets: self.clone(), conditions: conditions.unwrap_or_default() })
     }
 }
 
-/// Tickets of clients that were let in by these authorities.
+/// Tickets of clients that were let in under these conditions.
 ///
-/// SECURITY: a ticket stands for a certificate, which is not checked again. Under other authorities it is none.
+/// SECURITY: a ticket stands for a certificate, which is not checked again. Under other authorities, or with other lists of
+/// what they have revoked, it is none.
 #[derive(Debug)]
 struct Under {
     tickets: Arc<Tickets>,
-    /// A digest of the authorities; empty where nobody asks for certificates.
-    authorities: Vec<u8>,
+    /// Digests of the files with authorities and lists; empty where nobody asks for certificates.
+    conditions: Vec<u8>,
 }
 
 impl Under {
     fn bound(&self, name: [u8; NAME]) -> Aad<Vec<u8>> {
-        Aad::from([&name[..], &self.authorities].concat())
+        Aad::from([&name[..], &self.conditions].concat())
     }
 }
 
@@ -141,9 +141,10 @@ mod tests {
     fn a_ticket_is_none_under_other_authorities() {
         let secrets = Arc::new(Tickets::default());
         secrets.learn(7, &[7; 32]).unwrap();
-        let ticket = secrets.under(Some([1; 32])).encrypt(b"session").unwrap();
-        assert_eq!(secrets.under(Some([1; 32])).decrypt(&ticket).as_deref(), Some(&b"session"[..]));
-        assert_eq!(secrets.under(Some([2; 32])).decrypt(&ticket), None);
+        let ticket = secrets.under(Some(vec![1; 32])).encrypt(b"session").unwrap();
+        assert_eq!(secrets.under(Some(vec![1; 32])).decrypt(&ticket).as_deref(), Some(&b"session"[..]));
+        assert_eq!(secrets.under(Some(vec![2; 32])).decrypt(&ticket), None);
+        assert_eq!(secrets.under(Some(vec![1; 33])).decrypt(&ticket), None);
         assert_eq!(secrets.under(None).decrypt(&ticket), None);
     }
 }
