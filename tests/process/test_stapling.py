@@ -66,13 +66,25 @@ class Authority:
     def responder(self, port, signer=None, **index):
         """`openssl ocsp`, while it is in use."""
         words = ["ocsp", "-port", port, "-index", self.index(**index), *self.signed_by(signer), "-nmin", "60"]
-        # It is asked when it says that it can be: a connection that ends without a question makes it wait for ever.
-        running = subprocess.Popen(["openssl", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True)
-        try:
+        said = ""
+
+        def begin():
+            # It is asked when it says that it can be: a connection that ends without a question makes it wait for ever.
+            nonlocal said
+            running = subprocess.Popen(["openssl", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
             said = running.stderr.readline()
-            if "waiting for OCSP client connections" not in said:
-                raise AssertionError(f"openssl ocsp does not come up: {said}")
+            if "waiting for OCSP client connections" in said:
+                return running
+            # Somebody's connection may have been given this port meanwhile.
+            running.kill()
+            running.communicate()
+            return None
+
+        running = until(begin, 20, 0.2)
+        if not running:
+            raise AssertionError(f"openssl ocsp does not come up: {said}")
+        try:
             yield running
         finally:
             running.kill()
