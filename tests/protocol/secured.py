@@ -129,7 +129,7 @@ class Bulkhead(Clients, Server):
         if certificate:
             pems = {"given.pem": certificate}
         certified = {"certificates": list(pems)} if TLS else {}
-        services = [service()] if "probe" in programs else []
+        services = [service(name, f"/{name}") for name in programs]
         if routes:
             certified["route"] = list(routes)
         self.all_sites = [site("main", services, host=HOSTS, **certified), *more_sites]

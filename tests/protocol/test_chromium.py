@@ -1,4 +1,6 @@
-"""A headless Chromium loads a page with twenty parts over HTTP/2, and shows it; the picture is left in target/protocol."""
+"""A headless Chromium loads a page with twenty parts over HTTP/2, and shows it; the picture is left in target/protocol.
+Another page opens a WebSocket on the same connection.
+"""
 
 import struct
 import unittest
@@ -6,7 +8,8 @@ import zlib
 
 from chromium import Chromium
 from harness import TOP
-from secured import PEER, TLS, serve
+from client import until
+from secured import PEER, TLS, ours, serve
 
 IMAGES = 18
 PICTURE = TOP / "target/protocol/chromium.png"
@@ -84,6 +87,34 @@ class Browser(unittest.TestCase):
             browser.screenshot(PICTURE)
         seen = {pixel for row in pixels(PICTURE.read_bytes()) for pixel in row}
         self.assertEqual([colour for colour in [(1, 99, 201), *COLOURS] if colour not in seen], [], "the picture lacks colours")
+
+    @ours
+    def test_a_websocket_on_the_same_connection(self):
+        page = "<!doctype html><title>Silent</title><script src=script.js></script>"
+        with serve(programs=("socket",), files={"page.html": page, "script.js": SCRIPT}) as server, Chromium() as browser:
+            browser.load(f"{server.url}/page.html")
+            ended = lambda: browser.evaluate("document.title").startswith("Closed")
+            self.assertTrue(until(ended, 60), browser.evaluate("document.title"))
+            self.assertEqual(browser.evaluate("document.title"), "Closed 4001 true, 3 of 3 as sent")
+            logged = lambda: '"GET /socket HTTP/2.0" 200 ' in server.log("main.access")
+            self.assertTrue(until(logged, 10), server.log("main.access"))
+            self.assertNotIn(" 101 ", server.log("main.access"), "over HTTP/1.1")
+
+
+#: Sends three messages, waits until each has come back, and closes.
+SCRIPT = '''
+const sent = ["hello", "x".repeat(100000), new Uint8Array(1000000).map((_, at) => at * 7)];
+const both = new WebSocket(`wss://${location.host}/socket`);
+let came = 0, same = 0;
+const text = (one) => typeof one == "string" ? one : new Uint8Array(one).join();
+both.binaryType = "arraybuffer";
+both.onopen = () => sent.forEach((one) => both.send(one));
+both.onmessage = (event) => {
+    same += text(event.data) == text(sent[came]);
+    if (++came == sent.length) both.close(4001);
+};
+both.onclose = (event) => document.title = `Closed ${event.code} ${event.wasClean}, ${same} of ${came} as sent`;
+'''
 
 
 if __name__ == "__main__":

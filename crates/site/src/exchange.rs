@@ -4,7 +4,7 @@
 //! request, the answers of services. Must never: let hyper see a byte beyond the request, or keep a
 //! connection on which it is not certain where the next request begins.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -133,8 +133,10 @@ async fn pass_through(over: Over, opened: upgrade::Opened, idle: Duration) -> Ov
     let Over { stream: Some(stream), taken, .. } = over else {
         return over;
     };
-    let (up, down) = upgrade::tunnel(stream, taken, opened, idle).await;
-    Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: up + down, ..over }
+    let count = Cell::new(0);
+    // Whether it ended well or broke: the connection is closed.
+    let _ = upgrade::tunnel(stream, taken, opened, idle, &count).await;
+    Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub mod frames;
 mod head;
 mod io;
 mod stream;
+mod tunnel;
 pub(crate) mod upload;
 
 use std::cell::RefCell;
@@ -76,7 +77,8 @@ fn builder(limits: &Limits) -> Builder {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BYTES)
-        .max_local_error_reset_streams(Some(PROVOKED_MAX));
+        .max_local_error_reset_streams(Some(PROVOKED_MAX))
+        .enable_connect_protocol();
     builder
 }
 

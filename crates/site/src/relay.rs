@@ -229,14 +229,27 @@ impl Relay {
         });
     }
 
-    fn pass_back(mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
-        if is_ambiguous(answer.headers()) {
-            return plain(StatusCode::BAD_GATEWAY);
-        }
-        remove_not_passed_on(answer.headers_mut());
-        upgrade::grant(&mut answer, asked);
-        answer.map(ResponseBody::stream)
+    fn pass_back(answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        passed_back(answer, asked)
+            .map_or_else(|| plain(StatusCode::BAD_GATEWAY), |answer| answer.map(ResponseBody::stream))
     }
+}
+
+/// Makes an answer one for the client; nothing if it could be read in two ways, or grants what it does not know.
+pub(crate) fn passed_back(
+    mut answer: Response<Incoming>,
+    asked: Option<Asked>,
+) -> Option<Response<Incoming>> {
+    let granted = asked.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
+    let unmet = granted.as_ref().is_some_and(|asked| !asked.is_met_by(answer.headers()));
+    if unmet || is_ambiguous(answer.headers()) {
+        return None;
+    }
+    remove_not_passed_on(answer.headers_mut());
+    if granted.is_some() {
+        upgrade::grant(&mut answer);
+    }
+    Some(answer)
 }
 
 /// The same request again, with the body `empty` in place of one that has ended.
@@ -301,7 +314,7 @@ pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
 }
 
 /// RFC 9112 6.3: whether two readers could find the end of this answer in two places, or its coding would be lost.
-pub(crate) fn is_ambiguous(headers: &HeaderMap) -> bool {
+fn is_ambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let Some(coding) = codings.next() else {
         return false;

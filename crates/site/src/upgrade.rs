@@ -1,5 +1,5 @@
-//! Another protocol on a client's connection (RFC 9110 7.8), such as WebSocket: asked for, granted by who answers, and
-//! then passed through unread.
+//! WebSocket on a client's connection (RFC 9110 7.8) or on one of its streams (RFC 8441): asked for, granted by who
+//! answers, and then passed through unread.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: what a client asks for, and every byte after that,
 //! of both sides. Must never: let a connection go on as HTTP after that, or keep one on which nothing moves.
@@ -8,9 +8,12 @@ use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::rand;
+use base64ct::{Base64, Encoding as _};
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Extensions, Response, StatusCode};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Extensions, Response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,9 +24,18 @@ const STEP_BYTES: usize = 16 << 10;
 /// LIMIT: how long a server may take from its consent to the first byte of the new protocol: no time at all.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The protocol that a request asks for; goes with the request, as its headers do not.
+const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
+const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+
+/// RFC 6455 1.3: what a server adds to the key, which shows that it knows what it grants.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// That a request asks for WebSocket; goes with the request, as its headers do not.
 #[derive(Clone, Debug)]
-pub struct Asked(HeaderValue);
+pub struct Asked {
+    /// `Sec-WebSocket-Key`, where it is for us to send it; otherwise the client sends it, and checks the answer.
+    key: Option<HeaderValue>,
+}
 
 impl Asked {
     /// Of a checked head.
@@ -32,7 +44,34 @@ impl Asked {
     /// unread, what requests it likes, past every rule that is ours.
     pub(crate) fn of(head: &crate::head::Head<'_>) -> Option<Self> {
         let asks = head.upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
-        asks.then(|| Self(HeaderValue::from_static("websocket")))
+        asks.then_some(Self { key: None })
+    }
+
+    /// For a client that neither sends a key nor checks what was made of it (RFC 8441 5); `None` without random bytes.
+    pub(crate) fn with_key() -> Option<Self> {
+        let mut nonce = [0; 16];
+        rand::fill(&mut nonce).ok()?;
+        let key = HeaderValue::try_from(Base64::encode_string(&nonce)).ok()?;
+        Some(Self { key: Some(key) })
+    }
+
+    /// RFC 6455 4.1: whether an answer that switches is what the client, or we in its place, have asked for.
+    pub(crate) fn is_met_by(&self, answer: &HeaderMap) -> bool {
+        let Some(key) = &self.key else {
+            return true;
+        };
+        let says = |name: HeaderName, word: &[u8]| {
+            let mut words =
+                answer.get_all(name).iter().flat_map(|line| line.as_bytes().split(|&b| b == b','));
+            words.any(|one| one.trim_ascii().eq_ignore_ascii_case(word))
+        };
+        let text = [key.as_bytes(), GUID.as_bytes()].concat();
+        let expected = Base64::encode_string(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text).as_ref());
+        let accepts: Vec<&[u8]> =
+            answer.get_all(header::SEC_WEBSOCKET_ACCEPT).iter().map(HeaderValue::as_bytes).collect();
+        says(header::CONNECTION, b"upgrade")
+            && says(header::UPGRADE, b"websocket")
+            && matches!(accepts[..], [accept] if accept == expected.as_bytes())
     }
 }
 
@@ -42,26 +81,26 @@ pub(crate) fn asked(extensions: &Extensions) -> Option<Asked> {
 }
 
 /// Asks for it in the headers of a request that is passed on.
-pub(crate) fn ask(headers: &mut HeaderMap, Asked(protocol): Asked) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, protocol);
+pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
+    headers.insert(header::CONNECTION, UPGRADE);
+    headers.insert(header::UPGRADE, WEBSOCKET);
+    if let Some(key) = asked.key {
+        headers.insert(header::SEC_WEBSOCKET_KEY, key);
+    }
 }
 
 /// The other side of a tunnel, as it goes with the answer that opens it.
 #[derive(Clone)]
 pub(crate) struct Opened(OnUpgrade);
 
-/// If the answer grants what was asked for, makes it what the client must see, and one that [`opened`] finds.
-pub(crate) fn grant<B>(response: &mut Response<B>, asked: Option<Asked>) {
-    let (true, Some(Asked(protocol))) = (response.status() == StatusCode::SWITCHING_PROTOCOLS, asked) else {
-        return;
-    };
+/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds.
+pub(crate) fn grant<B>(response: &mut Response<B>) {
     let Some(other) = response.extensions_mut().remove::<OnUpgrade>() else {
         return;
     };
     let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, protocol);
+    headers.insert(header::CONNECTION, UPGRADE);
+    headers.insert(header::UPGRADE, WEBSOCKET);
     response.extensions_mut().insert(Opened(other));
 }
 
@@ -70,28 +109,31 @@ pub(crate) fn opened<B>(response: &Response<B>) -> Option<Opened> {
     response.extensions().get::<Opened>().cloned()
 }
 
-/// Passes bytes in both directions until both sides have ended or neither has sent any for `idle`; how many those were
-/// that the client sent, after `taken`, and that it was sent.
-pub(crate) async fn tunnel<C>(client: C, taken: Bytes, Opened(other): Opened, idle: Duration) -> (u64, u64)
+/// Passes bytes in both directions, `taken` first, and counts them, until both sides have ended; an error if one has
+/// broken off, or neither has sent anything for `idle`.
+pub(crate) async fn tunnel<C>(
+    client: C,
+    taken: Bytes,
+    Opened(other): Opened,
+    idle: Duration,
+    count: &Cell<u64>,
+) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite,
 {
-    let (up, down) = (Cell::new(0), Cell::new(0));
-    let Ok(Ok(other)) = tokio::time::timeout(SWITCH_TIMEOUT, other).await else {
-        return (0, 0);
-    };
+    let other = tokio::time::timeout(SWITCH_TIMEOUT, other).await?.map_err(io::Error::other)?;
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_other, mut to_other) = tokio::io::split(TokioIo::new(other));
     let moved = Cell::new(Instant::now());
     let both = async {
         let sending = async {
             to_other.write_all(&taken).await?;
-            up.set(taken.len() as u64);
-            pass(&mut from_client, &mut to_other, &moved, &up).await
+            count.set(count.get() + taken.len() as u64);
+            pass(&mut from_client, &mut to_other, &moved, count).await
         };
-        let receiving = pass(&mut from_other, &mut to_client, &moved, &down);
+        let receiving = pass(&mut from_other, &mut to_client, &moved, count);
         // One that breaks ends both.
-        let _ = tokio::try_join!(sending, receiving);
+        tokio::try_join!(sending, receiving).map(|_| ())
     };
     let silence = async {
         while let Some(left) = idle.checked_sub(moved.get().elapsed()).filter(|left| !left.is_zero()) {
@@ -99,10 +141,9 @@ where
         }
     };
     tokio::select! {
-        () = both => {}
-        () = silence => {}
+        ended = both => ended,
+        () = silence => Err(io::ErrorKind::TimedOut.into()),
     }
-    (up.get(), down.get())
 }
 
 async fn pass<R, W>(from: &mut R, to: &mut W, moved: &Cell<Instant>, count: &Cell<u64>) -> io::Result<()>

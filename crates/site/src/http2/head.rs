@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 
 use crate::head::Refusal;
+use crate::upgrade;
 
 /// The head in HTTP/1.1, for the checks and the log. It is never sent.
 pub(super) fn as_http1(parts: &Parts) -> Result<Vec<u8>, Refusal> {
@@ -38,6 +39,9 @@ pub(super) fn as_http1(parts: &Parts) -> Result<Vec<u8>, Refusal> {
     }
     if let Some(cookie) = cookie(&parts.headers) {
         push(&mut head, &header::COOKIE, &cookie);
+    }
+    if upgrade::asked(&parts.extensions).is_some() {
+        head.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n");
     }
     head.extend_from_slice(b"\r\n");
     Ok(head)

@@ -19,7 +19,7 @@ use http_body::Body;
 use tokio::time::timeout_at;
 
 use super::upload::{self, Receiving, Upload};
-use super::{cached, head};
+use super::{cached, head, tunnel};
 use crate::answer;
 use crate::body::{BoundedBody, Intake, ResponseBody};
 use crate::cache::Form;
@@ -28,7 +28,7 @@ use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
 use crate::relay::remove_not_passed_on;
-use crate::{dispatch, fast};
+use crate::{dispatch, fast, upgrade};
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
 const FILE_STEP_BYTES: u64 = 32 << 10;
@@ -64,6 +64,8 @@ enum Broken {
     Slow,
     /// Whoever answers broke off.
     Source,
+    /// A side of a tunnel broke off, or neither says anything.
+    Tunnel,
 }
 
 /// Answers a request.
@@ -73,11 +75,12 @@ pub(super) async fn answer<P: Partition>(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let body: Receiving = Rc::new(RefCell::new(body));
-    let (raw, refusal) = match head::as_http1(&parts) {
+    let written = tunnel::as_get(&mut parts).and_then(|()| head::as_http1(&parts).map_err(Refusal::status));
+    let (raw, refusal) = match written {
         Ok(raw) => (raw, None),
-        Err(refusal) => (Vec::new(), Some(refusal.status())),
+        Err(status) => (Vec::new(), Some(status)),
     };
     let ticket = Ticket {
         site: site.clone(),
@@ -88,6 +91,7 @@ pub(super) async fn answer<P: Partition>(
         raw,
     };
     let silent = parts.method == Method::HEAD;
+    let asked = upgrade::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
     let response = match refusal.map_or_else(|| admit(&site, &ticket.raw), Err) {
         Ok(admitted) => produce(&site, ends, admitted, request, &mut respond).await,
@@ -100,9 +104,21 @@ pub(super) async fn answer<P: Partition>(
     };
     // The client has gone: nobody is left to be told.
     let Some(mut response) = response else { return };
-    finish(&site, ends, silent, &mut response);
+    let opened = asked.and_then(|_| tunnel::settle(&mut response));
+    // RFC 9110 9.3.6: what is sent on a tunnel has no length.
+    finish(&site, ends, silent || opened.is_some(), &mut response);
     ticket.status.set(response.status().as_u16());
-    match send(&site, &mut respond, response, silent, &ticket.body_bytes).await {
+    let sent = match opened {
+        None => send(&site, &mut respond, response, silent, &ticket.body_bytes).await,
+        Some(opened) => {
+            let idle = site.partition.limits().idle_timeout;
+            let passing =
+                tunnel::pass(&mut respond, response, body.clone(), opened, idle, &ticket.body_bytes);
+            // By itself, as what is rare.
+            Box::pin(passing).await.map_err(|_| Broken::Tunnel)
+        }
+    };
+    match sent {
         Ok(()) if body.borrow().is_end_stream() => {}
         Ok(()) => {
             // The answer is over, and is logged. What comes now is rare: it gets its room only if it is needed.
@@ -114,6 +130,8 @@ pub(super) async fn answer<P: Partition>(
             site.shed.note(|shed| shed.slow_response += 1);
             respond.send_reset(Reason::CANCEL);
         }
+        // RFC 8441 5: as a connection is reset.
+        Err(Broken::Tunnel) => respond.send_reset(Reason::CANCEL),
         Err(Broken::Source) => respond.send_reset(Reason::INTERNAL_ERROR),
     }
 }
@@ -171,8 +189,14 @@ async fn produce<P: Partition>(
         let _ = respond.send_informational(go_on);
     }
     let intake = Rc::new(Cell::new(Intake::default()));
-    let upload = Upload::new(stream, admitted.length, limits, intake.clone());
-    let body = BoundedBody::of_http2(upload, limits.body_bytes, intake.clone());
+    let body = match upgrade::asked(&parts.extensions) {
+        // What follows it is for the tunnel.
+        Some(_) => BoundedBody::empty(),
+        None => {
+            let upload = Upload::new(stream, admitted.length, limits, intake.clone());
+            BoundedBody::of_http2(upload, limits.body_bytes, intake.clone())
+        }
+    };
     // By itself, because it is large: otherwise each stream would be as large, whoever answers it.
     let mut answering = Box::pin(dispatch::respond(site, ends, Request::from_parts(parts, body)));
     let response = poll_fn(|cx| {

@@ -21,7 +21,7 @@ use super::flow::{Download, Progress, Upload};
 use super::forward;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
-use crate::relay::{copy_of, fault, is_ambiguous, plain, remove_not_passed_on};
+use crate::relay::{copy_of, fault, passed_back, plain};
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -146,12 +146,10 @@ impl Http {
         answer
     }
 
-    fn pass_back(&self, mut answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
-        if is_ambiguous(answer.headers()) {
+    fn pass_back(&self, answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
+        let Some(answer) = passed_back(answer, asked) else {
             return plain(StatusCode::BAD_GATEWAY);
-        }
-        remove_not_passed_on(answer.headers_mut());
-        upgrade::grant(&mut answer, asked);
+        };
         let patience = self.patience;
         answer.map(|body| ResponseBody::stream(Download::new(body, patience)))
     }

@@ -74,6 +74,10 @@ async fn echo(mut both: Upgraded) -> io::Result<()> {
         both.write_u8(if ping { first + 1 } else { first }).await?;
         match content.len() {
             short @ 0..126 => both.write_u8(short as u8).await?,
+            middle @ 126..0x1_0000 => {
+                both.write_u8(126).await?;
+                both.write_u16(middle as u16).await?;
+            }
             long => {
                 both.write_u8(127).await?;
                 both.write_u64(long as u64).await?;
