@@ -29,6 +29,7 @@ use crate::dispatch::Shown;
 use crate::partition::{Limits, Partition};
 use crate::serve::{Link, Next};
 use crate::socket::{Socket, expired};
+use crate::stream::Stream;
 use crate::wire_io::Gauge;
 
 /// LIMIT: requests at once, on one connection: what browsers expect (RFC 9113 6.5.2 recommends at least 100).
@@ -88,29 +89,15 @@ impl<P: Partition> Link<'_, P> {
         let Some(stream) = self.lend() else {
             return Next::Close;
         };
-        let limits = self.site.partition.limits().clone();
-        let shown = stream.client_certificate().map(Shown);
+        let limits = self.site.partition.limits();
         let stream = Rc::new(RefCell::new(stream));
-        let gauge = Rc::new(Gauge::new(&limits, self.takes()));
-        let meter = Rc::new(Meter::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
-        let taken = Bytes::from(std::mem::take(&mut self.taken));
-        let watched = Watched::new(stream.clone(), gauge.clone(), meter.clone(), taken);
-        let began = tokio::time::timeout(limits.head_timeout, builder(&limits).handshake(watched)).await;
-        let over = match began {
-            Err(_) => {
-                self.site.shed.note(|shed| shed.late_head += 1);
-                Over::Failed
-            }
-            Ok(Err(_)) => {
-                self.site.shed.note(|shed| shed.malformed += 1);
-                Over::Failed
-            }
-            Ok(Ok(connection)) => {
-                let idle = Some(Instant::now());
-                let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-                let mut session = Session { connection, tasks, gauge, meter, idle, leaving, abusive, shown };
+        // By itself, as an idle connection would keep the room for it.
+        let begun = Box::pin(self.begin(stream.clone(), limits)).await;
+        let over = match begun {
+            None => Over::Failed,
+            Some(mut session) => {
                 self.guest.rest();
-                let over = poll_fn(|cx| self.poll_session(cx, &mut session, drained.as_mut(), &limits)).await;
+                let over = poll_fn(|cx| self.poll_session(cx, &mut session, drained.as_mut(), limits)).await;
                 self.guest.rise();
                 over
             }
@@ -123,6 +110,30 @@ impl<P: Partition> Link<'_, P> {
         let stream = Rc::into_inner(stream).map(RefCell::into_inner);
         self.socket = stream.filter(|_| over == Over::Done).map(Socket::Registered);
         Next::Close
+    }
+
+    /// Waits for the preface and the first settings; nothing if they are wrong, or late.
+    async fn begin(&mut self, stream: Rc<RefCell<Stream>>, limits: &Limits) -> Option<Box<Session>> {
+        let shown = stream.borrow().client_certificate().map(Shown);
+        let gauge = Rc::new(Gauge::new(limits, self.takes()));
+        let meter = Rc::new(Meter::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
+        let taken = Bytes::from(std::mem::take(&mut self.taken));
+        let watched = Watched::new(stream, gauge.clone(), meter.clone(), taken);
+        let began = tokio::time::timeout(limits.head_timeout, builder(limits).handshake(watched)).await;
+        let connection = match began {
+            Err(_) => {
+                self.site.shed.note(|shed| shed.late_head += 1);
+                return None;
+            }
+            Ok(Err(_)) => {
+                self.site.shed.note(|shed| shed.malformed += 1);
+                return None;
+            }
+            Ok(Ok(connection)) => connection,
+        };
+        let idle = Some(Instant::now());
+        let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
+        Some(Box::new(Session { connection, tasks, gauge, meter, idle, leaving, abusive, shown }))
     }
 
     fn poll_session(

@@ -61,7 +61,9 @@ pub enum Ended {
 }
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
-pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
+///
+/// Not `async` as a whole, as an idle connection would keep the room for what it was made of.
+pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Output = Ended> {
     let ends = Ends { peer: client.peer, local: client.local, tls: client.tls };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
@@ -80,22 +82,24 @@ pub async fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> Ended {
         begun: Cell::new(false),
         h2c: client.h2c && !client.tls,
     };
-    let mut drained = pin!(unconstrained(site.partition.drained()));
-    let mut next = if client.tls { Next::Handshake } else { link.first() };
-    loop {
-        next = match next {
-            Next::Read => link.wait(drained.as_mut()).await,
-            // On the heap, as an idle connection would keep the room for the largest of them.
-            Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
-            Next::File(sending) => Box::pin(link.send_file(*sending)).await,
-            Next::General => Box::pin(link.general()).await,
-            Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
-            Next::Handshake => Box::pin(link.handshake()).await,
-            Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
-            Next::Misdirected => Box::pin(link.misdirected()).await,
-            Next::Close => return link.close(),
-            Next::HandBack => return link.hand_back(),
-        };
+    async move {
+        let mut drained = pin!(unconstrained(link.site.partition.drained()));
+        let mut next = if link.ends.tls { Next::Handshake } else { link.first() };
+        loop {
+            next = match next {
+                Next::Read => link.wait(drained.as_mut()).await,
+                // On the heap, as an idle connection would keep the room for the largest of them.
+                Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
+                Next::File(sending) => Box::pin(link.send_file(*sending)).await,
+                Next::General => Box::pin(link.general()).await,
+                Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
+                Next::Handshake => Box::pin(link.handshake()).await,
+                Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
+                Next::Misdirected => Box::pin(link.misdirected()).await,
+                Next::Close => return link.close(),
+                Next::HandBack => return link.hand_back(),
+            };
+        }
     }
 }
 

@@ -195,15 +195,17 @@ async fn accept(site: Rc<Site<Own>>, tls: Rc<Tls>) {
     }
 }
 
-async fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) {
+/// Not `async` as a whole, as [`serve`].
+fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
     let Arrival { stream, taken, peer, local, lease, tls, h2c, .. } = arrival;
-    if tls {
-        configured.ready().await;
-    }
-    if let Ended::HandBack { stream, taken } =
-        serve(&site, Client { stream, taken, peer, local, tls, h2c }).await
-    {
-        // Without a gate to take it, that is, at the end of everything, the connection is closed.
-        let _ = lease.hand_back(stream, taken).await;
+    let client = Client { stream, taken, peer, local, tls, h2c };
+    async move {
+        if client.tls {
+            configured.ready().await;
+        }
+        if let Ended::HandBack { stream, taken } = serve(&site, client).await {
+            // Without a gate to take it, that is, at the end of everything, the connection is closed.
+            let _ = lease.hand_back(stream, taken).await;
+        }
     }
 }

@@ -110,12 +110,11 @@ pub(super) async fn answer<P: Partition>(
     ticket.status.set(response.status().as_u16());
     let sent = match opened {
         None => send(&site, &mut respond, response, silent, &ticket.body_bytes).await,
+        // By itself, as what is rare: otherwise each stream would be as large.
         Some(opened) => {
-            let idle = site.partition.limits().idle_timeout;
-            let passing =
-                tunnel::pass(&mut respond, response, body.clone(), opened, idle, &ticket.body_bytes);
-            // By itself, as what is rare.
-            Box::pin(passing).await.map_err(|_| Broken::Tunnel)
+            Box::pin(tunnel::pass(&site, &mut respond, response, &body, opened, &ticket.body_bytes))
+                .await
+                .map_err(|_| Broken::Tunnel)
         }
     };
     match sent {

@@ -10,7 +10,6 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h2::SendStream;
@@ -24,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::upload::Receiving;
 use crate::answer;
 use crate::body::ResponseBody;
+use crate::partition::{Partition, Site};
 use crate::upgrade::{self, Asked, Opened};
 
 /// What was answered to a GET can be had by one, but not as a tunnel.
@@ -67,14 +67,15 @@ pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
 }
 
 /// Sends the answer, and passes what follows until both sides have ended; an error if one has broken off.
-pub(super) async fn pass(
+pub(super) async fn pass<P: Partition>(
+    site: &Site<P>,
     respond: &mut SendResponse<Bytes>,
     response: Response<ResponseBody>,
-    from: Receiving,
+    from: &Receiving,
     opened: Opened,
-    idle: Duration,
     count: &Cell<u64>,
 ) -> io::Result<()> {
+    let idle = site.partition.limits().idle_timeout;
     let stream = respond.send_response(response.map(|_| ()), false).map_err(io::Error::other)?;
     let to = RefCell::new(stream);
     let both = Both { from, to: &to, rest: Bytes::new() };
@@ -88,7 +89,7 @@ pub(super) async fn pass(
 
 /// A stream as a connection of its own.
 struct Both<'a> {
-    from: Receiving,
+    from: &'a Receiving,
     to: &'a RefCell<SendStream<Bytes>>,
     /// What has come and is not taken yet.
     rest: Bytes,
