@@ -84,9 +84,14 @@ impl Ground {
                 ProxyHeader::Version1 => wire::ProxyHeader::Version1,
                 ProxyHeader::Version2 => wire::ProxyHeader::Version2,
             };
-            let script = Text::new(backend.talk.script.as_deref().unwrap_or_default());
-            let backend =
-                Backend { speech, proxy_header, answer_timeout_ms: backend.talk.answer_timeout_ms, script };
+            let talk = backend.talk;
+            let backend = Backend {
+                speech,
+                proxy_header,
+                answer_timeout_ms: talk.answer_timeout_ms,
+                requests: talk.requests.unwrap_or(0),
+                script: Text::new(talk.script.as_deref().unwrap_or_default()),
+            };
             told.push(LauncherToSite::Backend { target, backend });
         }
         if let Some(root) = site.folder().filter(|_| !told.is_empty()) {

@@ -347,6 +347,11 @@ impl Ground {
                 told.push((LauncherToSite::Route { host, path, target, partition }, None));
             }
         }
+        for other in posts.iter().filter(|other| other.site == post.site) {
+            if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {
+                told.push((LauncherToSite::Requests { partition: other.partition, requests }, None));
+            }
+        }
         told.extend(self.backends_setup(site).into_iter().map(|message| (message, None)));
         told.push((LauncherToSite::Begin {}, None));
         Ok(told)
@@ -416,6 +421,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         network: config::Network::default(),
         label: None,
         takes_connections: false,
+        requests: None,
         environment: Vec::new(),
     };
     filters.map(service).collect()

@@ -18,6 +18,8 @@ pub struct Talk {
     pub proxy_header: ProxyHeader,
     /// How long an answer may take to begin, and then to go on, in milliseconds.
     pub answer_timeout_ms: u32,
+    /// How many requests they may have at once; `None`: their share of the site's connections.
+    pub requests: Option<u32>,
     /// The script that answers all of the route's requests, as a path below the root; FastCGI only.
     pub script: Option<String>,
 }
@@ -56,7 +58,7 @@ pub enum ProxyHeader {
 impl Default for Talk {
     fn default() -> Self {
         let answer_timeout_ms = rules::ANSWER_TIMEOUT_MS.default.unwrap_or_default() as u32;
-        Self { proxy_header: ProxyHeader::None, answer_timeout_ms, script: None }
+        Self { proxy_header: ProxyHeader::None, answer_timeout_ms, requests: None, script: None }
     }
 }
 
@@ -90,15 +92,17 @@ pub(crate) fn talk(table: &Table<'_>, problems: &mut Problems<'_>) -> Talk {
     Talk {
         proxy_header: proxy_header.map_or(ProxyHeader::None, |header| header.value),
         answer_timeout_ms: table.duration_ms("answer_timeout", &rules::ANSWER_TIMEOUT_MS, problems),
+        requests: table.optional_count("requests", &rules::REQUESTS, problems),
         script: script.map(|script| script.value),
     }
 }
 
 /// Which keys go with which actions.
-const KEYS: [(&str, &[&str]); 3] = [
+const KEYS: [(&str, &[&str]); 4] = [
     ("proxy_protocol", &["upstream"]),
     ("script", &["fastcgi"]),
     ("answer_timeout", &["upstream", "fastcgi"]),
+    ("requests", &["upstream", "fastcgi"]),
 ];
 
 fn named(actions: &[&str]) -> String {

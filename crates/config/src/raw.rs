@@ -128,6 +128,7 @@ pub(crate) struct RawService {
     pub(crate) network: Network,
     pub(crate) label_of_program: Option<String>,
     pub(crate) takes_connections: bool,
+    pub(crate) requests: Option<u32>,
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -271,6 +272,7 @@ impl RawService {
             network: self.network,
             label: self.label_of_program,
             takes_connections: self.takes_connections,
+            requests: self.requests,
             environment: self.environment,
         })
     }

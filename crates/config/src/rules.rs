@@ -88,6 +88,8 @@ pub(crate) const DRAIN_TIMEOUT_MS: Bounds = Bounds::new(10, 24 * HOUR, 30 * SECO
 pub(crate) const ANSWER_TIMEOUT_MS: Bounds = Bounds::new(10, HOUR, MINUTE);
 /// LIMIT: 16 so that a worker is of use; 16384 stays below the usual 20000-odd descriptors of a process.
 pub(crate) const CONNECTIONS: Bounds = Bounds::new(16, 16384, 8192);
+/// LIMIT: 0 would be a route that never answers; as many as there can be connections.
+pub(crate) const REQUESTS: Bounds = Bounds { min: 1, max: 16384, default: None };
 /// LIMIT: no program starts in less than 4 MiB; 16 TiB is above any machine meant.
 pub(crate) const MEMORY_MAX: Bounds = Bounds { min: 4 * MIB, max: 16 * TIB, default: None };
 
@@ -260,6 +262,7 @@ pub(crate) const ROUTE: Keys = (
         "auth",
         "proxy_protocol",
         "answer_timeout",
+        "requests",
         "script",
     ],
 );
@@ -283,6 +286,7 @@ pub(crate) const SERVICE: Keys = (
         "network",
         "label",
         "takes_connections",
+        "requests",
         "environment",
     ],
 );

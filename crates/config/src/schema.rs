@@ -365,6 +365,8 @@ pub struct Service {
     pub label: Option<String>,
     /// Whether the gate hands it plaintext connections instead of requests.
     pub takes_connections: bool,
+    /// How many requests its site's worker may pass on to it at once; `None`: a share of the worker's connections.
+    pub requests: Option<u32>,
     /// Its whole environment, sorted by name.
     pub environment: Vec<(String, String)>,
 }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table, narrow};
+use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, hosts, names};
 use crate::place::At;
@@ -116,10 +116,8 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
         memory_high: table.get("memory_high").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
         processes_max: table.count("processes_max", &rules::PROCESSES_MAX, problems),
         core_max: table.get("core_max").and_then(|entry| entry.bytes(&rules::CORE_MAX, problems)),
-        cpu_percent: table
-            .get("cpu_percent")
-            .and_then(|entry| entry.count(&rules::CPU_PERCENT, problems))
-            .map(|percent| narrow(Some(percent))),
+        cpu_percent: table.optional_count("cpu_percent", &rules::CPU_PERCENT, problems),
+        requests: table.optional_count("requests", &rules::REQUESTS, problems),
         network: network(&table, problems),
         label_of_program: table
             .get("label")

@@ -40,6 +40,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         network: config::Network::default(),
         label: None,
         takes_connections: false,
+        requests: None,
         environment: Vec::new(),
     }
 }

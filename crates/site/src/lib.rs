@@ -41,6 +41,7 @@ mod socket;
 mod stream;
 pub mod tls;
 mod tls_stream;
+mod turns;
 pub mod upgrade;
 pub mod upstream;
 

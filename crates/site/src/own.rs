@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{MinRate, Priority};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
 use worker::inlet::Inlets;
@@ -21,8 +21,9 @@ use worker::routes::{Routes, covers, normal};
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
 use crate::partition::{Access, Ends, Limits, Partition, Site};
-use crate::relay::Relay;
+use crate::relay::{Relay, plain};
 use crate::rules::Rule;
+use crate::turns::{Party, Turn, Turns};
 use crate::upstream::{self, Backends};
 
 /// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
@@ -72,6 +73,28 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
+/// A line about a request that was passed on to nobody.
+struct Full<'a> {
+    path: &'a str,
+    has: usize,
+    others: u64,
+}
+
+impl fmt::Display for Full<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, has, others } = self;
+        write!(
+            f,
+            "503 for {path}: {has} requests are with whoever answers it, as many as may be at once; if it is not \
+             too slow but asked too much, raise its `requests`"
+        )?;
+        if *others > 0 {
+            write!(f, " (and {others} others since the last such line)")?;
+        }
+        Ok(())
+    }
+}
+
 /// What the launcher has told this worker.
 pub struct Own {
     routes: Routes<RouteTarget>,
@@ -89,6 +112,9 @@ pub struct Own {
     /// Whether requests go through filters.
     pub filtered: bool,
     noise: Noise,
+    turns: Turns,
+    /// Parties that had no turn left.
+    full: RefCell<HashMap<Party, Noise>>,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
     /// Servers behind the site.
@@ -126,6 +152,8 @@ impl Own {
             log,
             filtered: false,
             noise: Noise::default(),
+            turns: Turns::new(limits.connections),
+            full: RefCell::default(),
             tampered: None,
             backends: Backends::default(),
         }
@@ -162,6 +190,25 @@ impl Own {
             .clone()
     }
 
+    /// Lets `party` have so many requests at once; 0 for its share of the places.
+    pub(crate) fn limit(&mut self, party: Party, requests: u32) {
+        if requests > 0 {
+            self.turns.limit(party, requests);
+        }
+    }
+
+    /// A turn with `party`, for a request for `path`; if there is none, that is said.
+    fn turn(&self, party: Party, path: &str) -> Option<Turn> {
+        let has = match self.turns.take(party) {
+            Ok(turn) => return Some(turn),
+            Err(has) => has,
+        };
+        if let Some(others) = self.full.borrow_mut().entry(party).or_default().tell(Instant::now()) {
+            self.log.event(Level::Warning, Full { path, has, others });
+        }
+        None
+    }
+
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
@@ -195,8 +242,11 @@ impl Partition for Own {
         ends: Ends,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
+        let Some(turn) = self.turn(Party::Target(rule.number), request.uri().path()) else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE);
+        };
         let asked = upstream::Asked { ends, files, request };
-        self.backends.answer(rule.number, asked).await
+        turn.keep(self.backends.answer(rule.number, asked).await)
     }
 
     async fn relay(
@@ -205,8 +255,11 @@ impl Partition for Own {
         ends: Ends,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let relay = Own::relay(self, service as u16);
-        relay.send(ends, request).await
+        let service = service as u16;
+        let Some(turn) = self.turn(Party::Service(service), request.uri().path()) else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        turn.keep(Own::relay(self, service).send(ends, request).await)
     }
 
     fn record(&self, access: &Access<'_>) {
@@ -259,6 +312,7 @@ impl Site<Own> {
         let mut shed = self.shed.snapshot();
         shed.admitted = self.partition.inlets.counters.requests.get();
         shed.evicted = self.seats.evicted();
+        shed.unavailable += self.partition.turns.refused();
         shed.incomplete_now = self.seats.idle();
         let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
         for (range, held) in self.seats.ranges(RANGES_MAX) {

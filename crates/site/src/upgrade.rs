@@ -18,6 +18,8 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::turns::Turn;
+
 /// LIMIT: bytes that are on their way at once in each direction.
 const STEP_BYTES: usize = 16 << 10;
 
@@ -91,7 +93,11 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
 
 /// The other side of a tunnel, as it goes with the answer that opens it.
 #[derive(Clone)]
-pub(crate) struct Opened(OnUpgrade);
+pub(crate) struct Opened {
+    other: OnUpgrade,
+    /// That of the request, until the end of the tunnel.
+    turn: Option<Turn>,
+}
 
 /// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds.
 pub(crate) fn grant<B>(response: &mut Response<B>) {
@@ -101,7 +107,7 @@ pub(crate) fn grant<B>(response: &mut Response<B>) {
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, UPGRADE);
     headers.insert(header::UPGRADE, WEBSOCKET);
-    response.extensions_mut().insert(Opened(other));
+    response.extensions_mut().insert(Opened { other, turn: None });
 }
 
 /// The other side of the tunnel that the answer opens.
@@ -109,12 +115,19 @@ pub(crate) fn opened<B>(response: &Response<B>) -> Option<Opened> {
     response.extensions().get::<Opened>().cloned()
 }
 
+/// Keeps `turn` for as long as the tunnel that the answer opens, if it opens one.
+pub(crate) fn keep<B>(response: &mut Response<B>, turn: &Turn) {
+    if let Some(opened) = response.extensions_mut().get_mut::<Opened>() {
+        opened.turn = Some(turn.clone());
+    }
+}
+
 /// Passes bytes in both directions, `taken` first, and counts them, until both sides have ended; an error if one has
 /// broken off, or neither has sent anything for `idle`.
 pub(crate) async fn tunnel<C>(
     client: C,
     taken: Bytes,
-    Opened(other): Opened,
+    Opened { other, turn: _turn }: Opened,
     idle: Duration,
     count: &Cell<u64>,
 ) -> io::Result<()>

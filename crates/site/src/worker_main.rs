@@ -22,6 +22,7 @@ use crate::rules::auth::Users;
 use crate::serve::{Client, Ended, serve};
 use crate::setup::Setup;
 use crate::tls::Tls;
+use crate::turns::Party;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
@@ -76,7 +77,13 @@ async fn set_up(
             }
             LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
             LauncherToSite::Filtered {} => own.filtered = true,
-            LauncherToSite::Backend { target, backend } => own.backends.announce(target, backend),
+            LauncherToSite::Requests { partition, requests } => {
+                own.limit(Party::Service(partition), requests);
+            }
+            LauncherToSite::Backend { target, backend } => {
+                own.limit(Party::Target(target), backend.requests);
+                own.backends.announce(target, backend);
+            }
             LauncherToSite::RootPath { path } => own.backends.set_root(path.as_str()),
             LauncherToSite::Begin {} => {
                 setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));

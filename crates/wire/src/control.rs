@@ -318,6 +318,8 @@ record! {
         proxy_header: ProxyHeader,
         /// How long its answer may take to begin, and how long it may then be silent, in milliseconds.
         answer_timeout_ms: u32,
+        /// How many requests it may have at once; 0 for its share of the worker's places.
+        requests: u32,
         /// The script that answers all of its requests, as a path below the root; none if empty.
         script: Text<1024>,
     }
@@ -350,6 +352,8 @@ messages! {
         11 => ReportShed {},
         /// Before `Begin`: requests go through filters, so that a connection is handed back with its second one.
         12 => Filtered {},
+        /// Before `Begin`: the service `partition` may have so many requests at once; its share of the places without.
+        13 => Requests { partition: u16, requests: u32 },
         /// Before `Begin`: TLS is spoken, from version `version_min` (as on the wire) on. `hsts` goes with each answer,
         /// if it is not empty; `tamper` is whether clients whose records fail to decrypt are to be named.
         20 => Tls { version_min: u16, resume: Resume, client_auth: ClientAuth, tamper: bool, hsts: Text<256> },

@@ -366,11 +366,12 @@ impl Samples for LauncherToSite {
             let (at, to) = (text(512), text(1024));
             Self::Rule { rule: u16::MAX, suffix: true, at, action, status: 308, to, fallback: true }
         }));
+        all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
         all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);
         for speech in [Speech::Http, Speech::FastCgi] {
             for proxy_header in [ProxyHeader::None, ProxyHeader::Version1, ProxyHeader::Version2] {
-                let backend =
-                    Backend { speech, proxy_header, answer_timeout_ms: u32::MAX, script: text(1024) };
+                let (answer_timeout_ms, requests, script) = (u32::MAX, u32::MAX, text(1024));
+                let backend = Backend { speech, proxy_header, answer_timeout_ms, requests, script };
                 all.push(Self::Backend { target: u16::MAX, backend });
             }
         }

@@ -22,6 +22,17 @@ impl<'t> Table<'t> {
         narrow(value.or(bounds.default))
     }
 
+    /// A count, if it is there.
+    pub(crate) fn optional_count(
+        &self,
+        key: &'t str,
+        bounds: &Bounds,
+        problems: &mut Problems<'_>,
+    ) -> Option<u32> {
+        let value = self.get(key)?.count(bounds, problems)?;
+        Some(narrow(Some(value)))
+    }
+
     /// A duration in milliseconds, or its default.
     pub(crate) fn duration_ms(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
         let value = self.get(key).and_then(|entry| entry.duration_ms(bounds, problems));

@@ -1,0 +1,206 @@
+"""One route's server hangs, and twice as many clients ask it as its site may have connections: the site's files answer.
+
+A real server that accepts and never answers (by HTTP and by FastCGI), and a service that sleeps; by HTTP/1.1 and HTTP/2,
+in plaintext and under TLS.
+"""
+
+import contextlib
+import socket
+import unittest
+
+import client
+from backend import Raw
+from client import until
+from frames import END_HEADERS, END_STREAM, HEADERS, SETTINGS, Http2, block, frame
+from harness import ROOTLESS, Server, free_port, rootless_too
+from test_conditioning_status import told
+from test_upstream_stall import Mute, answered
+from tls_server import certificate, insecure
+
+CONNECTIONS = 64
+CROWD = 2 * CONNECTIONS
+#: LIMIT: seconds for an answer on a machine that has much else to do; who starves waits for as long as the crowd stays.
+PATIENCE = 20
+
+CONFIG = """
+[[listen]]
+address = "127.0.0.1:{port}"
+h2c = true
+
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+
+[server]
+user_range = "51001-51999"
+state_dir = "state"
+run_dir = "run"
+log_dir = "log"
+gates = 1
+
+[limits]
+connections = {connections}
+drain_timeout = "1s"
+
+[tls]
+
+[[site]]
+name = "main"
+host = ["main.test"]
+root = "main"
+certificates = ["main.pem"]
+
+  [[site.route]]
+  path = "/http/"
+  upstream = "{mute}"
+
+  [[site.route]]
+  path = "/fcgi/"
+  fastcgi = "{mute}"
+  script = "/x.php"
+
+{few}
+
+  [[site.route]]
+  path = "/well/"
+  upstream = "{well}"
+
+  [[site.service]]
+  name = "probe"
+  path = "/probe"
+  command = ["bin/probe"]
+"""
+
+#: Routes that may have three requests, one for each test.
+FEW = "".join(
+    f'\n  [[site.route]]\n  path = "/{name}/"\n  upstream = "{{mute}}"\n  requests = 3\n' for name in ("few", "told", "streams")
+)
+
+HANGS = {"upstream": "/http/x", "FastCGI": "/fcgi/x", "service": "/probe/sleep?ms=600000"}
+
+
+class Two(Server):
+    """A server on two ports, of which one speaks TLS."""
+
+    def __init__(self, mute, well):
+        self.tls = free_port()
+        few = FEW.format(mute=mute)
+        text = lambda port: CONFIG.format(
+            port=port, tls=self.tls, connections=CONNECTIONS, mute=mute, well=well, few=few
+        )
+        super().__init__(sites=[], text=text, files={"main/index.html": "the files", "main/x.php": ""})
+        cert, key = certificate(self.write("keys/x", "").parent, "main", "ec", "main.test")
+        self.write("main.pem", cert + key).chmod(0o644 if ROOTLESS else 0o600)
+
+
+class PlainHttp2(Http2):
+    """The same in plaintext."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.unread, self.statuses, self.bodies, self.ended, self.resets = b"", {}, {}, {}, []
+        self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"\0\1\0\0\0\0"))
+
+
+def lines(path, method=b"GET", scheme=b"http"):
+    return [(b":method", method), (b":scheme", scheme), (b":authority", b"main.test"), (b":path", path.encode())]
+
+
+@rootless_too
+class Share(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.mute = cls.enterClassContext(Mute(backlog=512))
+        cls.well = cls.enterClassContext(Raw(backlog=512))
+        cls.server = cls.enterClassContext(Two(cls.mute.at, cls.well.at))
+
+    def ask(self, kind, path):
+        """A connection on which one request is under way."""
+        if kind.startswith("HTTP/2"):
+            peer = PlainHttp2(self.server.port) if kind == "HTTP/2" else Http2(insecure(), self.server.tls)
+            peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(lines(path))))
+            return peer.socket
+        if kind == "HTTP/1.1":
+            peer = socket.create_connection(("127.0.0.1", self.server.port), timeout=PATIENCE)
+        else:
+            raw = socket.create_connection(("127.0.0.1", self.server.tls), timeout=PATIENCE)
+            peer = insecure().wrap_socket(raw, server_hostname="main.test")
+        peer.sendall(client.request(path))
+        return peer
+
+    def crowd(self, kind, path, stack):
+        """As many as ask; one whom the gate turns away because so many come at once is one of them as well."""
+        peers = []
+        for _ in range(CROWD):
+            with contextlib.suppress(ConnectionError):
+                peers.append(stack.enter_context(contextlib.closing(self.ask(kind, path))))
+        return peers
+
+    def assert_served(self, what):
+        # So many at once fill the gate's queue, until the idle ones have gone: those whom an answer was denied.
+        self.assertTrue(until(lambda: self.server.status("/", timeout=PATIENCE) == 200, PATIENCE), what)
+        for target, body in (("/", b"the files"), ("/well/x", b"hello from behind")):
+            for _ in range(5):
+                answer = self.server.get(target, timeout=PATIENCE)
+                self.assertEqual((answer.status, answer.body), (200, body), what)
+        with Http2(insecure(), self.server.tls) as peer:
+            peer.request(1, lines("/", scheme=b"https"))
+            self.assertEqual(peer.outcome(1, PATIENCE), 200, what)
+
+    def test_files_answer_all_the_while(self):
+        for name, path in HANGS.items():
+            for kind in ("HTTP/1.1", "HTTP/1.1 TLS", "HTTP/2", "HTTP/2 TLS"):
+                with self.subTest(name, kind=kind), contextlib.ExitStack() as stack:
+                    self.crowd(kind, path, stack)
+                    self.assert_served(f"{name}, {kind}")
+
+    def refused(self):
+        return told(self.server)["site main"]["shed"]["unavailable"]
+
+    def test_the_others_are_told_at_once(self):
+        before = self.refused()
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(self.server.connect()) for _ in range(5)]
+            for peer in peers:
+                peer.send(client.request("/few/x"))
+            for peer in peers:
+                peer.socket.setblocking(False)
+            self.assertTrue(until(lambda: self.refused() - before == 2, PATIENCE))
+            refused = [peer for peer in peers if until(lambda peer=peer: answered(peer.socket), 1)]
+            self.assertEqual(len(refused), 2)
+            # A place that is free again is the next one's.
+            waiting = [peer for peer in peers if peer not in refused]
+            waiting[0].close()
+            with self.server.connect(timeout=1) as next_one:
+                def waits():
+                    next_one.send(client.request("/few/x"))
+                    try:
+                        return next_one.response().status != 503
+                    except TimeoutError:
+                        return True
+                self.assertTrue(until(waits, PATIENCE))
+        self.assertIn("503 for /few/x: 3 requests are with whoever answers it", self.server.log())
+
+    def test_what_they_are_told(self):
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(self.server.connect()).send(client.request("/told/x"))
+            with self.server.connect() as peer:
+                answer = None
+                while answer is None or answer.status != 503:
+                    answer = peer.get("/told/x")
+                self.assertEqual(answer.headers["retry-after"], "5")
+
+    def test_streams_of_one_connection(self):
+        """They count one by one, and the connection goes on."""
+        with Http2(insecure(), self.server.tls) as peer:
+            for stream in range(1, 11, 2):
+                peer.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block(lines("/streams/x", scheme=b"https"))))
+            peer.request(11, lines("/", scheme=b"https"))
+            self.assertEqual(peer.outcome(11, PATIENCE), 200)
+            self.assertEqual([peer.outcome(7, PATIENCE), peer.outcome(9, PATIENCE)], [503, 503])
+            self.assertEqual(peer.statuses.keys(), {7, 9, 11})
+
+
+if __name__ == "__main__":
+    unittest.main()
