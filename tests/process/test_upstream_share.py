@@ -82,10 +82,10 @@ HANGS = {"upstream": "/http/x", "FastCGI": "/fcgi/x", "service": "/probe/sleep?m
 class Two(Server):
     """A server on two ports, of which one speaks TLS."""
 
-    def __init__(self, mute, well):
+    def __init__(self, mute, well, config=CONFIG):
         self.tls = free_port()
         few = FEW.format(mute=mute)
-        text = lambda port: CONFIG.format(
+        text = lambda port: config.format(
             port=port, tls=self.tls, connections=CONNECTIONS, mute=mute, well=well, few=few
         )
         super().__init__(sites=[], text=text, files={"main/index.html": "the files", "main/x.php": ""})

@@ -70,7 +70,7 @@ class Crowd:
 
 @rootless_too
 class Stall(unittest.TestCase):
-    # A client that goes in the middle of a body which nobody takes is noticed after `answer_timeout`: not waited for.
+    # A client whose kernel holds a part of its body, behind which it has gone, is noticed late: not waited for.
     limits = {"body_bytes": "1GiB", "drain_timeout": "3s"}
 
     @classmethod

@@ -31,6 +31,10 @@ use crate::{answer, dispatch, upgrade};
 /// What is written to the log for a client that went away before its answer began, as nginx does.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
+/// LIMIT: how long a client that has gone in the middle of a body is not missed, if nobody takes the body: the runtime
+/// wakes nobody for an end behind bytes that are not read.
+const GONE_LOOK: Duration = Duration::from_secs(1);
+
 /// What became of a request.
 pub(crate) struct Over {
     /// The connection, if it is still good for anything.
@@ -159,10 +163,10 @@ where
             if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
-            if watch && gauge.delivered.get() && stream.borrow_mut().poll_gone(cx, &mut watch) {
+            if watch && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut watch) {
                 return Poll::Ready(Outcome::Broken);
             }
-            let Some(next) = next_look(gauge) else {
+            let Some(next) = next_look(gauge, watch) else {
                 return Poll::Pending;
             };
             if !expired(cx, &mut timer, next) {
@@ -180,11 +184,18 @@ where
     .await
 }
 
-/// When to look next whether the client is too slow. A body that nobody wants any more may stay away.
-fn next_look(gauge: &Gauge) -> Option<Instant> {
+/// Whether the client has gone. While its body is not all read, what has come of that hides its end.
+fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, watch: &mut bool) -> bool {
+    if gauge.delivered.get() { stream.poll_gone(cx, watch) } else { stream.is_closed() }
+}
+
+/// When to look next whether the client is too slow, or has gone behind a body that nobody takes. A body that nobody
+/// wants any more may stay away.
+fn next_look(gauge: &Gauge, watch: bool) -> Option<Instant> {
+    let gone = (watch && !gauge.delivered.get()).then(|| Instant::now() + GONE_LOOK);
     let body = gauge.sends.deadline().filter(|_| gauge.intake.get() == Intake::Open);
     let response = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
-    [body, response].into_iter().flatten().min()
+    [gone, body, response].into_iter().flatten().min()
 }
 
 /// Gives up a client that is too slow, one that takes an answer not before the kernel was `asked` once more. If its

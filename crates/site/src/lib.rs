@@ -28,6 +28,7 @@ pub mod own;
 mod pace;
 pub mod partition;
 pub mod path;
+mod peer;
 pub mod range;
 pub mod relay;
 pub mod roots;

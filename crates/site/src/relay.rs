@@ -19,7 +19,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use wire::Shed;
@@ -27,6 +27,7 @@ use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
+use crate::peer::Peer;
 use crate::upgrade::{self, Asked};
 
 /// The header that tells a service whose request it is; only the relay sets it.
@@ -58,7 +59,7 @@ const NOT_PASSED_ON: [HeaderName; 12] = [
     CLIENT_HEADER,
 ];
 
-type Sender = SendRequest<BoundedBody>;
+type Sender = Peer<BoundedBody>;
 
 /// The way to one service.
 pub struct Relay {
@@ -172,7 +173,7 @@ impl Relay {
                 Some(sender) => sender,
                 None => self.connect(ends).await?,
             };
-            match sender.try_send_request(request).await {
+            match sender.send(request).await {
                 Ok(answer) => {
                     self.keep(sender, epoch);
                     return Ok(answer);
@@ -209,9 +210,7 @@ impl Relay {
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        // What goes wrong on it is seen by the request that it goes wrong for.
-        tokio::task::spawn_local(connection.with_upgrades());
-        Ok(sender)
+        Ok(Peer::new(sender, connection))
     }
 
     /// Keeps a pair once its answer has been passed on, if no worker has retired meanwhile.
@@ -221,7 +220,7 @@ impl Relay {
     fn keep(&self, mut sender: Sender, epoch: u64) {
         let pairs = self.pairs.clone();
         tokio::task::spawn_local(async move {
-            let ready = sender.ready().await.is_ok();
+            let ready = sender.ready().await;
             let mut idle = pairs.idle.borrow_mut();
             if ready && pairs.waiting.get() == 0 && pairs.epoch.get() == epoch && idle.len() < IDLE_MAX {
                 idle.push(sender);

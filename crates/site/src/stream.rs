@@ -3,12 +3,12 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
 
 use http::HeaderValue;
 use rustix::net::SendFlags;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::tls_stream::TlsStream;
@@ -67,6 +67,14 @@ impl Stream {
             }
             Poll::Ready(_) => true,
         }
+    }
+
+    /// Whether the client has closed its side, or reset the connection, as far as the runtime has heard: also where what
+    /// came before that is still unread. Does not read, and has nobody woken.
+    pub fn is_closed(&mut self) -> bool {
+        let ready = pin!(self.tcp().ready(Interest::READABLE));
+        let mut nobody = Context::from_waker(Waker::noop());
+        matches!(ready.poll(&mut nobody), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Writes some of `bytes`; adds to `moved` how many bytes, under TLS: of ciphertext, the kernel took.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
@@ -21,6 +21,7 @@ use super::flow::{Download, Progress, Upload};
 use super::forward;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
+use crate::peer::Peer;
 use crate::relay::{copy_of, fault, passed_back, plain};
 use crate::upgrade::{self, Asked};
 
@@ -34,7 +35,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// LIMIT: header lines of an answer.
 const HEAD_LINES_MAX: usize = 100;
 
-type Sender = SendRequest<Upload>;
+type Sender = Peer<Upload>;
 
 /// A connection that is kept.
 struct Kept {
@@ -84,7 +85,7 @@ impl Http {
         if let Some(mut sender) = self.kept() {
             let empty = || Upload::new(BoundedBody::empty(), progress.clone());
             let copy = repeatable.then(|| copy_of(&request, empty()));
-            let sent = progress.watch(self.patience, sender.try_send_request(request)).await;
+            let sent = progress.watch(self.patience, sender.send(request)).await;
             match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
                 Ok(answer) => return Ok(self.answered(sender, answer)),
                 // A kept connection that the server has closed: the request goes on a new one if it was not sent, or
@@ -96,7 +97,7 @@ impl Http {
         }
         let mut sender = self.connect(ends).await?;
         progress.note();
-        let sent = progress.watch(self.patience, sender.try_send_request(request)).await;
+        let sent = progress.watch(self.patience, sender.send(request)).await;
         match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
             Ok(answer) => Ok(self.answered(sender, answer)),
             Err(error) => Err(fault(error.error())),
@@ -122,9 +123,7 @@ impl Http {
         let builder = builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEAD_LINES_MAX);
         let handshake = builder.handshake(TokioIo::new(link)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        // What goes wrong on it is seen by the request that it goes wrong for.
-        tokio::task::spawn_local(connection.with_upgrades());
-        Ok(sender)
+        Ok(Peer::new(sender, connection))
     }
 
     /// Keeps the connection once its answer has been passed on.
@@ -134,7 +133,7 @@ impl Http {
         if reusable && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             let idle = self.idle.clone();
             tokio::task::spawn_local(async move {
-                if sender.ready().await.is_ok() {
+                if sender.ready().await {
                     let mut idle = idle.borrow_mut();
                     idle.retain(Kept::is_of_use);
                     if idle.len() < IDLE_MAX {
