@@ -36,6 +36,7 @@ mod roster;
 mod rotation;
 mod runtime;
 mod secret;
+mod setup;
 mod spill;
 mod stapling;
 mod statics;

@@ -1,0 +1,228 @@
+//! What each process is told before it serves.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: tells a process of what is another's.
+
+use std::os::fd::OwnedFd;
+
+use config::{Checks, Config, Listener, Priority};
+use wire::{
+    Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget,
+    Text, WorkerLimits,
+};
+
+use crate::error::{Error, at, during};
+use crate::launch::{Ground, duplicate};
+use crate::logs::Logs;
+use crate::roster::Post;
+use crate::{reread, statics};
+
+impl Ground {
+    fn limits(&self) -> WorkerLimits {
+        let limits = &self.config.limits;
+        WorkerLimits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            body_bytes: limits.body_bytes,
+            idle_timeout_ms: limits.idle_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: self.config.log.flush_ms,
+        }
+    }
+
+    /// What a gate is told before it accepts: its limits, policies and sockets, the ends of the chain of filters if
+    /// there is one, and whose each path is.
+    pub fn gate_setup(
+        &self,
+        listeners: Vec<OwnedFd>,
+        posts: &[Post],
+        chain: Option<(OwnedFd, OwnedFd)>,
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let limits = &self.config.limits;
+        let mut told = vec![(
+            LauncherToGate::Limits {
+                head_bytes: limits.head_bytes,
+                head_timeout_ms: limits.head_timeout_ms,
+                start_timeout_ms: limits.start_timeout_ms,
+                connections: limits.connections,
+                flush_ms: self.config.log.flush_ms,
+            },
+            None,
+        )];
+        told.push((LauncherToGate::Conditioning { conditioning: policies(&self.config) }, None));
+        for network in &self.config.conditioning.exempt {
+            told.push((LauncherToGate::Exempt { network: Text::new(network.as_str()) }, None));
+        }
+        if let Some((first, last)) = chain {
+            told.push((LauncherToGate::ChainFirst {}, Some(first)));
+            told.push((LauncherToGate::ChainLast {}, Some(last)));
+        }
+        for (index, socket) in listeners.into_iter().enumerate() {
+            told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
+        }
+        for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
+            told.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
+        }
+        self.tell_of_tls(&mut told);
+        for (index, listener) in self.config.listeners.iter().enumerate() {
+            told.extend(listener.proxies.iter().map(|network| {
+                let network = Text::new(network.as_str());
+                (LauncherToGate::ProxyTrusted { listener: index as u16, network }, None)
+            }));
+        }
+        for (host, path, post) in self.routes(posts) {
+            for listener in self.listeners_of(post).filter(|&listener| self.takes_from(post, listener)) {
+                let (host, path) = (Text::new(host), Text::new(path));
+                let (partition, site) = (post.partition, post.site);
+                told.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
+            }
+        }
+        told.push((LauncherToGate::Begin {}, None));
+        told
+    }
+
+    /// Every host and path there is, with the site or service that it belongs to.
+    fn routes<'a>(&'a self, posts: &'a [Post]) -> impl Iterator<Item = (&'a str, &'a str, &'a Post)> {
+        posts.iter().filter(|post| matches!(post.role, Role::Site | Role::Service)).flat_map(|post| {
+            let site = &self.config.sites[usize::from(post.site)];
+            let path = self.service(post).map_or(&site.path, |(_, service)| &service.path);
+            site.hosts.iter().map(move |host| (host.as_str(), path.as_str(), post))
+        })
+    }
+
+    /// Whether gates send connections of a listener to this post, rather than to the site's worker, which relays.
+    ///
+    /// SECURITY: a connection that carries several users' requests is never in a service's hands: it could read and
+    /// answer those of others, which go to other partitions.
+    fn takes_from(&self, post: &Post, listener: u16) -> bool {
+        let Listener { shared_connections: shared, tls, .. } = self.config.listeners[usize::from(listener)];
+        if tls {
+            return post.role == Role::Site && self.config.sites[usize::from(post.site)].tls.is_some();
+        }
+        self.service(post).is_none_or(|(_, service)| service.takes_connections && !shared)
+    }
+
+    /// The listeners on which a site answers, as indices into the configuration.
+    fn listeners_of(&self, post: &Post) -> impl Iterator<Item = u16> {
+        let only = &self.config.sites[usize::from(post.site)].listen;
+        let all = self.config.listeners.iter().enumerate();
+        all.filter(|(_, listener)| only.is_empty() || only.contains(&listener.address))
+            .map(|(index, _)| index as u16)
+    }
+
+    /// What a site worker is told before it serves.
+    pub fn site_setup(
+        &self,
+        post: &Post,
+        posts: &[Post],
+        ticket_keys: Vec<(LauncherToSite, Option<OwnedFd>)>,
+    ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
+        let site = &self.config.sites[usize::from(post.site)];
+        let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
+        told.push((LauncherToSite::Conditioning { conditioning: policies(&self.config) }, None));
+        if !self.chain.is_empty() {
+            told.push((LauncherToSite::Filtered {}, None));
+        }
+        if let Some(tls) = &site.tls {
+            told.extend(self.site_tls(tls));
+            told.extend(ticket_keys);
+        }
+        if let Some(root) = &site.root {
+            told.push((LauncherToSite::Root {}, Some(self.view_of(root)?)));
+        }
+        told.extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
+        if let Some(vhosts) = &site.vhosts {
+            told.push((LauncherToSite::Vhosts {}, Some(self.view_of(vhosts)?)));
+        }
+        told.extend(statics::told(site));
+        // After `Tls` and the rules, which they belong to.
+        for (message, path) in reread::for_workers(site) {
+            let file = reread::open(&path).map_err(at("open", &path))?;
+            told.push((message, Some(file.into())));
+        }
+        let any_host = site.hosts.iter().any(|host| host.contains('*'));
+        let meets =
+            |other: &Post| self.listeners_of(post).any(|one| self.listeners_of(other).any(|two| one == two));
+        for (host, path, other) in self.routes(posts).filter(|(_, _, other)| meets(other)) {
+            let target = match other.role {
+                _ if other.site != post.site => RouteTarget::Elsewhere,
+                Role::Site => RouteTarget::Files,
+                _ => RouteTarget::Service,
+            };
+            // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
+            if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
+                let (host, path, partition) = (Text::new(host), Text::new(path), other.partition);
+                told.push((LauncherToSite::Route { host, path, target, partition }, None));
+            }
+        }
+        for other in posts.iter().filter(|other| other.site == post.site) {
+            if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {
+                told.push((LauncherToSite::Requests { partition: other.partition, requests }, None));
+            }
+        }
+        told.extend(self.backends_setup(site).into_iter().map(|message| (message, None)));
+        told.push((LauncherToSite::Begin {}, None));
+        Ok(told)
+    }
+
+    /// What a service worker is told before it initialises.
+    pub fn service_setup(&self, post: &Post) -> Vec<(LauncherToService, Option<OwnedFd>)> {
+        // Filters are to see every request, not the first of each connection alone.
+        let owns_host = self.chain.is_empty()
+            && self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
+        let dumps = self.service(post).is_some_and(|(_, service)| service.core_max.is_some());
+        let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps };
+        vec![(limits, None), (LauncherToService::Begin {}, None)]
+    }
+
+    /// What the logger is told before it writes; clients are told of separately.
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let format = match self.config.log.access_format {
+            config::AccessFormat::Common => 0,
+            config::AccessFormat::Combined => 1,
+            config::AccessFormat::Json => 2,
+        };
+        let mut told = vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
+        told.extend(self.log_files(logs)?);
+        told.push((LauncherToLogger::Begin {}, None));
+        Ok(told)
+    }
+
+    /// Every log file, and syslog.
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let mut told = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
+        for (index, file) in logs.access.iter().enumerate() {
+            // The last one is for requests of no site.
+            let site = if index < self.config.sites.len() { index as u16 } else { wire::NO_PARTITION };
+            told.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
+        }
+        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
+            told.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+        }
+        Ok(told)
+    }
+}
+
+/// The policies, as gates and sites are told.
+pub fn policies(config: &Config) -> Conditioning {
+    let policies = &config.conditioning;
+    let ([share_8, share_16, share_24], [share_v6_32, share_v6_48, share_v6_56]) =
+        (policies.share_max, policies.share_max_v6);
+    Conditioning {
+        first_byte_timeout_ms: policies.first_byte_timeout_ms,
+        body_min_rate: policies.body_min_rate,
+        response_min_rate: policies.response_min_rate,
+        recency: policies.priority == Priority::Recency,
+        strict: policies.checks == Checks::Strict,
+        share_8,
+        share_16,
+        share_24,
+        share_v6_32,
+        share_v6_48,
+        share_v6_56,
+        rate_max: policies.rate_max.unwrap_or(0),
+        rate_burst: policies.rate_burst,
+        ban_after: policies.ban_after,
+        ban_time_ms: policies.ban_time_ms,
+    }
+}
