@@ -15,6 +15,7 @@ mod cores;
 mod door;
 mod error;
 mod guard;
+mod hearing;
 mod history;
 mod identities;
 mod introduce;
