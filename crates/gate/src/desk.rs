@@ -52,7 +52,7 @@ pub struct Place {
 /// One address that is listened on.
 pub struct Listener {
     /// Its place in the configuration.
-    number: u16,
+    pub number: u16,
     address: SocketAddr,
     /// Whose each request is that comes by it.
     routes: RefCell<Routes<Place>>,

@@ -69,8 +69,9 @@ struct Gate {
 enum Stage {
     /// It says what is to be; nothing is accepted yet.
     SetUp { ordered: Option<Conditioning>, exempt: Exempt, listeners: Vec<(Rc<Listener>, OwnedFd)> },
-    /// It has said all that must be known before.
-    Serving,
+    /// It has said all that must be known before. Sockets of guarded servers come later; whoever connects to one of
+    /// which it is not said yet where it leads waits in the kernel's queue.
+    Serving { unrouted: Vec<(Rc<Listener>, OwnedFd)> },
 }
 
 impl Default for Stage {
@@ -87,7 +88,7 @@ impl Gate {
                 match stage {
                     Stage::SetUp { listeners, .. } => listeners.push((listener, socket)),
                     // The socket of a guarded server, which has only now come so far.
-                    Stage::Serving => self.accept(listener, socket)?,
+                    Stage::Serving { unrouted } => unrouted.push((listener, socket)),
                 }
             }
             (Stage::SetUp { ordered, .. }, LauncherToGate::Conditioning { conditioning }, None) => {
@@ -110,7 +111,12 @@ impl Gate {
                 self.desk.redirect(listener, host.as_str(), path.as_str(), port);
             }
             (Stage::SetUp { .. }, LauncherToGate::Begin {}, None) => return self.begin().await,
-            (Stage::Serving, message @ LauncherToGate::Begin {}, None) => {
+            (Stage::Serving { unrouted }, message @ LauncherToGate::Route { listener, .. }, None) => {
+                let led: Vec<_> = unrouted.extract_if(.., |(known, _)| known.number == listener).collect();
+                self.obey_always(message, None)?;
+                led.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
+            }
+            (Stage::Serving { .. }, message @ LauncherToGate::Begin {}, None) => {
                 return Err(Fault::Launcher(format!("after Begin: {message:?}")));
             }
             (_, message, descriptor) => self.obey_always(message, descriptor)?,
@@ -170,7 +176,7 @@ impl Gate {
 
     async fn begin(&mut self) -> Result<(), Fault> {
         if let Stage::SetUp { ordered, exempt, listeners } =
-            std::mem::replace(&mut self.stage, Stage::Serving)
+            std::mem::replace(&mut self.stage, Stage::Serving { unrouted: Vec::new() })
         {
             self.desk.adopt(Policies::new(ordered.as_ref(), exempt));
             self.control.send(&ChildToLauncher::Ready {}, None).await?;

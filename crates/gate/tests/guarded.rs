@@ -357,11 +357,14 @@ fn a_server_may_listen_late_and_speak_tls() {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         gate.control.send(&LauncherToGate::Listen { index: 7 }, Some(listener.as_fd())).await.unwrap();
+        // Who comes before it is said where the socket leads, waits.
+        let mut plain = TcpStream::connect(address).await.unwrap();
+        plain.write_all(&get("whatever.test")).await.unwrap();
+        pause(50).await;
+        assert_eq!(gate.counters().await.connections, 0);
         let (host, path) = (Text::new("*"), Text::new("/"));
         gate.say(LauncherToGate::Route { listener: 7, host, path, partition: 9, site: 0 }).await;
         let shared = attach(&gate, LauncherToGate::AttachShared { partition: 9 }).await;
-        let mut plain = TcpStream::connect(address).await.unwrap();
-        plain.write_all(&get("whatever.test")).await.unwrap();
         assert_eq!(accept(&shared).await.0.peer, plain.local_addr().unwrap());
         // A handshake goes on when its first record is whole.
         let mut record = vec![0x16, 3, 1, 2, 0];
