@@ -156,8 +156,12 @@ class Process:
 
     def descriptors(self):
         """What it has open: number and what that is."""
-        folder = self.folder / "fd"
-        return {int(name): os.readlink(folder / name) for name in os.listdir(folder)}
+        found = {}
+        for path in (self.folder / "fd").iterdir():
+            # One may be closed meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                found[int(path.name)] = os.readlink(path)
+        return found
 
     def signal(self, number):
         os.kill(self.pid, number)
