@@ -48,7 +48,7 @@ impl ClientCertificate {
             der: der.to_vec(),
             subject: about.subject.to_string(),
             issuer: about.issuer.to_string(),
-            serial: hexadecimal(about.serial_number.as_bytes()),
+            serial: hexadecimal(without_sign(about.serial_number.as_bytes())),
             not_before: UNIX_EPOCH + about.validity.not_before.to_unix_duration(),
             not_after: UNIX_EPOCH + about.validity.not_after.to_unix_duration(),
         })
@@ -147,6 +147,14 @@ pub fn header_value(der: &[u8]) -> HeaderValue {
     HeaderValue::try_from(text).expect("invariant: base64 and colons may stand in a header")
 }
 
+/// The bytes of a number, without the one that DER puts before a high bit; as other programs show it.
+fn without_sign(number: &[u8]) -> &[u8] {
+    match number {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        whole => whole,
+    }
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
@@ -160,11 +168,15 @@ mod tests {
     use super::*;
 
     fn ann() -> Vec<u8> {
+        numbered(&[0x0a, 0xff, 0x01])
+    }
+
+    fn numbered(serial: &[u8]) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
         params.distinguished_name.push(DnType::CommonName, "ann\r\nX: y");
-        params.serial_number = Some(SerialNumber::from_slice(&[0x0a, 0xff, 0x01]));
+        params.serial_number = Some(SerialNumber::from_slice(serial));
         params.not_before = date_time_ymd(2020, 1, 2);
         params.not_after = date_time_ymd(2100, 1, 2);
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
@@ -194,6 +206,13 @@ mod tests {
         assert!(pem.lines().all(|line| line.len() <= 64), "{pem}");
         let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         assert_eq!(Base64::decode_vec(&body).unwrap(), der);
+    }
+
+    #[test]
+    fn a_serial_number_has_no_byte_for_its_sign() {
+        for (serial, shown) in [(&[0x9f, 0x55][..], "9F55"), (&[0x00], "00"), (&[0x80], "80")] {
+            assert_eq!(ClientCertificate::parse(&numbered(serial)).unwrap().serial(), shown);
+        }
     }
 
     #[test]
