@@ -3,26 +3,20 @@
 //! Runs in: the launcher. Sees: enumerations and integers of the signer, and of the stapler, which may be compromised.
 //! Never: reads a certificate, keeps what is said of one that does not exist, or waits for one that does not answer.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 use wire::stapler::{LauncherToStapler, Staple, Stapled, Trouble};
-use wire::tls::{Holding, Verdict};
 use wire::{LauncherToAdmin, Role, Text};
 
+use crate::gathering::Gathering;
 use crate::launcher::Launcher;
 use crate::process::Stage;
 
-/// How long a list waits for a stapler that does not answer.
-const STAPLES_WAIT: Duration = Duration::from_millis(200);
-/// The most lists that wait.
-const WAITING_MAX: usize = 64;
-
-/// The list that is being made, and who waits for it.
+/// The list that is being made.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
-    until: Option<Instant>,
-    waiting: VecDeque<(u64, u32)>,
+    gathering: Gathering,
     /// By site and number.
     staples: BTreeMap<(u16, u16), Staple>,
 }
@@ -30,21 +24,16 @@ pub(crate) struct Certificates {
 impl Certificates {
     /// By when something is to be done here.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.until
+        self.gathering.deadline()
     }
 }
 
 impl Launcher {
     /// Lists all certificates, once the stapler has said what it knows of them.
     pub(crate) fn begin_certificates(&mut self, admin: u64, ticket: u32) {
-        if self.certificates.waiting.len() >= WAITING_MAX {
+        if !self.certificates.gathering.join(admin, ticket) {
             return;
         }
-        self.certificates.waiting.push_back((admin, ticket));
-        if self.certificates.until.is_some() {
-            return;
-        }
-        self.certificates.until = Some(Instant::now() + STAPLES_WAIT);
         let staplers = self.active(Role::Stapler, None).into_iter();
         let serving = staplers.filter(|stapler| self.processes[stapler].stage == Stage::Serving);
         if let Some(stapler) = serving.max() {
@@ -64,11 +53,12 @@ impl Launcher {
     /// Takes what a stapler knows of a certificate.
     pub(crate) fn on_staple(&mut self, serial: u64, place: (u16, u16), staple: Staple) {
         let owed = self.processes.get(&serial).is_some_and(|process| process.owes_staples);
-        if !owed || !self.rereading.certificates().any(|(known, ..)| known == place) {
+        if !owed || !self.rereading.has_certificate(place) {
             return self.nonsense(serial);
         }
         // What comes too late is for nobody; what comes twice is to keep this process busy.
-        if self.certificates.until.is_some() && self.certificates.staples.insert(place, staple).is_some() {
+        if self.certificates.gathering.is_open() && self.certificates.staples.insert(place, staple).is_some()
+        {
             self.nonsense(serial);
         }
     }
@@ -86,47 +76,39 @@ impl Launcher {
     /// One that was waited for has answered, or is gone.
     pub(crate) fn staples_without(&mut self) {
         let owed = self.processes.values().any(|process| process.owes_staples);
-        if self.certificates.until.is_some() && !owed {
+        if self.certificates.gathering.is_open() && !owed {
             self.finish_certificates();
         }
     }
 
     /// Does what is due.
     pub(crate) fn certificates_on_time(&mut self, now: Instant) {
-        if self.certificates.until.is_some_and(|at| at <= now) {
+        if self.certificates.gathering.is_due(now) {
             self.finish_certificates();
         }
     }
 
     fn finish_certificates(&mut self) {
-        let Certificates { waiting, mut staples, .. } = std::mem::take(&mut self.certificates);
-        let trouble = if self.ground.config.tls.ocsp { Trouble::Unsaid } else { Trouble::Off };
-        let unsaid = Staple { stapled: Stapled::Nothing, trouble, until: 0, asked: 0 };
-        let sites = &self.ground.config.sites;
-        let known = self.rereading.certificates().map(|(place, path, verdict, holding)| Known {
-            name: Text::new(&sites[usize::from(place.0)].name),
-            file: Text::new(path.to_string_lossy()),
-            verdict,
-            holding,
-            staple: staples.remove(&place).unwrap_or_else(|| unsaid.clone()),
-        });
-        let known: Vec<Known> = known.collect();
-        for (admin, ticket) in waiting {
-            for Known { name, file, verdict, holding, staple } in known.iter().cloned() {
-                let line = LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple };
+        let Certificates { mut gathering, staples } = std::mem::take(&mut self.certificates);
+        for (admin, ticket) in gathering.end() {
+            for line in self.certificate_lines(ticket, &staples) {
                 self.tell(admin, &line, None);
             }
             self.tell(admin, &LauncherToAdmin::CertificatesEnd { ticket }, None);
         }
     }
-}
 
-/// A line of the list; the fields are those of the message.
-#[derive(Clone)]
-struct Known {
-    name: Text<128>,
-    file: Text<4096>,
-    verdict: Verdict,
-    holding: Holding,
-    staple: Staple,
+    /// One line for each certificate.
+    fn certificate_lines(&self, ticket: u32, staples: &BTreeMap<(u16, u16), Staple>) -> Vec<LauncherToAdmin> {
+        let config = &self.ground.config;
+        let trouble = if config.tls.ocsp { Trouble::Unsaid } else { Trouble::Off };
+        let unsaid = Staple { stapled: Stapled::Nothing, trouble, until: 0, asked: 0 };
+        let lines = self.rereading.certificates().map(|(place, path, verdict, holding)| {
+            let name = Text::new(&config.sites[usize::from(place.0)].name);
+            let file = Text::new(path.to_string_lossy());
+            let staple = staples.get(&place).unwrap_or(&unsaid).clone();
+            LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple }
+        });
+        lines.collect()
+    }
 }

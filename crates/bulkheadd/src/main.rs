@@ -14,6 +14,7 @@ mod chain;
 mod cores;
 mod door;
 mod error;
+mod gathering;
 mod guard;
 mod hearing;
 mod history;

@@ -3,7 +3,7 @@
 //! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
 //! what an administrator can, and no more. Never: a string from it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use wire::stapler::LauncherToStapler;
@@ -12,24 +12,21 @@ use wire::{Counters, LauncherToAdmin, LauncherToConnector, LauncherToGate, Launc
 use wire::{LauncherToService, LauncherToSite};
 use wire::{Outcome, Role, Text};
 
+use crate::gathering::Gathering;
 use crate::launcher::Launcher;
 use crate::process::Stage;
 use crate::roster::Post;
 
-/// How long a status waits for the counters of a process that does not answer.
-const REPORT_WAIT: Duration = Duration::from_millis(200);
-
-/// The most orders of one kind that wait.
-const WAITING_MAX: usize = 64;
+/// The most relaunches under way.
+const RELAUNCHES_MAX: usize = 64;
 
 /// Orders under way.
 #[derive(Debug)]
 pub struct Orders {
     /// What can be relaunched: a name, and the posts that it stands for.
     targets: Vec<(String, Vec<usize>)>,
-    /// The status that is being gathered, until when; and those that wait for it, whom the same answer serves.
-    status: Option<Instant>,
-    waiting: VecDeque<(u64, u32)>,
+    /// The status, which waits for the counters of all processes.
+    status: Gathering,
     /// Relaunches under way, by ticket: who asked, how many processes are still to come up, and what failed.
     relaunches: HashMap<u32, (u64, usize, Vec<String>)>,
 }
@@ -44,7 +41,7 @@ impl Orders {
                 None => targets.push((post.name.clone(), vec![index])),
             }
         }
-        Self { targets, status: None, waiting: VecDeque::new(), relaunches: HashMap::new() }
+        Self { targets, status: Gathering::default(), relaunches: HashMap::new() }
     }
 
     /// The names of what can be relaunched; their place is the number that stands for them.
@@ -59,21 +56,16 @@ impl Orders {
 
     /// By when something is to be done here.
     pub fn deadline(&self) -> Option<Instant> {
-        self.status
+        self.status.deadline()
     }
 }
 
 impl Launcher {
     /// Asks every process for its counters.
     pub(crate) fn begin_status(&mut self, admin: u64, ticket: u32) {
-        if self.orders.waiting.len() >= WAITING_MAX {
+        if !self.orders.status.join(admin, ticket) {
             return;
         }
-        self.orders.waiting.push_back((admin, ticket));
-        if self.orders.status.is_some() {
-            return;
-        }
-        self.orders.status = Some(Instant::now() + REPORT_WAIT);
         let serving: Vec<u64> = self.processes.keys().copied().collect();
         for serial in serving {
             self.ask_for_report(serial);
@@ -124,21 +116,20 @@ impl Launcher {
     }
 
     fn finish_status_if_complete(&mut self) {
-        if self.orders.status.is_some() && !self.processes.values().any(|process| process.owes_report) {
+        if self.orders.status.is_open() && !self.processes.values().any(|process| process.owes_report) {
             self.finish_status();
         }
     }
 
     /// Does what is due.
     pub(crate) fn orders_on_time(&mut self, now: Instant) {
-        if self.orders.status.is_some_and(|at| at <= now) {
+        if self.orders.status.is_due(now) {
             self.finish_status();
         }
     }
 
     fn finish_status(&mut self) {
-        self.orders.status = None;
-        for (admin, ticket) in std::mem::take(&mut self.orders.waiting) {
+        for (admin, ticket) in self.orders.status.end() {
             let lines = self.status_lines(ticket);
             for line in &lines {
                 self.tell(admin, line, None);
@@ -203,7 +194,7 @@ impl Launcher {
             return self.relaunch_chain(ticket);
         }
         let busy = posts.iter().any(|&post| self.duties[post].next.is_some());
-        if busy || self.orders.relaunches.len() >= WAITING_MAX {
+        if busy || self.orders.relaunches.len() >= RELAUNCHES_MAX {
             self.orders.relaunches.insert(ticket, (admin, 0, vec![]));
             return self.answer(ticket, Outcome::Busy, "it is being relaunched already");
         }

@@ -1,12 +1,13 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; what this machine says of names, by the stapler. Opened for them, and looked at
-//! from time to time.
+//! lists of revoked ones and users, by workers of their site; what this machine says of names, by the stapler. Opened
+//! for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
 //!
 //! Source: mechanisms.md H1, H11, H13.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -80,6 +81,8 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Rereading {
     places: Vec<Place>,
+    /// Where each certificate is in `places`, by its site and number.
+    certificates: BTreeMap<(u16, u16), usize>,
     every: Duration,
     next: Option<Instant>,
 }
@@ -105,17 +108,24 @@ impl Rereading {
         }
         let every = Duration::from_millis(config.tls.reread_ms.into());
         let next = (!places.is_empty()).then(|| Instant::now() + every);
-        Self { places, every, next }
+        let certificates = places.iter().enumerate().filter_map(|(at, place)| match place.purpose {
+            Purpose::Certificate { site, number } => Some(((site, number), at)),
+            _ => None,
+        });
+        Self { certificates: certificates.collect(), places, every, next }
     }
 
     /// Each certificate: its site and number, its file, and what the signer has said of it.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
-        self.places.iter().filter_map(
-            |Place { purpose, path, said: (verdict, holding), .. }| match *purpose {
-                Purpose::Certificate { site, number } => Some(((site, number), &**path, *verdict, *holding)),
-                _ => None,
-            },
-        )
+        self.certificates.iter().map(|(&id, &at)| {
+            let Place { path, said: (verdict, holding), .. } = &self.places[at];
+            (id, &**path, *verdict, *holding)
+        })
+    }
+
+    /// Whether a site has a certificate of this number.
+    pub(crate) fn has_certificate(&self, id: (u16, u16)) -> bool {
+        self.certificates.contains_key(&id)
     }
 
     /// When they are looked at next.
@@ -237,15 +247,8 @@ impl Launcher {
     }
 
     /// Takes a signer's word about a file.
-    pub(crate) fn on_certificate(
-        &mut self,
-        serial: u64,
-        (site, number): (u16, u16),
-        verdict: Verdict,
-        holding: Holding,
-    ) {
-        let known = |place: &Place| matches!(place.purpose, Purpose::Certificate { site: of, number: own } if (of, own) == (site, number));
-        let place = self.rereading.places.iter().position(known);
+    pub(crate) fn on_certificate(&mut self, serial: u64, id: (u16, u16), verdict: Verdict, holding: Holding) {
+        let place = self.rereading.certificates.get(&id).copied();
         let place = place.filter(|&place| self.rereading.places[place].is_owed_by(serial));
         if let Some(place) = place {
             self.rereading.places[place].said = (verdict, holding);

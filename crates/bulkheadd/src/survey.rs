@@ -3,26 +3,22 @@
 //! Runs in: the launcher. Sees: fixed-size messages of gates and sites, which may be compromised. Never: keeps more of
 //! them than its limits, or waits for one that does not answer.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, Role, Shed, Text};
 
+use crate::gathering::Gathering;
 use crate::launcher::Launcher;
 use crate::process::Stage;
 
-/// How long a survey waits for a process that does not answer.
-const SURVEY_WAIT: Duration = Duration::from_millis(200);
-/// The most surveys that wait.
-const WAITING_MAX: usize = 64;
 /// LIMIT: ranges of one process; it names the heaviest, and a page shows no more.
 const HEAVY_MAX: usize = 64;
 
-/// The survey under way, and who waits for it.
+/// The survey under way.
 #[derive(Debug, Default)]
 pub struct Survey {
-    until: Option<Instant>,
-    waiting: VecDeque<(u64, u32)>,
+    gathering: Gathering,
     /// By the serial number of the process that is asked.
     answers: BTreeMap<u64, Answer>,
 }
@@ -47,7 +43,7 @@ pub struct Range {
 impl Survey {
     /// By when something is to be done here.
     pub fn deadline(&self) -> Option<Instant> {
-        self.until
+        self.gathering.deadline()
     }
 
     fn is_complete(&self) -> bool {
@@ -58,14 +54,9 @@ impl Survey {
 impl Launcher {
     /// Asks every gate and every site.
     pub(crate) fn begin_survey(&mut self, admin: u64, ticket: u32) {
-        if self.survey.waiting.len() >= WAITING_MAX {
+        if !self.survey.gathering.join(admin, ticket) {
             return;
         }
-        self.survey.waiting.push_back((admin, ticket));
-        if self.survey.until.is_some() {
-            return;
-        }
-        self.survey.until = Some(Instant::now() + SURVEY_WAIT);
         for serial in self.processes.keys().copied().collect::<Vec<_>>() {
             self.ask_what_was_shed(serial);
         }
@@ -123,29 +114,28 @@ impl Launcher {
     }
 
     fn finish_survey_if_complete(&mut self) {
-        if self.survey.until.is_some() && self.survey.is_complete() {
+        if self.survey.gathering.is_open() && self.survey.is_complete() {
             self.finish_survey();
         }
     }
 
     /// Does what is due.
     pub(crate) fn survey_on_time(&mut self, now: Instant) {
-        if self.survey.until.is_some_and(|at| at <= now) {
+        if self.survey.gathering.is_due(now) {
             self.finish_survey();
         }
     }
 
     /// Tells everybody who waits what was said; a process that has not answered is not in it.
     fn finish_survey(&mut self) {
-        let survey = std::mem::take(&mut self.survey);
-        let mut answers: Vec<(usize, Answer)> = survey
-            .answers
+        let Survey { mut gathering, answers } = std::mem::take(&mut self.survey);
+        let mut answers: Vec<(usize, Answer)> = answers
             .into_iter()
             .filter_map(|(serial, answer)| Some((self.processes.get(&serial)?.post, answer)))
             .collect();
         // Gates first, as requests come.
         answers.sort_by_key(|(post, _)| (self.posts[*post].role, *post));
-        for (admin, ticket) in survey.waiting {
+        for (admin, ticket) in gathering.end() {
             for (post, answer) in &answers {
                 self.tell_answer(admin, ticket, *post, answer);
             }
