@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::fault::Fault;
-use crate::order::{give, printable};
+use crate::order::{self, give, printable};
 use crate::table::{align, print};
 
 const HEADER: [&str; 3] = ["CLIENT", "SITE", "SECONDS LEFT"];
@@ -26,24 +26,18 @@ struct Ban {
 
 /// Asks the server at `run_dir` and prints what it says.
 pub fn list(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let mut answer = give(run_dir, &json!({ "order": "bans" }))?;
-    let bans = answer["bans"].take();
-    if json {
-        print(&format!("{:#}", json!({ "bans": bans })))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let bans: Vec<Ban> = serde_json::from_value(bans)
-        .map_err(|error| Fault::Failed(format!("the answer is not a list of bans: {error}")))?;
+    order::list(run_dir, "bans", "bans", json, render)
+}
+
+fn render(bans: &[Ban]) -> String {
     if bans.is_empty() {
-        print("no client is refused")?;
-        return Ok(ExitCode::SUCCESS);
+        return "no client is refused".to_owned();
     }
     let mut rows = vec![HEADER.map(str::to_owned).to_vec()];
     rows.extend(
         bans.iter().map(|ban| vec![printable(&ban.address), printable(&ban.site), ban.seconds.to_string()]),
     );
-    print(&align(&rows, &[2]))?;
-    Ok(ExitCode::SUCCESS)
+    align(&rows, &[2])
 }
 
 /// Makes an end of a client's bans.

@@ -8,17 +8,16 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::fault::Fault;
-use crate::order::{give, printable};
-use crate::table::{age, align, print};
+use crate::order::{self, printable};
+use crate::table::{age, align};
 
 const HEADER: [&str; 7] = ["SITE", "CERTIFICATE", "KEY", "DAYS LEFT", "STAPLE", "FOR", "ASKED"];
 const NUMBERS: [usize; 3] = [3, 5, 6];
 const DAY: u64 = 24 * 3600;
-/// LIMIT: days before its end at which a certificate is warned of. Who renews automatically does so 30 days before it, or
-/// after two thirds of a short life; one that is left is one that nobody renews.
+/// LIMIT: days before its end at which a certificate is warned of. Who renews automatically does so 30 days before it,
+/// or after two thirds of a short life; one that is left is one that nobody renews.
 const SOON_DAYS: u64 = 14;
 
 /// What the server says why nothing, or nothing newer, is stapled; in words.
@@ -54,17 +53,8 @@ struct Staple {
 
 /// Asks the server at `run_dir` and prints what it says.
 pub fn certificates(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let mut answer = give(run_dir, &json!({ "order": "certificates" }))?;
-    let certificates = answer["certificates"].take();
-    if json {
-        print(&format!("{:#}", json!({ "certificates": certificates })))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let certificates: Vec<Certificate> = serde_json::from_value(certificates)
-        .map_err(|error| Fault::Failed(format!("the answer is not a list of certificates: {error}")))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    print(&render(&certificates, now))?;
-    Ok(ExitCode::SUCCESS)
+    order::list(run_dir, "certificates", "certificates", json, |certificates| render(certificates, now))
 }
 
 fn render(certificates: &[Certificate], now: u64) -> String {
@@ -102,7 +92,10 @@ impl Certificate {
     fn warnings(&self, now: u64) -> Vec<String> {
         let end = self.not_after.and_then(|end| match end.saturating_sub(now) / DAY {
             _ if end <= now => Some("it has expired: clients refuse it; renew it".to_owned()),
-            left @ 0..SOON_DAYS => Some(format!("it ends in {left} days; renew it")),
+            0 => Some("it ends within a day; renew it".to_owned()),
+            left @ 1..SOON_DAYS => {
+                Some(format!("it ends in {left} day{}; renew it", if left == 1 { "" } else { "s" }))
+            }
             _ => None,
         });
         let revoked = self.staple.state.as_deref() == Some("revoked");
@@ -129,6 +122,8 @@ impl Staple {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn list() -> Vec<Certificate> {

@@ -9,11 +9,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::fault::Fault;
-use crate::order::{give, printable};
-use crate::table::{align, print};
+use crate::order::{self, printable};
+use crate::table::align;
 
 const HEADER: [&str; 8] =
     ["PROCESS", "ADMITTED", "DELAYED", "SHED", "INCOMPLETE", "WAITING", "BANNED", "WHY"];
@@ -57,16 +56,7 @@ struct Heavy {
 
 /// Asks the server at `run_dir` and prints what it says.
 pub fn conditioning(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let mut answer = give(run_dir, &json!({ "order": "conditioning" }))?;
-    let processes = answer["processes"].take();
-    if json {
-        print(&format!("{:#}", json!({ "processes": processes })))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let processes: Vec<Process> = serde_json::from_value(processes)
-        .map_err(|error| Fault::Failed(format!("the answer is not what was shed: {error}")))?;
-    print(&render(&processes))?;
-    Ok(ExitCode::SUCCESS)
+    order::list(run_dir, "conditioning", "processes", json, render)
 }
 
 fn render(processes: &[Process]) -> String {

@@ -6,11 +6,14 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::fault::Fault;
+use crate::table::print;
 
 /// How long an order may take; above the 60 s after which the admin role gives up.
 const WAIT: Duration = Duration::from_secs(70);
@@ -32,6 +35,25 @@ pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
     } else {
         Fault::Failed(printable(error))
     })
+}
+
+/// Gives an order whose answer is a list called `key`, and prints that: as JSON, or as `render` has it.
+pub fn list<T: DeserializeOwned>(
+    run_dir: &Path,
+    order: &str,
+    key: &str,
+    json: bool,
+    render: impl FnOnce(&[T]) -> String,
+) -> Result<ExitCode, Fault> {
+    let found = give(run_dir, &json!({ "order": order }))?[key].take();
+    if json {
+        print(&format!("{:#}", json!({ key: found })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let found: Vec<T> = serde_json::from_value(found)
+        .map_err(|error| Fault::Failed(format!("the answer is not a list of {key}: {error}")))?;
+    print(&render(&found))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
