@@ -20,44 +20,21 @@ from client import until
 from frames import ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, block, frame
 from harness import rootless_too
 from test_upstream import folder
-from test_upstream_share import PlainHttp2, Two, lines
 from test_upstream_stall import Mute
 from tls_server import insecure
+from two_ports import PlainHttp2, Two, lines
 
 #: LIMIT: seconds in which it must be noticed; the deadlines that would notice it otherwise are 10 min and 1 min.
 SOON = 20
 BODY_BYTES = 1 << 29
 CANCEL = struct.pack(">I", 8)
 
-CONFIG = """
-[[listen]]
-address = "127.0.0.1:{port}"
-h2c = true
-
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-
-[server]
-user_range = "51001-51999"
-state_dir = "state"
-run_dir = "run"
-log_dir = "log"
-gates = 1
-
-[limits]
+LIMITS = """
 body_bytes = "1GiB"
-drain_timeout = "1s"
 idle_timeout = "10m"
+"""
 
-[tls]
-
-[[site]]
-name = "main"
-host = ["main.test"]
-root = "main"
-certificates = ["main.pem"]
-
+ROUTES = """
   [[site.route]]
   path = "/http/"
   upstream = "{mute}"
@@ -68,11 +45,6 @@ certificates = ["main.pem"]
   fastcgi = "{mute}"
   script = "/x.php"
   answer_timeout = "10m"
-
-  [[site.service]]
-  name = "probe"
-  path = "/probe"
-  command = ["bin/probe"]
 """
 
 PATHS = {"http": "/http/x", "fcgi": "/fcgi/x", "service": "/probe/sleep?ms=600000"}
@@ -160,7 +132,7 @@ WAYS = {
 
 class Gone(Two):
     def __init__(self, mute):
-        super().__init__(mute, mute, CONFIG)
+        super().__init__(LIMITS, ROUTES.format(mute=mute))
 
     def connections(self, name):
         """How many the process holds now, as `bulkhead status` has it."""

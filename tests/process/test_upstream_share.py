@@ -11,45 +11,17 @@ import unittest
 import client
 from backend import Raw
 from client import until
-from frames import END_HEADERS, END_STREAM, HEADERS, SETTINGS, Http2, block, frame
-from harness import ROOTLESS, Server, free_port, rootless_too
+from frames import END_HEADERS, END_STREAM, HEADERS, Http2, block, frame
+from harness import rootless_too
 from test_conditioning_status import told
 from test_upstream_stall import Mute, answered
-from tls_server import certificate, insecure
+from tls_server import insecure
+from two_ports import PATIENCE, PlainHttp2, Two, lines
 
 CONNECTIONS = 64
 CROWD = 2 * CONNECTIONS
-#: LIMIT: seconds for an answer on a machine that has much else to do; who starves waits for as long as the crowd stays.
-PATIENCE = 20
 
-CONFIG = """
-[[listen]]
-address = "127.0.0.1:{port}"
-h2c = true
-
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-
-[server]
-user_range = "51001-51999"
-state_dir = "state"
-run_dir = "run"
-log_dir = "log"
-gates = 1
-
-[limits]
-connections = {connections}
-drain_timeout = "1s"
-
-[tls]
-
-[[site]]
-name = "main"
-host = ["main.test"]
-root = "main"
-certificates = ["main.pem"]
-
+ROUTES = """
   [[site.route]]
   path = "/http/"
   upstream = "{mute}"
@@ -59,16 +31,9 @@ certificates = ["main.pem"]
   fastcgi = "{mute}"
   script = "/x.php"
 
-{few}
-
   [[site.route]]
   path = "/well/"
   upstream = "{well}"
-
-  [[site.service]]
-  name = "probe"
-  path = "/probe"
-  command = ["bin/probe"]
 """
 
 #: Routes that may have three requests, one for each test.
@@ -79,40 +44,14 @@ FEW = "".join(
 HANGS = {"upstream": "/http/x", "FastCGI": "/fcgi/x", "service": "/probe/sleep?ms=600000"}
 
 
-class Two(Server):
-    """A server on two ports, of which one speaks TLS."""
-
-    def __init__(self, mute, well, config=CONFIG):
-        self.tls = free_port()
-        few = FEW.format(mute=mute)
-        text = lambda port: config.format(
-            port=port, tls=self.tls, connections=CONNECTIONS, mute=mute, well=well, few=few
-        )
-        super().__init__(sites=[], text=text, files={"main/index.html": "the files", "main/x.php": ""})
-        cert, key = certificate(self.write("keys/x", "").parent, "main", "ec", "main.test")
-        self.write("main.pem", cert + key).chmod(0o644 if ROOTLESS else 0o600)
-
-
-class PlainHttp2(Http2):
-    """The same in plaintext."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self.unread, self.statuses, self.bodies, self.ended, self.resets = b"", {}, {}, {}, []
-        self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"\0\1\0\0\0\0"))
-
-
-def lines(path, method=b"GET", scheme=b"http"):
-    return [(b":method", method), (b":scheme", scheme), (b":authority", b"main.test"), (b":path", path.encode())]
-
-
 @rootless_too
 class Share(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.mute = cls.enterClassContext(Mute(backlog=512))
         cls.well = cls.enterClassContext(Raw(backlog=512))
-        cls.server = cls.enterClassContext(Two(cls.mute.at, cls.well.at))
+        routes = (ROUTES + FEW).format(mute=cls.mute.at, well=cls.well.at)
+        cls.server = cls.enterClassContext(Two(f"connections = {CONNECTIONS}", routes))
 
     def ask(self, kind, path):
         """A connection on which one request is under way."""

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
@@ -15,7 +15,7 @@ use wire::{
 };
 
 use crate::batches;
-use crate::hands::{encoded, send, send_wrong, wrong};
+use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::helpers;
 use crate::place::Place;
 
@@ -294,19 +294,15 @@ fn to_clients(place: &mut Place) {
 
 /// So much of it that the peer has enough: of a worker's channel, then of this process.
 fn enough(place: &mut Place) {
-    let wrong = vec![0xEE; 30];
     for source in &place.sources {
-        (0..TOO_MANY).for_each(|_| send(source, &wrong, &[]));
+        flood(source, TOO_MANY, &[]);
         let _ = shutdown(source, Shutdown::Write);
     }
     place.live(300);
     if place.role == Role::Admin {
         return without_reading(place);
     }
-    let pipe: BorrowedFd<'_> = place.pipe();
-    for _ in 0..TOO_MANY {
-        send(&place.control, &wrong, &[pipe; 1]);
-    }
+    flood(&place.control, TOO_MANY, &[place.pipe()]);
     place.live(300);
 }
 

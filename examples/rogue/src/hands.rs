@@ -27,15 +27,16 @@ pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let _ = sendmsg(channel, &[IoSlice::new(bytes)], &mut control, flags);
 }
 
-/// Sends `count` messages that are none, each as soon as there is room, or until the peer has gone or stays full.
-pub fn flood(channel: impl AsFd, count: usize) {
+/// Sends `count` messages that are none, with descriptors, each as soon as there is room, or until the peer has gone or
+/// stays full.
+pub fn flood(channel: impl AsFd, count: usize, descriptors: &[BorrowedFd<'_>]) {
     for _ in 0..count {
         let mut room = [PollFd::new(&channel, PollFlags::OUT)];
         if !matches!(poll(&mut room, Some(&ROOM_AFTER)), Ok(1)) || room[0].revents().contains(PollFlags::HUP)
         {
             return;
         }
-        send(&channel, &[0xEE; 30], &[]);
+        send(&channel, &[0xEE; 30], descriptors);
     }
 }
 

@@ -69,7 +69,7 @@ pub fn stapler_to_others(place: &mut Place) {
     let kinds = wrong(&encoded(&staple(0, &[7; HASH_BYTES])));
     for channel in place.clients.iter().chain(&place.signers) {
         kinds.iter().for_each(|one| send_wrong(channel, one, place.pipe()));
-        flood(channel, TOO_MANY);
+        flood(channel, TOO_MANY, &[]);
     }
     place.tell("clients, signer: more than they put up with");
 }
@@ -117,7 +117,7 @@ pub fn connector_to_site(place: &mut Place) {
     for index in 0..place.clients.len() {
         kinds.iter().for_each(|one| send_wrong(&place.clients[index], one, place.pipe()));
         place.live(BETWEEN_MS);
-        flood(&place.clients[index], TOO_MANY);
+        flood(&place.clients[index], TOO_MANY, &[]);
     }
     place.tell("clients: more than they put up with");
 }
@@ -160,7 +160,7 @@ pub fn site_to_helpers(place: &mut Place) {
 fn finish(place: &mut Place, channel: &OwnedFd, good: &[u8], whom: &str) {
     wrong(good).iter().for_each(|one| send_wrong(channel, one, place.pipe()));
     place.live(BETWEEN_MS);
-    flood(channel, TOO_MANY);
+    flood(channel, TOO_MANY, &[]);
     place.tell(format_args!("{whom}: what is not this site's, and more than it puts up with"));
 }
 
