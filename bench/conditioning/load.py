@@ -26,6 +26,9 @@ MANY = [source for turn in range(24) for first in range(20, 31)
 OTHERS = [f"{first}.77.7.7" for first in range(31, 40)]
 
 
+#: Percent of the servers' core that nobody else has in a measurement of throughput; ballast.c says why.
+BALLAST = 40
+
 #: Share of the processors that other programs, or the host for others of its guests, may take before a measurement is
 #: called disturbed.
 DISTURBED = 0.06
@@ -36,7 +39,7 @@ class Clients:
 
     def __init__(self, work, core, retries):
         self.core, self.retries, self.program = core, retries, work / "client"
-        subprocess.run(["cc", "-O2", "-o", str(self.program), str(HERE / "client.c")], check=True)
+        build(self.program)
 
     def run(self, server, seconds, connections=16, pause=0.0, timeout=30, target="/small.bin", mode="close",
             sources=OTHERS):
@@ -56,23 +59,53 @@ class Clients:
 
     @staticmethod
     def _once(server, line, seconds):
-        before, stolen, clock = Spent(), steal(), time.monotonic()
+        before, cores, clock = Spent(), Cores(), time.monotonic()
         done = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=seconds + 30, check=True)
         others, elapsed = Spent().others(before), time.monotonic() - clock
         if server.process.poll() is not None:
             raise RuntimeError(f"{server.label} ended under the load")
-        lost = {core: (now - stolen[core]) / elapsed for core, now in steal().items()}
+        lost, idle = cores.since(elapsed)
         found = json.loads(done.stdout)
         # What the server does in the time that its core is there.
         found["rate"] = found["rps"] / max(1 - lost[f"cpu{server.core}"], 0.1)
-        return found | {"others": others / elapsed + sum(lost.values()), "stolen": lost}
+        return found | {"others": others / elapsed + sum(lost.values()), "stolen": lost, "idle": idle}
 
 
-def steal():
-    """Seconds so far for which the host has given each core to other guests."""
-    lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    cores = [line.split() for line in lines if re.match(r"cpu\d", line)]
-    return {words[0]: int(words[8]) / os.sysconf("SC_CLK_TCK") for words in cores}
+def build(program):
+    """Compiles the program of this folder that has this name."""
+    subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / f"{program.name}.c")], check=True)
+
+
+class Ballast:
+    """Takes its part of the servers' core while it is in use."""
+
+    def __init__(self, work, core):
+        self.program, self.core, self.process = work / "ballast", core, None
+        build(self.program)
+
+    def __enter__(self):
+        words = ["taskset", "-c", str(self.core), str(self.program), str(BALLAST)]
+        self.process = subprocess.Popen(words)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+class Cores:
+    """What /proc/stat says of each core now."""
+
+    def __init__(self):
+        lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
+        self.words = {line.split()[0]: line.split() for line in lines if re.match(r"cpu\d", line)}
+
+    def since(self, elapsed):
+        """The shares of the time since then in which the host had given a core to others, and in which it was idle."""
+        now, tick = Cores().words, os.sysconf("SC_CLK_TCK") * elapsed
+        share = lambda column: {core: (int(words[column]) - int(self.words[core][column])) / tick
+                                for core, words in now.items()}
+        return share(8), share(4)
 
 
 class Spent:

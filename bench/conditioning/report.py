@@ -5,6 +5,7 @@ import re
 import statistics
 
 import plot
+from load import BALLAST
 from peers import LABELS, NAMES
 from starvation import Starvation
 
@@ -21,9 +22,12 @@ docs/conditioning.md explains the policies.
 NOTES = """\
 ## How it was measured
 
-- **Interleaved.** In an experiment's run every server is measured in turn at each point. Servers have core {server_core}, clients
-  and attackers core {client_core}. Figures are medians of
-  the rounds, of which results.json has all; the bands in the plots are their range.
+- **Interleaved.** In an experiment's run every server is measured in turn at each point. Servers have core
+  {server_core}, clients and attackers core {client_core}. Figures are medians of the rounds, of which results.json has
+  all; the bands in the plots are their range.
+- **Servers are what is short** where throughput is measured: something else (`ballast.c`) has {ballast}% of their core,
+  so that clients always have time to ask. Without it both cores are busy, and what attackers take of the clients' core
+  (a sixth of it, for 5,000 slow readers) looks like harm to the server.
 - **Each figure against the same server's own**: just before each attack the server is measured without it. "Left" is
   the throughput under the attack divided by that, both for the time for which the host has given the server's core to
   this machine. A measurement for which others had more than 6% of the processors is repeated, and the quietest kept.
@@ -92,7 +96,12 @@ def starvation(one, found):
 def held(found, most):
     """What the servers did with the most attackers: how many of them were connected."""
     parts = [f"{LABELS[name]} {median(found[name][most], 'held'):,.0f}" for name in sorted(found, key=NAMES.index)]
-    return f"Of {most:,} attackers, so many were connected at the end of the measurement: {', '.join(parts)}.\n"
+    text = f"Of {most:,} attackers, so many were connected at the end of the measurement: {', '.join(parts)}."
+    idle = [one["idle"] for name in found for one in found[name][most] if name in OWN]
+    if idle:
+        shares = (f"{core} {statistics.median(one[core] for one in idle):.0%}" for core in idle[0])
+        text += f" Idle then, while our gates were in front: {', '.join(shares)}."
+    return text + "\n"
 
 
 def label_of(series):
@@ -241,7 +250,7 @@ def save(out, sections, measured, goals):
             text += f"![{section.title}](conditioning/{key}.svg)\n\n"
         text += section.text + "\n" + said_of(measured[key]["about"]) + "\n"
         commands |= measured[key]["about"]["commands"]
-    text += NOTES.format(**next(iter(measured.values()))["about"]) + "\nCommands:\n\n"
+    text += NOTES.format(ballast=BALLAST, **next(iter(measured.values()))["about"]) + "\nCommands:\n\n"
     text += "".join(f"    {command}\n" for command in commands.values())
     (out / "CONDITIONING.md").write_text(text, encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")

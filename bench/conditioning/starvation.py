@@ -7,7 +7,7 @@ the ratio of the two, so that a machine that is slower at the moment harms nobod
 
 import time
 
-from load import FEW, Pinned, recover
+from load import FEW, Ballast, Pinned, recover
 
 
 class Starvation:
@@ -23,13 +23,15 @@ class Starvation:
         counts = bench.counts(self)
         found = {name: {count: [] for count in counts} for name in bench.chosen(self.servers)}
         started = {name: bench.start(name) for name in found}
-        for turn in range(bench.rounds):
-            for count in counts:
-                for name, server in bench.in_turn(started, turn):
-                    figures = self.measure(bench, server, count)
-                    found[name][count].append(figures)
-                    bench.say(f"{self.key} {count:6} {name:14} {figures['rps']:8.0f}/s of {figures['alone']:6.0f}/s  "
-                              f"held {figures['held']:6}")
+        with Ballast(bench.work, bench.options.server_core):
+            for turn in range(bench.rounds):
+                for count in counts:
+                    for name, server in bench.in_turn(started, turn):
+                        figures = self.measure(bench, server, count)
+                        found[name][count].append(figures)
+                        idle = " ".join(f"{core} {share:.0%}" for core, share in figures["idle"].items())
+                        bench.say(f"{self.key} {count:6} {name:14} {figures['rps']:8.0f}/s of {figures['alone']:6.0f}/s"
+                                  f"  held {figures['held']:6}  idle: {idle}")
         bench.stop()
         return found
 
