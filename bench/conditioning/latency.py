@@ -1,9 +1,8 @@
 """An infrequent client beside bulk clients (the paper's figure 11), and the price of each chained filter (figure 8)."""
 
-import pathlib
 import subprocess
 
-from load import FEW, MANY, OTHERS, Pinned, recover
+from load import FEW, MANY, OTHERS, Pinned, build, recover
 
 
 class Infrequent:
@@ -82,8 +81,7 @@ class Filters:
     @staticmethod
     def bare(bench, found):
         program = bench.work / "hop"
-        source = pathlib.Path(__file__).resolve().parent / "hop.c"
-        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
+        build(program)
         for count, rounds in found.items():
             line = ["taskset", "-c", str(bench.options.server_core), str(program), str(count)]
             # The message alone, without any process in its way, is not of interest.

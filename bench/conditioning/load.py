@@ -88,9 +88,13 @@ class Ballast:
         self.process = subprocess.Popen(words)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, error, *_):
+        # One that may not go first ends at once; figures without it would not be what the report says.
+        ended = self.process.poll() is not None
         self.process.kill()
         self.process.wait()
+        if ended and not error:
+            raise RuntimeError("ballast has ended: it must be root and may not be refused a real-time priority")
 
 
 class Cores:

@@ -94,7 +94,7 @@ def starvation(one, found):
 
 
 def held(found, most):
-    """What the servers did with the most attackers: how many of them were connected."""
+    """What the servers did with the most attackers: how many of them were connected, and which core was idle."""
     parts = [f"{LABELS[name]} {median(found[name][most], 'held'):,.0f}" for name in sorted(found, key=NAMES.index)]
     text = f"Of {most:,} attackers, so many were connected at the end of the measurement: {', '.join(parts)}."
     idle = [one["idle"] for name in found for one in found[name][most] if name in OWN]
