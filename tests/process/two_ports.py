@@ -2,7 +2,7 @@
 
 import socket
 
-from frames import SETTINGS, Http2, frame
+from frames import Http2
 from harness import ROOTLESS, Server, free_port
 from tls_server import certificate
 
@@ -58,9 +58,7 @@ class PlainHttp2(Http2):
     """A client of HTTP/2 in plaintext."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self.unread, self.statuses, self.bodies, self.ended, self.resets = b"", {}, {}, {}, []
-        self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"\0\1\0\0\0\0"))
+        self.begin(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
 
 
 def lines(path, method=b"GET", scheme=b"http"):

@@ -35,8 +35,13 @@ class Http2:
     def __init__(self, context, port, name="main.test"):
         context.set_alpn_protocols(["h2"])
         plain = socket.create_connection(("127.0.0.1", port), timeout=5)
-        self.socket = context.wrap_socket(plain, server_hostname=name)
-        assert self.socket.selected_alpn_protocol() == "h2", self.socket.selected_alpn_protocol()
+        secure = context.wrap_socket(plain, server_hostname=name)
+        assert secure.selected_alpn_protocol() == "h2", secure.selected_alpn_protocol()
+        self.begin(secure)
+
+    def begin(self, connection):
+        """Says the first words on a connection."""
+        self.socket = connection
         self.unread, self.statuses, self.bodies, self.ended, self.resets = b"", {}, {}, {}, []
         # The answers' header lines come uncompressed but for the static table: there is to be no dynamic one.
         no_table = struct.pack(">HI", 1, 0)
