@@ -143,6 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_days_are_counted_in_words_that_fit() {
+        let says = |left: u64| {
+            let mut one = list().remove(0);
+            one.not_after = Some(1000 + left);
+            one.warnings(1000)
+        };
+        assert_eq!(says(0), ["it has expired: clients refuse it; renew it"]);
+        assert_eq!(says(DAY - 1), ["it ends within a day; renew it"]);
+        assert_eq!(says(2 * DAY - 1), ["it ends in 1 day; renew it"]);
+        assert_eq!(says(2 * DAY), ["it ends in 2 days; renew it"]);
+        assert!(says(SOON_DAYS * DAY).is_empty());
+    }
+
+    #[test]
     fn the_table_and_what_to_do() {
         let text = render(&list(), 1000);
         let (table, warnings) = text.split_once("\nwarning: ").unwrap();
