@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
 
-use crate::connection::Connection;
+use crate::connection::{self, Connection};
 use crate::desk::Desk;
 use crate::incomplete::Stage;
 use crate::tls;
@@ -103,28 +103,27 @@ pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refus
     }
     let (mut status, mut reason, sentence) = refusal.words();
     let mut more = refusal.retry_after().to_owned();
-    if let Refusal::Redirect(port) = refusal {
-        let mut buffer = desk.peeked.borrow_mut();
-        if let Checked::Whole(head) = head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
-            more = location(&head, port);
-            if matches!(head.method, "GET" | "HEAD") {
-                (status, reason) = (301, "Moved Permanently");
-            }
+    let mut buffer = desk.peeked.borrow_mut();
+    let head = match refusal {
+        // It is none, or only a part.
+        Refusal::Head(_) => None,
+        _ => match head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
+            Checked::Whole(head) => Some(head),
+            _ => None,
+        },
+    };
+    if let (Refusal::Redirect(port), Some(head)) = (refusal, &head) {
+        more = location(head, port);
+        if matches!(head.method, "GET" | "HEAD") {
+            (status, reason) = (301, "Moved Permanently");
         }
     }
     let body =
         format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
-    let body_bytes = {
-        let mut buffer = desk.peeked.borrow_mut();
-        let head = match head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
-            Checked::Whole(head) => Some(head),
-            _ => None,
-        };
-        let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
-        let body_bytes = if bodyless { 0 } else { body.len() };
-        note(desk, &connection, site, status, body_bytes, head.as_ref());
-        body_bytes
-    };
+    let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
+    let body_bytes = if bodyless { 0 } else { body.len() };
+    note(desk, &connection, site, status, body_bytes, head.as_ref());
+    drop(buffer);
     let mut answer = format!(
         "HTTP/1.1 {status} {reason}\r\nServer: bulkhead\r\nDate: {}\r\nContent-Type: text/html\r\n\
          Content-Length: {}\r\nConnection: close\r\n{}\r\n",
@@ -155,10 +154,15 @@ fn location(head: &Head<'_>, port: u16) -> String {
 /// Sends the last words to a client, and closes with care.
 fn say(desk: &Rc<Desk>, connection: Connection, answer: &[u8], now: Instant) {
     desk.answered();
-    // A fresh socket has room for an answer as short as this; a client that left none gets none.
-    let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    // A fresh socket has room for an answer as short as this; a client that left none gets none. The answer waits for
+    // its end, and both are one packet.
+    let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE);
     let _ = shutdown(&connection.stream, Shutdown::Write);
-    if !desk.incomplete.take(connection, Stage::Answered { left: LINGER_BYTES }, now) {
+    let taken = match connection::discard(desk, &connection.stream, LINGER_BYTES) {
+        Some(left) => desk.incomplete.take(connection, Stage::Answered { left }, now),
+        None => false,
+    };
+    if !taken {
         desk.went();
     }
 }

@@ -46,6 +46,8 @@ pub struct Connection {
     pub kind: wire::Kind,
     /// Whether a header of the PROXY protocol comes before the first request.
     heralded: bool,
+    /// Whether the queue of those without a whole request watches it.
+    pub watched: bool,
 }
 
 /// What a look at the connection showed.
@@ -94,6 +96,7 @@ impl Connection {
             filtered: false,
             kind: wire::Kind::Plain,
             heralded: desk.listener(local).is_some_and(|listener| listener.proxies.expected()),
+            watched: false,
         };
         new.begin(desk, Stage::Silent, now);
     }
@@ -126,8 +129,8 @@ impl Connection {
         desk.came();
         let stage = if taken.is_empty() { Stage::Idle } else { Stage::Begun };
         let now = Instant::now();
-        let (since, searched, kind, heralded) = (now, 0, wire::Kind::Plain, false);
-        Self { stream, peer, local, taken, since, searched, share, filtered, kind, heralded }
+        let (since, searched, kind, heralded, watched) = (now, 0, wire::Kind::Plain, false, false);
+        Self { stream, peer, local, taken, since, searched, share, filtered, kind, heralded, watched }
             .begin(desk, stage, now);
     }
 
@@ -245,8 +248,11 @@ impl Connection {
         }
     }
 
-    /// Passes the connection on, answers it, or lets it go; it is watched no more.
+    /// Passes the connection on, answers it, or lets it go.
     pub fn settle(self, desk: &Rc<Desk>, seen: Seen, now: Instant) {
+        if matches!(seen, Seen::Whole { .. } | Seen::Unfiltered { .. }) {
+            desk.incomplete.unwatch(&self);
+        }
         match seen {
             Seen::Whole { partition, counted: true } => partition.outlets.send(self.outgoing()),
             Seen::Whole { partition, counted: false } => partition.outlets.send_uncounted(self.outgoing()),
@@ -289,8 +295,8 @@ impl Connection {
     /// The other way round, for one that nobody took.
     pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
         let Outgoing { stream, peer, local, taken, kind } = outgoing;
-        let (searched, share, filtered, heralded) = (0, None, true, false);
-        Self { stream, peer, local, taken, since: now, searched, share, filtered, kind, heralded }
+        let (searched, share, filtered, heralded, watched) = (0, None, true, false, false);
+        Self { stream, peer, local, taken, since: now, searched, share, filtered, kind, heralded, watched }
     }
 
     /// Looks once more at what is answered here, for the log.

@@ -116,13 +116,16 @@ impl Incomplete {
     }
 
     /// Takes one in; false, and it is closed, if it cannot be watched.
-    pub fn take(&self, connection: Connection, stage: Stage, now: Instant) -> bool {
+    pub fn take(&self, mut connection: Connection, stage: Stage, now: Instant) -> bool {
         let descriptor = connection.stream.as_raw_fd() as u32;
-        // Edges: a look takes nothing out, so that what was not enough would otherwise be reported for ever.
-        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        if epoll::add(&self.events, &connection.stream, EventData::new_u64(descriptor.into()), flags).is_err()
-        {
-            return false;
+        if !connection.watched {
+            // Edges: a look takes nothing out, so that what was not enough would otherwise be reported for ever.
+            let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+            let data = EventData::new_u64(descriptor.into());
+            if epoll::add(&self.events, &connection.stream, data, flags).is_err() {
+                return false;
+            }
+            connection.watched = true;
         }
         let key = self.tree.borrow_mut().insert(Origin::from(connection.peer.ip()), descriptor);
         let mut held = self.held.borrow_mut();
@@ -143,11 +146,11 @@ impl Incomplete {
         Some(held)
     }
 
-    /// As [`Self::leave`], for one whose socket may live on in another process.
-    fn pass_on(&self, place: u32) -> Option<Connection> {
-        let Held { connection, .. } = self.leave(place)?;
-        let _ = epoll::delete(&self.events, &connection.stream);
-        Some(connection)
+    /// Hears no more of one that has left, and whose socket will live on in another process.
+    pub fn unwatch(&self, connection: &Connection) {
+        if connection.watched {
+            let _ = epoll::delete(&self.events, &connection.stream);
+        }
     }
 
     /// Where the connection called `key` is held, if it is still in the stage of that number.
@@ -249,8 +252,8 @@ impl Incomplete {
             }
             seen => {
                 drop(all);
-                if let Some(connection) = self.pass_on(place) {
-                    connection.settle(desk, seen, now);
+                if let Some(held) = self.leave(place) {
+                    held.connection.settle(desk, seen, now);
                 }
             }
         }
@@ -291,7 +294,6 @@ impl Incomplete {
     fn late(&self, desk: &Rc<Desk>, place: u32, now: Instant) {
         match self.leave(place) {
             Some(Held { connection, stage: Stage::Begun, .. }) => {
-                let _ = epoll::delete(&self.events, &connection.stream);
                 connection.settle(desk, Seen::LATE, now);
             }
             Some(Held { stage, .. }) => {
