@@ -8,7 +8,8 @@
 //!
 //! What a client has taken is what the kernel accepts for it. epoll reports room only once a third of the buffer is
 //! free, which for a slow client and the buffer of a fast one can take minutes; hence the kernel is also asked
-//! directly, every [`PROBE`]. It then takes as much as the client has acknowledged since.
+//! directly, the more often the sooner the client is given up. It then takes as much as the client has acknowledged
+//! since.
 
 use std::cell::Cell;
 use std::io;
@@ -20,9 +21,12 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 
-/// LIMIT: how often the kernel is asked whether a slow client has acknowledged anything; its cost per second is
-/// nothing beside that of the connection.
-pub(crate) const PROBE: Duration = Duration::from_secs(1);
+/// LIMIT: the kernel is asked no more often whether a slow client has acknowledged anything.
+const PROBE: Duration = Duration::from_secs(1);
+/// LIMIT: nor before so much of the time is over that the client has left. Thousands that are slow, but not too slow,
+/// cost little by that, and none stands still for much longer than it may: what it moved just before counts as moved
+/// when the kernel is asked.
+const PROBE_PART: u32 = 4;
 
 /// One direction of one exchange with a client.
 #[derive(Debug)]
@@ -67,6 +71,15 @@ impl Pace {
         let left = rate.map_or(self.stall, |at| at.saturating_duration_since(self.clock.get()));
         Some(since + left.min(self.stall))
     }
+
+    /// When the kernel is to be asked what the client has moved, if it does not say so before.
+    pub fn probe(&self, now: Instant) -> Instant {
+        let Some(deadline) = self.deadline() else {
+            return now + PROBE;
+        };
+        let left = deadline.saturating_duration_since(now);
+        now + left.min(PROBE.max(left / PROBE_PART))
+    }
 }
 
 /// Does `attempt`, which moves bytes to `stream` without waiting, once there is room.
@@ -95,9 +108,9 @@ pub(crate) async fn push(
             Err(error) => return Err(error),
         }
         pace.wait();
-        let deadline = pace.deadline().unwrap_or_else(Instant::now);
-        let ask = deadline.min(Instant::now() + PROBE);
-        outcome = match timeout_at(ask.into(), stream.writable()).await {
+        let now = Instant::now();
+        let deadline = pace.deadline().unwrap_or(now);
+        outcome = match timeout_at(pace.probe(now).into(), stream.writable()).await {
             Ok(ready) => {
                 ready?;
                 stream.try_io(Interest::WRITABLE, &mut attempt)
@@ -132,6 +145,23 @@ mod tests {
             let pace = Pace::new(RATE, 30 * SECOND);
             assert_eq!((0..2000).any(|_| late(&pace, SECOND, count)), !lasts, "{count}");
         }
+    }
+
+    #[test]
+    fn the_kernel_is_asked_more_often_towards_the_deadline() {
+        let pace = Pace::new(RATE, 30 * SECOND);
+        let now = Instant::now();
+        assert_eq!(pace.probe(now), now + PROBE);
+        pace.since.set(Some(now));
+        let (mut at, mut probes) = (now, Vec::new());
+        while at < now + 10 * SECOND {
+            let next = pace.probe(at);
+            probes.push((next - at).as_millis());
+            at = next;
+        }
+        assert_eq!(at, now + 10 * SECOND);
+        assert_eq!(probes[..4], [2500, 1875, 1406, 1054]);
+        assert!(probes[4..].iter().all(|&between| between <= 1000), "{probes:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncWrite, ReadBuf};
 
 use crate::body::Intake;
-use crate::pace::{PROBE, Pace};
+use crate::pace::Pace;
 use crate::partition::Limits;
 use crate::stream::Stream;
 use crate::upgrade::Opened;
@@ -80,11 +80,10 @@ impl Gauge {
         }
         self.takes.wait();
         let now = Instant::now();
-        let next = self.takes.deadline().map_or(now + PROBE, |at| at.min(now + PROBE));
         match self.probe.get() {
             Some(at) if now < at => false,
             before => {
-                self.probe.set(Some(next));
+                self.probe.set(Some(self.takes.probe(now)));
                 before.is_some()
             }
         }
