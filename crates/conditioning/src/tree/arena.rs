@@ -44,10 +44,15 @@ impl<N> Arena<N> {
     }
 
     fn grow(&mut self) {
-        self.nodes.reserve(1);
-        if self.nodes.capacity() * size_of::<N>() >= LARGE_BYTES {
-            sys::memory::large_pages(self.nodes.spare_capacity_mut());
+        let capacity = (2 * self.nodes.capacity()).max(4);
+        if capacity * size_of::<N>() < LARGE_BYTES {
+            return self.nodes.reserve(1);
         }
+        // A block of its own: in one that is moved to where it can grow, large pages would fall apart.
+        let mut larger = Vec::with_capacity(capacity);
+        sys::memory::large_pages(larger.spare_capacity_mut());
+        larger.append(&mut self.nodes);
+        self.nodes = larger;
     }
 
     /// Lets the number `at` be used for another node.

@@ -38,6 +38,12 @@ impl Order {
 
     /// The least recently served branch of the set `among`.
     pub fn first(self, among: u16) -> Option<u8> {
+        let others = among & among.wrapping_sub(1);
+        if others != 0 && others.is_power_of_two() {
+            // Most nodes have two.
+            let (one, other) = (among.trailing_zeros() as u8, others.trailing_zeros() as u8);
+            return Some(if self.position(one) < self.position(other) { one } else { other });
+        }
         // Branches that are not there drift to the front. Where there are few, looking for each is faster than
         // passing by all the others.
         if among.count_ones() > 4 {
