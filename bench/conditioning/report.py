@@ -33,6 +33,8 @@ NOTES = """\
   this machine. A measurement for which others had more than 6% of the processors is repeated, and the quietest kept.
 - **Regular clients**: 16 connections in a closed loop, each from a /8 of its own as far as there are any, a new
   connection for each request of 100 bytes (`client.c`). A request that is not answered counts with its age.
+- **Infrequent clients**: eight, each from a /8 of its own, with 50 such requests a second. They never wait for the
+  attackers on their core, which have a lower priority there.
 - **Attackers** (`tests/attack/attack.py`) hold what they have; what the server closes they open again, 500 a second
   (bulk clients at once). They come from 256 addresses in four /16s of one /8, "from everywhere" from eleven /8s.
 - **Apache** has the prefork model with its default limits, 150 processes, and the distribution's mod_reqtimeout;
