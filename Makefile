@@ -46,7 +46,7 @@ lint:
 	cargo deny --log-level error check bans licenses sources
 
 unit:
-	@./tests/prepare build
+	@./tests/prepare unit
 	cargo test --workspace
 
 # The C library, its server and its filters, and the library that is preloaded into guarded servers.
