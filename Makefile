@@ -65,6 +65,7 @@ protocol: build
 	python3 tests/run --protocol
 
 rootless: build
+	@./tests/prepare process
 	python3 tests/run --rootless $(TEST_OPTIONS)
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
