@@ -4,28 +4,27 @@
  * the servers under test answer, looks at the status and the length of an answer, and believes nothing else. It never
  * sends anything but one kind of GET.
  *
- *   client ADDRESS PORT TARGET keep|close CONNECTIONS SECONDS PAUSE_US TIMEOUT_MS [SOURCE ...]
+ *   client ADDRESS PORT TARGET keep|close CONNECTIONS SECONDS PAUSE_US TIMEOUT_MS CORES [SOURCE ...]
  *
  * Each connection asks, waits for the whole answer, pauses, asks again (with `close` on a new connection). A request
  * that takes longer than the timeout is given up. Latency is from the beginning of the connect (with `keep`: of the
  * request) to the end of the answer; requests that were given up or are unfinished at the end count with their age, so
- * that a server that answers nobody has no good latency. Prints one line of JSON.
+ * that a server that answers nobody has no good latency. Time in which the host had taken one of CORES away (such as
+ * 0,1; "-" for none; see away.h) is not counted. Prints one line of JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "away.h"
 
 enum { CONNECTIONS_MAX = 1024, ROOM = 16384, SAMPLES_MAX = 8 << 20 };
 
@@ -49,23 +48,18 @@ static struct {
 } plan;
 
 static struct connection connections[CONNECTIONS_MAX];
+/* When each request began and ended; at the end, their latencies in microseconds. */
+static struct span *spans;
 static float *samples;
 static size_t sampled, completed, refused, failed, late;
 static char request[1024];
 static size_t request_size;
 static int poller;
 
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-static void sample(uint64_t nanoseconds)
+static void sample(uint64_t began)
 {
     if (sampled < SAMPLES_MAX)
-        samples[sampled++] = (float)nanoseconds / 1000.0f;
+        spans[sampled++] = (struct span){began, now()};
 }
 
 static void hang_up(struct connection *one)
@@ -87,7 +81,7 @@ static void over(struct connection *one, bool closes)
 static void fails(struct connection *one, size_t *counter)
 {
     ++*counter;
-    sample(now() - one->began);
+    sample(one->began);
     hang_up(one);
     one->asked = false;
     /* Whoever is turned away does not hammer. */
@@ -155,7 +149,7 @@ static void finish(struct connection *one)
     if (strncmp(one->buffer, "HTTP/1.1 200", 12) != 0)
         return fails(one, &refused);
     ++completed;
-    sample(now() - one->began);
+    sample(one->began);
     over(one, one->ends);
 }
 
@@ -218,6 +212,20 @@ static double percentile(double share)
     return sampled ? samples[(size_t)(share * (double)(sampled - 1))] : 0;
 }
 
+/* Turns spans into latencies; returns the time that does not count, in microseconds. */
+static double count_latencies(void)
+{
+    struct span *times;
+    size_t count = away_times(&times);
+    for (size_t at = 0; at < sampled; at++) {
+        struct span span = spans[at];
+        samples[at] = (float)(span.to - span.from - away_between(times, count, span.from, span.to)) / 1000.0f;
+    }
+    uint64_t sum = away_between(times, count, 0, UINT64_MAX);
+    free(times);
+    return (double)sum / 1000.0;
+}
+
 static void report(double seconds)
 {
     size_t unfinished = 0;
@@ -228,14 +236,16 @@ static void report(double seconds)
             unfinished++;
             /* One that has only just begun says nothing yet. */
             if (time - one->began > 100000000u)
-                sample(time - one->began);
+                sample(one->began);
         }
     }
+    double away = count_latencies();
     qsort(samples, sampled, sizeof *samples, by_size);
     printf("{\"seconds\": %.3f, \"completed\": %zu, \"rps\": %.2f, \"refused\": %zu, \"failed\": %zu, \"late\": %zu, "
-           "\"unfinished\": %zu, \"p50_us\": %.2f, \"p90_us\": %.2f, \"p99_us\": %.2f, \"max_us\": %.2f}\n",
+           "\"unfinished\": %zu, \"p50_us\": %.2f, \"p90_us\": %.2f, \"p99_us\": %.2f, \"max_us\": %.2f, "
+           "\"away_us\": %.2f}\n",
            seconds, completed, (double)completed / seconds, refused, failed, late, unfinished, percentile(0.5),
-           percentile(0.9), percentile(0.99), percentile(1.0));
+           percentile(0.9), percentile(0.99), percentile(1.0), away);
 }
 
 static void run(void)
@@ -262,9 +272,9 @@ static void run(void)
 
 int main(int count, char **words)
 {
-    if (count < 9) {
+    if (count < 10) {
         fprintf(stderr, "usage: client ADDRESS PORT TARGET keep|close CONNECTIONS SECONDS PAUSE_US TIMEOUT_MS "
-                        "[SOURCE ...]\n");
+                        "CORES [SOURCE ...]\n");
         return 2;
     }
     plan.server.sin_family = AF_INET;
@@ -279,13 +289,16 @@ int main(int count, char **words)
         return fprintf(stderr, "client: an address that is none, or not 1 to %d connections\n", CONNECTIONS_MAX), 2;
     request_size = (size_t)snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: bench\r\n%s\r\n", plan.target,
                                     plan.keep ? "" : "Connection: close\r\n");
+    spans = malloc(SAMPLES_MAX * sizeof *spans);
     samples = malloc(SAMPLES_MAX * sizeof *samples);
     poller = epoll_create1(EPOLL_CLOEXEC);
-    if (!samples || poller < 0 || request_size >= sizeof request)
+    if (!watch(words[9]))
+        return fputs("client: cores that cannot be watched (it must be root)\n", stderr), 1;
+    if (!spans || !samples || poller < 0 || request_size >= sizeof request)
         return perror("client"), 1;
     for (int at = 0; at < plan.count; at++) {
         connections[at].fd = -1;
-        connections[at].source = count > 9 ? words[9 + at % (count - 9)] : NULL;
+        connections[at].source = count > 10 ? words[10 + at % (count - 10)] : NULL;
         /* They do not all begin at the same moment. */
         connections[at].again = now() + plan.pause * (uint64_t)at / (uint64_t)plan.count;
     }

@@ -15,7 +15,7 @@ class Infrequent:
 
     key, title = "infrequent", "Infrequent clients beside bulk clients"
     counts, quick, limit = (0, 100, 200, 500, 1000), (0, 100, 300), 2.0
-    servers = ("ours", "guarded-apache", "apache")
+    servers = ("ours", "guarded-apache", "guarded-nginx", "apache", "nginx")
 
     def run(self, bench):
         """{server or server/many: {count: [figures of each round]}}"""
@@ -30,7 +30,8 @@ class Infrequent:
                         figures = self.measure(bench, server, count, sources)
                         found[f"{name}/{where}"][count].append(figures)
                         bench.say(f"{self.key} {count:5} {where:4} {name:14} p50 {figures['p50_us'] / 1e3:9.2f} ms  "
-                                  f"p99 {figures['p99_us'] / 1e3:9.2f} ms of {figures['alone_p99_us'] / 1e3:6.2f}")
+                                  f"p99 {figures['p99_us'] / 1e3:9.2f} ms of {figures['alone_p99_us'] / 1e3:6.2f}, "
+                                  f"the host away for {figures['away_us'] / 1e3:.0f} ms")
         bench.stop()
         return found
 

@@ -45,9 +45,11 @@ class Clients:
             sources=OTHERS, first=False):
         """One measurement: what the clients saw; see client.c. `pause` is in seconds.
 
-        With `first` they never wait for the attackers on their core: such a wait is no server's fault.
+        With `first` they never wait for the attackers on their core, and time in which the host has taken a core away
+        is not counted: neither is any server's fault.
         It is repeated while other programs disturb it; the quietest is kept."""
-        words = [SERVER, server.port, target, mode, connections, seconds, pause * 1e6, timeout * 1e3, *sources]
+        words = [SERVER, server.port, target, mode, connections, seconds, pause * 1e6, timeout * 1e3,
+                 f"{server.core},{self.core}" if first else "-", *sources]
         line = ["taskset", "-c", str(self.core), str(self.program), *map(str, words)]
         if first:
             line = ["chrt", "--fifo", "1", *line]
@@ -76,7 +78,7 @@ class Clients:
 
 def build(program):
     """Compiles the program of this folder that has this name."""
-    subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / f"{program.name}.c")], check=True)
+    subprocess.run(["cc", "-O2", "-pthread", "-o", str(program), str(HERE / f"{program.name}.c")], check=True)
 
 
 class Ballast:
