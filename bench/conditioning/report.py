@@ -125,7 +125,7 @@ def infrequent(one, found):
     lines = [plot.Line(f"{LABELS[label_of(series)[0]]}{', everywhere' if label_of(series)[1] == 'many' else ''}",
                        points(found[series], "p99_us", 1e-3), plot.COLOURS[label_of(series)[0]],
                        "7 4" if label_of(series)[1] == "many" else "") for series in order]
-    section.svg = plot.lines("An infrequent client beside bulk clients",
+    section.svg = plot.lines("Infrequent clients beside bulk clients",
                              "p99 latency of a small request; broken lines: bulk clients from everywhere", lines,
                              "bulk clients", "ms (logarithmic)", log_y=True)
     for series in order:
