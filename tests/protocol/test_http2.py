@@ -2,6 +2,7 @@
 
 import os
 import re
+import struct
 import time
 import unittest
 import xml.etree.ElementTree as ElementTree
@@ -123,6 +124,25 @@ class Http2(unittest.TestCase):
                 return connection.outcome(number, 20) == 200 and connection.resets == [(5, 0)]
 
             self.assertTrue(until(told, 20, 0.1), connection.resets)
+
+    @ours
+    def test_who_still_sends_is_not_cut_off(self):
+        """A reset could overtake what the client has not read yet."""
+        get = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"main.test"), (b":path", b"/part-1.txt")]
+        unknown = frames.frame(0xFA, 0, 0, bytes(16384))
+        for name, last in (
+            ("goodbye", frames.frame(frames.GOAWAY, 0, 0, bytes(8))),
+            ("goodbye with an error", frames.frame(frames.GOAWAY, 0, 0, struct.pack(">II", 0, 0xFF))),
+            ("an error", frames.frame(frames.DATA, 0, 0, b"no stream")),
+        ):
+            with self.subTest(name), frames.Http2(self.server.context(), self.server.tls_port) as connection:
+                connection.request(1, get)
+                self.assertEqual(connection.outcome(1, 20), 200)
+                connection.send(last + unknown * 20)
+                time.sleep(0.2)
+                connection.send(unknown * 20)
+                while connection.socket.recv(65536):
+                    pass
 
     def test_conformance(self):
         began = time.monotonic()

@@ -47,9 +47,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
-    /// All has been said, or the client has gone.
+    /// All has been said, even if it is what was wrong, or the client has gone.
     Done,
-    /// The client did something wrong, and was told if possible.
+    /// The connection broke off, or the client did too much.
     Failed,
     /// The client takes nothing.
     Slow,
@@ -108,7 +108,11 @@ impl<P: Partition> Link<'_, P> {
         }
         // INVARIANT: the session and its adapter are gone, so nobody else holds the stream.
         let stream = Rc::into_inner(stream).map(RefCell::into_inner);
-        self.socket = stream.filter(|_| over == Over::Done).map(Socket::Registered);
+        if let Some(stream) = stream.filter(|_| over == Over::Done) {
+            self.socket = Some(Socket::Registered(stream));
+            // Who says goodbye may have said more after it, and shall still get what it was sent before.
+            self.linger().await;
+        }
         Next::Close
     }
 
@@ -196,7 +200,9 @@ impl<P: Partition> Link<'_, P> {
                     if calm && !session.abusive {
                         self.site.shed.note(|shed| shed.abusive += 1);
                     }
-                    return Poll::Ready(Over::Failed);
+                    // Either side's word that this is the end is one, whatever the reason.
+                    let told = error.is_go_away() && !calm;
+                    return Poll::Ready(if told { Over::Done } else { Over::Failed });
                 }
                 Poll::Ready(None) => return Poll::Ready(Over::Done),
                 Poll::Pending => break,
