@@ -47,7 +47,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
-    /// All has been said, even if it is what was wrong, or the client has gone.
+    /// One of the two has said that this is the end, if only of what was wrong.
+    Told,
+    /// The client knew that it was the end, and had its time.
     Done,
     /// The connection broke off, or the client did too much.
     Failed,
@@ -103,13 +105,13 @@ impl<P: Partition> Link<'_, P> {
             }
         };
         match over {
-            Over::Done | Over::Failed => {}
+            Over::Told | Over::Done | Over::Failed => {}
             Over::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
         }
         // INVARIANT: the session and its adapter are gone, so nobody else holds the stream.
         let stream = Rc::into_inner(stream).map(RefCell::into_inner);
-        if let Some(stream) = stream.filter(|_| over == Over::Done) {
-            self.socket = Some(Socket::Registered(stream));
+        self.socket = stream.filter(|_| matches!(over, Over::Told | Over::Done)).map(Socket::Registered);
+        if over == Over::Told {
             // Who says goodbye may have said more after it, and shall still get what it was sent before.
             self.linger().await;
         }
@@ -202,9 +204,11 @@ impl<P: Partition> Link<'_, P> {
                     }
                     // Either side's word that this is the end is one, whatever the reason.
                     let told = error.is_go_away() && !calm;
-                    return Poll::Ready(if told { Over::Done } else { Over::Failed });
+                    return Poll::Ready(if told { Over::Told } else { Over::Failed });
                 }
-                Poll::Ready(None) => return Poll::Ready(Over::Done),
+                Poll::Ready(None) => {
+                    return Poll::Ready(if session.abusive { Over::Done } else { Over::Told });
+                }
                 Poll::Pending => break,
             }
         }
