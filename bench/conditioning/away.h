@@ -19,7 +19,6 @@ struct span {
 };
 
 struct watched {
-    int core;
     atomic_size_t count;
     struct span *times;
 };
@@ -56,11 +55,10 @@ static bool watch(const char *cores)
     const struct sched_param before_all = {.sched_priority = 2};
     for (char *end; *cores >= '0' && *cores <= '9' && watched_count < CORES_MAX; cores = *end == ',' ? end + 1 : end) {
         struct watched *one = &watched[watched_count++];
-        one->core = (int)strtol(cores, &end, 10);
         one->times = calloc(AWAY_MAX, sizeof *one->times);
         cpu_set_t set;
         CPU_ZERO(&set);
-        CPU_SET((size_t)one->core, &set);
+        CPU_SET(strtoul(cores, &end, 10), &set);
         pthread_attr_t how;
         pthread_t thread;
         pthread_attr_init(&how);

@@ -163,9 +163,9 @@ class Edges(SmallServer):
         for client in clients:
             client.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
         # One after the other, since the server serves them in the order in which it has them.
-        for number, client in enumerate(clients[:2], 1):
+        for client, taken in zip(clients, ([1], [1, 2])):
             client.send(b"\r\n")
-            self.server.wait_for(lambda number=number: len(gate.took) == number, f"connection {number} to be taken")
+            self.server.wait_for(lambda taken=taken: gate.took == taken, f"connections {taken} to be taken")
         gate.lose_guard()
         clients[2].send(b"\r\n")
         for number in range(3):
