@@ -13,6 +13,8 @@ from harness import rootless_too
 from stream_client import Streams, message, read_message
 from tls_server import Tls
 
+#: Answers of a server that open no tunnel, by the path's end.
+NO_GRANTS = ("page", "wrong", "two", "other", "bare", "protocol", "extension")
 CANCEL, REFUSED_STREAM, ENHANCE_YOUR_CALM = 8, 7, 11
 RULES = """
 [[site.route]]
@@ -59,10 +61,13 @@ class Behind:
             "two": switch(request, None, "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
             "other": switch(request).replace(b"Upgrade: websocket", b"Upgrade: h2c"),
             "bare": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "protocol": switch(request, None, "Sec-WebSocket-Protocol: chat"),
+            "extension": switch(request, None, "Sec-WebSocket-Extensions: permessage-deflate"),
         }
         if what in plain:
             return plain[what]
-        connection.sendall(switch(request, None, "Sec-WebSocket-Protocol: chat"))
+        granted = ["Sec-WebSocket-Protocol: chat"] if request.field("sec-websocket-protocol") else []
+        connection.sendall(switch(request, None, *granted))
         try:
             getattr(self, what)(connection)
         except OSError as error:
@@ -226,16 +231,21 @@ class OverHttp2(unittest.TestCase):
             ("/upstream/echo", {"authority": "c.test"}, "421"),
             # Grants that are none (RFC 6455 4.1).
             ("/upstream/wrong", {}, "502"), ("/upstream/two", {}, "502"), ("/upstream/other", {}, "502"),
-            ("/upstream/bare", {}, "502"),
+            ("/upstream/bare", {}, "502"), ("/upstream/protocol", {}, "502"), ("/upstream/extension", {}, "502"),
+            # Other versions (RFC 6455 4.4).
+            ("/upstream/echo", {"version": "8"}, "426"), ("/index.html", {"version": "8"}, "426"),
         ):
             with self.subTest(path=path, more=more):
-                stream = client.ask(path, ("sec-websocket-version", "13"), **more)
+                more = dict(more)
+                stream = client.ask(path, ("sec-websocket-version", more.pop("version", "13")), **more)
                 self.assertEqual(client.status(stream), status)
                 client.until(lambda: stream in client.ended, "the end of the answer")
                 if status == "405":
                     self.assertEqual(client.heads[stream]["allow"], "GET, HEAD")
+                if status == "426":
+                    self.assertEqual(client.heads[stream]["sec-websocket-version"], "13")
         asked = [request.line.split()[1] for request in self.behind.raw.requests]
-        self.assertEqual(asked, [f"/upstream/{name}" for name in ("page", "wrong", "two", "other", "bare")])
+        self.assertEqual(asked, [f"/upstream/{name}" for name in NO_GRANTS])
 
     def test_nothing_is_smuggled(self):
         """Into the request that a server behind the site gets: each is refused, and none reaches it."""

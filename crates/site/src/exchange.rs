@@ -78,18 +78,16 @@ pub(crate) async fn exchange<P: Partition>(
     };
     let keep = head.keep && left != Left::Free;
     let old = head.minor == 0 && keep;
-    let upgrade = upgrade::Asked::of(head);
+    let websocket = upgrade::names_websocket(head);
     let service = {
         let (site, gauge) = (site.clone(), gauge.clone());
         hyper::service::service_fn(move |mut request: Request<Incoming>| {
             let (site, gauge) = (site.clone(), gauge.clone());
-            if let Some(upgrade) = &upgrade {
-                request.extensions_mut().insert(upgrade.clone());
-            }
             if let Some(shown) = &shown {
                 request.extensions_mut().insert(shown.clone());
             }
-            async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, old).await) }
+            let refused = websocket.then(|| upgrade::take_up(&mut request)).flatten();
+            async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, refused, old).await) }
         })
     };
     let mut connection = hyper::server::conn::http1::Builder::new()
@@ -217,13 +215,17 @@ async fn respond<P: Partition>(
     gauge: &Rc<Gauge>,
     ends: Ends,
     request: Request<Incoming>,
+    refused: Option<StatusCode>,
     old: bool,
 ) -> Response<Counted> {
     let limit = site.partition.limits().body_bytes;
     let (parts, body) = request.into_parts();
     let intake = &gauge.intake;
     let body = BoundedBody::new(body, limit, intake.clone());
-    let mut response = dispatch::respond(site, ends, Request::from_parts(parts, body)).await;
+    let mut response = match refused {
+        Some(status) => upgrade::refusal(status),
+        None => dispatch::respond(site, ends, Request::from_parts(parts, body)).await,
+    };
     match intake.get() {
         Intake::TooLarge => response = answer::error(StatusCode::PAYLOAD_TOO_LARGE),
         Intake::Slow => response = answer::error(StatusCode::REQUEST_TIMEOUT),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use conditioning::{Priority, Range};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -148,7 +148,7 @@ impl Relay {
         if let Some(upgrade) = upgrade.clone() {
             upgrade::ask(request.headers_mut(), upgrade);
         }
-        *request.version_mut() = http::Version::HTTP_11;
+        *request.version_mut() = Version::HTTP_11;
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
             Ok(Ok(answer)) => Self::pass_back(answer, upgrade),
             Ok(Err(status)) => plain(status),
@@ -240,10 +240,13 @@ pub(crate) fn passed_back(
     asked: Option<Asked>,
 ) -> Option<Response<Incoming>> {
     let granted = asked.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
-    let unmet = granted.as_ref().is_some_and(|asked| !asked.is_met_by(answer.headers()));
-    if unmet || is_ambiguous(answer.headers()) {
+    // RFC 9110 15.2: HTTP/1.0 has no such status.
+    let met = |asked: &Asked| answer.version() == Version::HTTP_11 && asked.is_met_by(answer.headers());
+    if granted.as_ref().is_some_and(|asked| !met(asked)) || is_ambiguous(answer.headers()) {
         return None;
     }
+    // RFC 9110 2.5: the version of a message is that of who sends it on.
+    *answer.version_mut() = Version::HTTP_11;
     remove_not_passed_on(answer.headers_mut());
     if granted.is_some() {
         upgrade::grant(&mut answer);

@@ -99,7 +99,7 @@ pub(super) async fn answer<P: Partition>(
             if status != StatusCode::MISDIRECTED_REQUEST {
                 site.shed.note(|shed| shed.malformed += 1);
             }
-            Some(answer::error(status))
+            Some(upgrade::refusal(status))
         }
     };
     // The client has gone: nobody is left to be told.

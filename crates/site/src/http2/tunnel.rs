@@ -43,7 +43,7 @@ pub(super) fn as_get(parts: &mut Parts) -> Result<(), StatusCode> {
     if parts.headers.contains_key(header::CONTENT_LENGTH) {
         return Err(StatusCode::BAD_REQUEST);
     }
-    let asked = Asked::with_key().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let asked = Asked::over_http2(&parts.headers)?;
     parts.method = Method::GET;
     parts.extensions.insert(asked);
     Ok(())
