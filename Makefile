@@ -47,7 +47,7 @@ lint:
 
 unit:
 	@./tests/prepare unit
-	cargo test --workspace
+	./tests/unit
 
 # The C library, its server and its filters, and the library that is preloaded into guarded servers.
 cc: build

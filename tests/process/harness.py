@@ -22,8 +22,10 @@ import client
 ROOTLESS = bool(os.environ.get("BULKHEAD_TEST_ROOTLESS"))
 NOBODY = 65534
 TOP = Path(__file__).resolve().parents[2]
-#: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range begins at 32768 unless it is changed).
-PORTS = (12_000, 32_000)
+#: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range begins at 32768 unless it is changed);
+#: others for a rootless run, which may go on beside this one.
+PORTS = (22_000, 32_000) if ROOTLESS else (12_000, 22_000)
+GIVEN = set()
 #: The programs of our own that have to lie side by side.
 ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "bulkhead-probe")
 
@@ -100,12 +102,14 @@ def end(process, seconds=10):
 
 
 def free_port():
-    """A port that nobody has now, and that the kernel gives to nobody by itself before the server takes it."""
+    """A port that nobody has now, and that nobody else is given before the server takes it."""
     while True:
         port = random.randrange(*PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in GIVEN:
+                GIVEN.add(port)
+                return port
 
 
 class Process:

@@ -3,6 +3,7 @@
 import calendar
 import contextlib
 import http.server
+import itertools
 import json
 import os
 import re
@@ -28,7 +29,7 @@ class Authority:
     """An authority with its certificates, in a folder."""
 
     def __init__(self, folder):
-        self.folder, self.issued = folder, []
+        self.folder, self.issued, self.indexes = folder, [], itertools.count()
         folder.mkdir()
         openssl("req", "-x509", "-newkey", *EC, "-nodes", "-days", "9", "-subj", "/CN=authority", "-keyout",
                 folder / "ca.key", "-out", folder / "ca.pem", "-addext", "basicConstraints=critical,CA:TRUE")
@@ -52,7 +53,8 @@ class Authority:
             f"V\t350101000000Z\t\t{serial:X}\tunknown\t/CN=x{serial}"
             for serial in self.issued if serial not in unknown
         ]
-        index = self.folder / "index.txt"
+        # A file for each: a responder reads its own again when that has changed.
+        index = self.folder / f"index{next(self.indexes)}.txt"
         index.write_text("".join(f"{line}\n" for line in lines))
         return index
 
@@ -66,10 +68,12 @@ class Authority:
     def responder(self, port, signer=None, **index):
         """`openssl ocsp`, while it is in use."""
         words = ["ocsp", "-port", port, "-index", self.index(**index), *self.signed_by(signer), "-nmin", "60"]
+        # A stapler that is relaunched leaves its connections without a question; they would be waited for in vain.
+        words += ["-timeout", "3"]
         said = ""
 
         def begin():
-            # It is asked when it says that it can be: a connection that ends without a question makes it wait for ever.
+            # It is asked when it says that it can be.
             nonlocal said
             running = subprocess.Popen(["openssl", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True)

@@ -51,13 +51,17 @@ PATHS = {"http": "/http/x", "fcgi": "/fcgi/x", "service": "/probe/sleep?ms=60000
 
 
 def unread(peer):
-    """How many bytes of a connection wait at the other end, on this machine."""
+    """How many bytes of a connection wait at the other end, on this machine; None if the kernel's list lacks it.
+
+    While the list changes, the kernel leaves lines out of it. Such a line is not a connection that has been read: more
+    bytes would be sent until they no longer fit, and an end behind those never arrives.
+    """
     at = lambda address: f"{int.from_bytes(socket.inet_aton(address[0]), 'little'):08X}:{address[1]:04X}"
     ends = [at(peer.getpeername()), at(peer.getsockname())]
     for words in map(str.split, Path("/proc/net/tcp").read_text().splitlines()):
         if words[1:3] == ends:
             return int(words[4].split(":")[1], 16)
-    return 0
+    return None
 
 
 class Http1Client:
@@ -71,7 +75,7 @@ class Http1Client:
     def ask(self, path, body):
         self.socket.sendall(client.request(path, method="POST", headers=[f"Content-Length: {BODY_BYTES if body else 0}"]))
         # An end behind what does not fit into the server's socket would not leave this machine's side.
-        while body and until(lambda: not unread(self.socket), 0.5):
+        while body and until(lambda: unread(self.socket) == 0, 0.5):
             self.socket.sendall(b"x" * 8192)
 
 
