@@ -75,6 +75,12 @@ impl Range {
         Origin::from(address).range(self.bits) == self
     }
 
+    /// The client, if its addresses are those of one.
+    pub fn origin(self) -> Option<Origin> {
+        let whole = if self.v6 { CLIENT_V6_BITS } else { 32 };
+        (self.bits == whole).then_some(Origin { key: self.key, v6: self.v6 })
+    }
+
     /// How many bits its addresses share, of 32 or 128.
     pub fn bits(self) -> u8 {
         self.bits
@@ -147,6 +153,10 @@ mod tests {
             assert_eq!(bits, sent);
             assert_eq!(Range::from_parts(high, low, bits), Some(range));
         }
+        assert_eq!(origin("10.1.2.3").range(u8::MAX).origin(), Some(origin("10.1.2.3")));
+        assert_eq!(origin("2001:db8::1").range(u8::MAX).origin(), Some(origin("2001:db8::")));
+        assert_eq!(origin("10.1.2.3").range(31).origin(), None);
+        assert_eq!(origin("2001:db8::1").range(32).origin(), None);
         assert!(!origin("10.1.2.3").range(16).contains("10.2.2.3".parse().unwrap()));
         assert!(!origin("10.1.2.3").range(0).contains("::1".parse().unwrap()));
     }

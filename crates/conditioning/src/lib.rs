@@ -11,6 +11,7 @@ pub mod http2;
 
 mod address;
 mod bans;
+mod guesses;
 mod hash;
 mod network;
 mod pace;
@@ -23,6 +24,7 @@ mod tree;
 
 pub use address::{Origin, Range};
 pub use bans::Bans;
+pub use guesses::Guesses;
 pub use network::{Exempt, Network, NetworkError};
 pub use pace::{MinRate, Pace};
 pub use parked::Parked;

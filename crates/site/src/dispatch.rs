@@ -60,7 +60,7 @@ pub(crate) async fn respond<P: Partition>(
     };
     let asked = Asked::new(request.method(), request.headers(), ends.tls);
     let root = root_of(site, &request);
-    let answered = match admit(&plan, ends.peer, request.headers()).await {
+    let answered = match admit(site, &plan, ends.peer, request.headers()).await {
         Some(refused) => Answered::own(refused),
         None => act(site, Place { root: root.as_ref(), plan: &plan }, ends, request).await,
     };
@@ -106,7 +106,12 @@ fn root_of<P: Partition>(site: &Site<P>, request: &Request<BoundedBody>) -> Opti
 }
 
 /// The refusal, if a rule does not let this client ask.
-async fn admit(plan: &Plan<'_>, peer: SocketAddr, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
+async fn admit<P: Partition>(
+    site: &Site<P>,
+    plan: &Plan<'_>,
+    peer: SocketAddr,
+    headers: &HeaderMap,
+) -> Option<Response<ResponseBody>> {
     if !plan.guarded {
         return None;
     }
@@ -118,9 +123,12 @@ async fn admit(plan: &Plan<'_>, peer: SocketAddr, headers: &HeaderMap) -> Option
     for members in plan.covering.iter().filter_map(|rule| rule.terms.members.as_ref()) {
         let users = members.users.borrow().clone();
         let verdict = match field {
-            Some(field) => users.verify(field.as_bytes()).await,
+            Some(field) => users.verify(&site.guesses, peer.ip(), field.as_bytes()).await,
             None => Verdict::Bad,
         };
+        if verdict == Verdict::Busy {
+            site.shed.note(|shed| shed.unavailable += 1);
+        }
         if verdict != Verdict::Good {
             return Some(unauthorised(verdict, &members.challenge));
         }
@@ -267,7 +275,7 @@ async fn rewritten<P: Partition>(
         return Answered::own(answer::error(StatusCode::BAD_REQUEST));
     };
     // SECURITY: the terms of where it leads hold as well.
-    if let Some(refused) = admit(&plan, ends.peer, &parts.headers).await {
+    if let Some(refused) = admit(site, &plan, ends.peer, &parts.headers).await {
         return Answered::own(refused);
     }
     if let Some(uri) = uri.as_ref() {

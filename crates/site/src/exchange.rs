@@ -31,8 +31,8 @@ use crate::{answer, dispatch, upgrade};
 /// What is written to the log for a client that went away before its answer began, as nginx does.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// LIMIT: how long a client that has gone in the middle of a body is not missed, if nobody takes the body: the runtime
-/// wakes nobody for an end behind bytes that are not read.
+/// LIMIT: how long a client that has gone behind bytes that nobody takes, of its body or of a next request, is not
+/// missed: the runtime wakes nobody for an end behind them.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 
 /// What became of a request.
@@ -96,8 +96,9 @@ pub(crate) async fn exchange<P: Partition>(
         .header_read_timeout(None)
         .max_headers(HEADER_LINES_MAX + 1)
         .serve_connection(wire, service);
-    // A client that stops sending may still be reading, so only work for a service is given up for it.
-    let watch = site.is_passed_on(head.path);
+    // A client that stops sending may still be reading what is there for it. Until there is something, it has gone: what
+    // it asked for may be waiting for its turn, and need not.
+    let watch = if site.is_passed_on(head.path) { Watch::ToTheEnd } else { Watch::UntilAnswered };
     let outcome = drive(&mut connection, &stream, &gauge, watch).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
@@ -141,6 +142,24 @@ async fn pass_through(over: Over, opened: upgrade::Opened, idle: Duration) -> Ov
     Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
 }
 
+/// How long it matters that a client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// Until its answer is over: somebody else works on that.
+    ToTheEnd,
+    /// Until its answer begins.
+    UntilAnswered,
+}
+
+impl Watch {
+    fn is_on(self, gauge: &Gauge) -> bool {
+        match self {
+            Watch::ToTheEnd => true,
+            Watch::UntilAnswered => gauge.status.get() == 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Answered,
@@ -150,21 +169,22 @@ enum Outcome {
 }
 
 /// Polls hyper until it is done, or the client is gone or too slow.
-async fn drive<C>(connection: &mut C, stream: &RefCell<Stream>, gauge: &Gauge, mut watch: bool) -> Outcome
+async fn drive<C>(connection: &mut C, stream: &RefCell<Stream>, gauge: &Gauge, watch: Watch) -> Outcome
 where
     C: Future<Output = hyper::Result<()>> + Unpin,
 {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
+    let mut visible = true;
     poll_fn(|cx| {
         let mut asked = false;
         loop {
             if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
-            if watch && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut watch) {
+            if watch.is_on(gauge) && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut visible) {
                 return Poll::Ready(Outcome::Broken);
             }
-            let Some(next) = next_look(gauge, watch) else {
+            let Some(next) = next_look(gauge, watch, visible) else {
                 return Poll::Pending;
             };
             if !expired(cx, &mut timer, next) {
@@ -182,15 +202,20 @@ where
     .await
 }
 
-/// Whether the client has gone. While its body is not all read, what has come of that hides its end.
-fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, watch: &mut bool) -> bool {
-    if gauge.delivered.get() { stream.poll_gone(cx, watch) } else { stream.is_closed() }
+/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which makes
+/// that not `visible` any more.
+fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, visible: &mut bool) -> bool {
+    if !gauge.delivered.get() || !*visible {
+        return stream.is_closed();
+    }
+    stream.poll_gone(cx, visible)
 }
 
-/// When to look next whether the client is too slow, or has gone behind a body that nobody takes. A body that nobody
-/// wants any more may stay away.
-fn next_look(gauge: &Gauge, watch: bool) -> Option<Instant> {
-    let gone = (watch && !gauge.delivered.get()).then(|| Instant::now() + GONE_LOOK);
+/// When to look next whether the client is too slow, or has gone behind what nobody takes. A body that nobody wants any
+/// more may stay away.
+fn next_look(gauge: &Gauge, watch: Watch, visible: bool) -> Option<Instant> {
+    let hidden = !gauge.delivered.get() || !visible;
+    let gone = (watch.is_on(gauge) && hidden).then(|| Instant::now() + GONE_LOOK);
     let body = gauge.sends.deadline().filter(|_| gauge.intake.get() == Intake::Open);
     let response = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
     [gone, body, response].into_iter().flatten().min()

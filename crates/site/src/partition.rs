@@ -24,6 +24,7 @@ use crate::head::{Head, Refusal};
 use crate::hook::Hooks;
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
+use crate::rules::guesses::Guesses;
 use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
@@ -205,6 +206,8 @@ pub struct Site<P> {
     pub roots: Roots,
     /// What is done by path.
     pub rules: Rules,
+    /// Who waits for a password to be verified.
+    pub guesses: Rc<Guesses>,
     /// Functions that routes name.
     pub hooks: Hooks,
     /// The cached answers.
@@ -236,6 +239,7 @@ impl<P: Partition> Site<P> {
             partition,
             roots,
             rules: setup.rules(),
+            guesses: Guesses::new(),
             hooks: Hooks::default(),
             negotiator: Negotiator::new(&settings.encodings),
             cache: Cache::with(CACHE_BYTES, settings, Box::<cache::Clock>::default()),

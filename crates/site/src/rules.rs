@@ -7,6 +7,8 @@
 //! has closed. What is done is said by one: the longest path, unless a suffix fits.
 
 pub mod auth;
+mod bcrypt;
+pub mod guesses;
 pub mod spelling;
 
 use std::cell::RefCell;

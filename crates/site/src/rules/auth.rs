@@ -2,29 +2,28 @@
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the `Authorization` field, and the file, which an
 //! operator wrote. Must never: keep or log a password, tell by its time whether there is such a user, or let guesses
-//! take the worker's whole time.
+//! take the worker's whole time or keep others from theirs.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use tokio::sync::Semaphore;
 
+use super::bcrypt::{Hash, PASSWORD_BYTES_MAX};
+use super::guesses::{Guesses, Turn, Waited};
 use crate::open_file;
 
 /// LIMIT: bytes of the file; ten thousand users.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// LIMIT: the exponent of bcrypt's work: above 14 a verification takes seconds in which nobody else is served.
-const COST_MAX: u32 = 14;
 /// LIMIT: credentials remembered, good and bad ones each.
 const REMEMBERED_MAX: usize = 1024;
-/// LIMIT: requests that wait for a verification; beyond them, 503.
-const WAITING_MAX: usize = 64;
-/// LIMIT: for how many times its own length nothing is verified after a verification: guesses get a fifth of the time.
-const REST: u32 = 4;
+/// LIMIT: for how long the thread works on a password before others are served.
+const SLICE: Duration = Duration::from_millis(1);
 /// LIMIT: bytes of a field; a name and a password of 72 bytes, the most that bcrypt takes, and room.
 const FIELD_BYTES_MAX: usize = 1024;
 
@@ -41,15 +40,13 @@ pub enum Verdict {
 
 /// The users of one file.
 pub struct Users {
-    hashes: HashMap<String, String>,
+    hashes: HashMap<String, Hash>,
     /// What a name is compared with that no user has.
-    nobody: String,
+    nobody: Hash,
     /// Keyed digests of credentials: what is remembered is of no use elsewhere.
     salt: [u8; 32],
     good: RefCell<Known>,
     bad: RefCell<Known>,
-    turn: Semaphore,
-    waiting: Semaphore,
 }
 
 /// Credentials of one verdict; the oldest are forgotten first. Guesses do not drive out what is right.
@@ -81,29 +78,25 @@ impl Users {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            match line.split_once(':').filter(|(name, _)| !name.is_empty()) {
-                Some((name, hash)) if cost(hash).is_some_and(|cost| (4..=COST_MAX).contains(&cost)) => {
-                    hashes.insert(name.to_owned(), hash.to_owned());
-                }
-                _ => faults.push(format!(
-                    "line {}: it is no user with a bcrypt hash of a cost from 4 to {COST_MAX} (htpasswd -B)",
+            let user = line.split_once(':').filter(|(name, _)| !name.is_empty());
+            match user.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
+                Some((name, hash)) => drop(hashes.insert(name.to_owned(), hash)),
+                None => faults.push(format!(
+                    "line {}: it is no user with a bcrypt hash of a cost from 4 to 14 (htpasswd -B)",
                     number + 1
                 )),
             }
         }
-        let cost = hashes.values().filter_map(|hash| cost(hash)).max().unwrap_or(4);
-        // Of no password: nobody knows one that has it.
-        let nobody = format!("$2y${cost:02}${}", ".".repeat(53));
+        let nobody = Hash::of_nobody(hashes.values().map(Hash::cost).max().unwrap_or(4));
         let mut salt = [0; 32];
         // INVARIANT: without it digests are still those of secrets, only not keyed.
         let _ = SystemRandom::new().fill(&mut salt);
-        let (turn, waiting) = (Semaphore::new(1), Semaphore::new(WAITING_MAX));
         let (good, bad) = (RefCell::default(), RefCell::default());
-        (Users { hashes, nobody, salt, good, bad, turn, waiting }, faults)
+        (Users { hashes, nobody, salt, good, bad }, faults)
     }
 
-    /// Whether an `Authorization` field names a user and the right password.
-    pub async fn verify(&self, field: &[u8]) -> Verdict {
+    /// Whether an `Authorization` field, from a client at `address`, names a user and the right password.
+    pub async fn verify(&self, guesses: &Rc<Guesses>, address: IpAddr, field: &[u8]) -> Verdict {
         let Some((name, password)) = credentials(field) else {
             return Verdict::Bad;
         };
@@ -111,26 +104,39 @@ impl Users {
         if let Some(verdict) = self.known(&key) {
             return verdict;
         }
-        let Ok(_place) = self.waiting.try_acquire() else {
-            return Verdict::Busy;
+        let mut waiter = guesses.wait(address);
+        let turn = loop {
+            match waiter.wait().await {
+                Waited::Turn(turn) => break turn,
+                Waited::Crowded => return Verdict::Busy,
+                Waited::Other => {}
+            }
+            if let Some(verdict) = self.known(&key) {
+                return verdict;
+            }
         };
-        let Ok(_turn) = self.turn.acquire().await else {
-            return Verdict::Busy;
+        self.compare(turn, &name, &password, key).await
+    }
+
+    /// Compares, and remembers what came of it.
+    async fn compare(&self, mut turn: Turn, name: &str, password: &[u8], key: [u8; 32]) -> Verdict {
+        let hash = self.hashes.get(name);
+        let mut verification = hash.unwrap_or(&self.nobody).begin(password);
+        let same = loop {
+            let begun = Instant::now();
+            let done = verification.work(SLICE);
+            turn.spend(begun.elapsed());
+            match done {
+                Some(same) => break same,
+                None => tokio::task::yield_now().await,
+            }
         };
-        if let Some(verdict) = self.known(&key) {
-            return verdict;
-        }
-        let begun = Instant::now();
-        let hash = self.hashes.get(&name);
-        let same = bcrypt::verify(&password, hash.unwrap_or(&self.nobody)).unwrap_or(false);
-        let good = same && hash.is_some();
-        if good {
+        if same && hash.is_some() {
             self.good.borrow_mut().remember(key);
+            turn.right();
             return Verdict::Good;
         }
         self.bad.borrow_mut().remember(key);
-        // Holding the turn: others that are not known yet wait as well.
-        tokio::time::sleep((begun.elapsed() * REST).min(Duration::from_secs(5))).await;
         Verdict::Bad
     }
 
@@ -164,14 +170,6 @@ impl Known {
     }
 }
 
-/// The cost of a bcrypt hash, if it is one.
-fn cost(hash: &str) -> Option<u32> {
-    let rest = ["$2y$", "$2b$", "$2a$"].iter().find_map(|kind| hash.strip_prefix(kind))?;
-    let (cost, rest) = rest.split_once('$')?;
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"./".contains(&byte);
-    (cost.len() == 2 && rest.len() == 53 && rest.bytes().all(good)).then(|| cost.parse().ok()).flatten()
-}
-
 /// The name and the password of a `Basic` field.
 fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = field.split_at_checked(6)?;
@@ -182,8 +180,8 @@ fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
     let password = decoded[colon + 1..].to_vec();
-    // bcrypt ends at a NUL, and looks at no more than 72 bytes.
-    (!password.contains(&0) && password.len() <= 72).then_some((name, password))
+    // bcrypt ends at a NUL, and looks at no more bytes.
+    (!password.contains(&0) && password.len() <= PASSWORD_BYTES_MAX).then_some((name, password))
 }
 
 /// RFC 4648 4, with or without padding.
@@ -250,24 +248,123 @@ mod tests {
         let (users, faults) = Users::parse(&format!("# users\n\nann:{hash}\nbob:plain\n:x\n"));
         assert_eq!((users.hashes.len(), faults.len()), (1, 2));
         assert!(faults[0].contains("line 4"), "{faults:?}");
-        assert!(cost(&users.nobody).is_some(), "{}", users.nobody);
-        assert!(
-            bcrypt::verify("x", &users.nobody).is_ok_and(|same| !same),
-            "it is compared, and not refused at once"
-        );
+    }
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 7));
+    /// ann:secret
+    const RIGHT: &[u8] = b"Basic YW5uOnNlY3JldA==";
+
+    fn users() -> (Users, Rc<Guesses>) {
+        let hash = bcrypt::hash_with_salt("secret", 8, [7; 16]).unwrap().to_string();
+        (Users::parse(&format!("ann:{hash}")).0, Guesses::new())
+    }
+
+    /// The field of a user whom there is not.
+    fn wrong(number: u32) -> Vec<u8> {
+        use base64ct::{Base64, Encoding as _};
+        format!("Basic {}", Base64::encode_string(format!("bob:{number}").as_bytes())).into_bytes()
+    }
+
+    async fn polled<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+            std::task::Poll::Ready(done) => std::task::Poll::Ready(Some(done)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
     }
 
     #[tokio::test]
     async fn only_who_knows_passes() {
-        let hash = bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
-        let (users, _) = Users::parse(&format!("ann:{hash}"));
+        let (users, guesses) = users();
         for _ in 0..2 {
-            assert_eq!(users.verify(b"Basic YW5uOnNlY3JldA==").await, Verdict::Good);
+            assert_eq!(users.verify(&guesses, HERE, RIGHT).await, Verdict::Good);
             // ann:wrong, bob:secret
-            assert_eq!(users.verify(b"Basic YW5uOndyb25n").await, Verdict::Bad);
-            assert_eq!(users.verify(b"Basic Ym9iOnNlY3JldA==").await, Verdict::Bad);
-            assert_eq!(users.verify(b"Basic !").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic YW5uOndyb25n").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic Ym9iOnNlY3JldA==").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic !").await, Verdict::Bad);
         }
         assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_new_login_waits_for_no_more_than_the_guess_under_way() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..60).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            assert_eq!(polled(other).await, None);
+        }
+        // The first of them has been answered, and the others rest.
+        assert_eq!((&mut others[0]).await, Verdict::Bad);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+        assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn what_has_gone_waits_no_more() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..60).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            polled(other).await;
+        }
+        assert_eq!(guesses.len(), 59, "one has its turn");
+        // Among them the one whose turn it is.
+        drop(others);
+        assert_eq!(guesses.len(), 0);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn who_makes_too_many_wait_is_told_so_and_nobody_else() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..66).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            assert_eq!(polled(other).await, None);
+        }
+        // The first has its turn; the one after it had to make room.
+        assert_eq!(polled(&mut others[1]).await, Some(Verdict::Busy));
+        let mut elsewhere = Box::pin(users.verify(&guesses, THERE, RIGHT));
+        assert_eq!(polled(&mut elsewhere).await, None);
+        assert_eq!(polled(&mut others[2]).await, Some(Verdict::Busy), "for the one from elsewhere");
+        assert_eq!((&mut others[0]).await, Verdict::Bad);
+        assert_eq!(elsewhere.await, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn the_same_credentials_are_verified_once() {
+        let (users, guesses) = users();
+        let mut all: Vec<_> = (0..20).map(|_| Box::pin(users.verify(&guesses, HERE, RIGHT))).collect();
+        for one in &mut all {
+            assert_eq!(polled(one).await, None);
+        }
+        for one in &mut all {
+            assert_eq!(one.await, Verdict::Good);
+        }
+        assert_eq!(guesses.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn others_are_served_while_a_password_is_verified() {
+        let (users, guesses) = users();
+        let verified = Rc::new(std::cell::Cell::new(false));
+        let local = tokio::task::LocalSet::new();
+        let turns = Rc::new(std::cell::Cell::new(0));
+        let (done, counted) = (verified.clone(), turns.clone());
+        local.spawn_local(async move {
+            while !done.get() {
+                counted.set(counted.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        let verdict = local.run_until(users.verify(&guesses, HERE, RIGHT)).await;
+        verified.set(true);
+        assert_eq!(verdict, Verdict::Good);
+        assert!(turns.get() > 3, "{} turns of another task", turns.get());
     }
 }
