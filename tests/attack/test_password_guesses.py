@@ -47,7 +47,7 @@ def over_http2(stream, field):
 
 
 class Guesser:
-    """Connections of one address that guess again as soon as they are answered."""
+    """Connections of one address that guess again as soon as they are answered, unless they are told to come later."""
 
     def __init__(self, connections):
         self.connections, self.answered, self.refused = connections, 0, 0
@@ -60,8 +60,10 @@ class Guesser:
         """Takes what has been answered, and guesses again; how many guesses were found wrong in all."""
         for key, _ in self.selector.select(wait):
             said = key.fileobj.recv(65536)
-            self.answered += said.count(b"HTTP/1.1 401")
-            self.refused += said.count(b"HTTP/1.1 503")
+            if b"HTTP/1.1 503" in said:
+                self.refused += 1
+                continue
+            self.answered += 1
             key.fileobj.sendall(asking(wrong()))
         return self.answered
 
