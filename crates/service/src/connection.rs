@@ -14,13 +14,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use certificate::{CLIENT_CERT, CLIENT_CERT_CHAIN};
-use http::header::{AUTHORIZATION, COOKIE, Entry, HOST};
-use http::{HeaderMap, StatusCode};
+use http::header::{AUTHORIZATION, CONNECTION, COOKIE, Entry, HOST, UPGRADE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use request::fields::{self, Origin};
 use worker::inlet::Arrival;
 
 use crate::body::{Body, BodyError, Flow};
@@ -28,7 +28,7 @@ use crate::io::Io;
 use crate::process::{Process, Worker};
 use crate::record::{Record, Recorded, log_malformed};
 use crate::timer::Timer;
-use crate::{CLIENT_HEADER, Client, Level, Response};
+use crate::{Client, Level, Response};
 
 /// The smallest buffer that hyper works with.
 const BUFFER_MIN: usize = 8192;
@@ -168,8 +168,10 @@ impl<P: Process> Connection<P> {
         if request.body().size_hint().lower() > limit {
             return BodyError::TooLong(limit).into();
         }
-        let client = self.client(request.headers_mut());
-        self.keep_certificate(request.headers_mut());
+        let client = match self.kind {
+            Kind::Relayed => self.told_client(request.headers_mut()),
+            Kind::OneRequest | Kind::Kept => self.look_through(&mut request),
+        };
         request.extensions_mut().insert(Client(client));
         let (stall, flow) = (self.stall(), self.flow.clone());
         let request = request.map(|incoming| Body::arriving(incoming, limit, stall, flow));
@@ -189,22 +191,28 @@ impl<P: Process> Connection<P> {
         *self.host.get_or_init(|| host.clone()) == host
     }
 
-    /// The client's address, and removes the header that may tell it.
-    fn client(&self, headers: &mut HeaderMap) -> SocketAddr {
-        let told = headers.remove(CLIENT_HEADER);
-        // SECURITY: a client's own header says nothing.
-        told.filter(|_| self.kind == Kind::Relayed)
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .unwrap_or(self.peer)
+    /// The client's address, as the site's worker tells it; removes the field that does.
+    fn told_client(&self, headers: &mut HeaderMap) -> SocketAddr {
+        let told = headers.remove(fields::CLIENT);
+        told.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(self.peer)
     }
 
-    /// Leaves what the headers say of a certificate only where the site's worker has said it.
-    fn keep_certificate(&self, headers: &mut HeaderMap) {
-        // SECURITY: a client's own header says nothing.
-        if self.kind != Kind::Relayed {
-            headers.remove(CLIENT_CERT);
-            headers.remove(CLIENT_CERT_CHAIN);
+    /// Makes a request that comes from its client what the site's worker would have made of it; the client's address.
+    ///
+    /// SECURITY: what a client says of its address, its certificate or another path is nowhere to be believed, however
+    /// its request has come here.
+    fn look_through<B>(&self, request: &mut http::Request<B>) -> SocketAddr {
+        let host = fields::settle_host(request);
+        let headers = request.headers_mut();
+        let upgrade = headers.get(UPGRADE).filter(|_| names_upgrade(headers)).cloned();
+        fields::clean_request(headers);
+        // A gate passes no TLS to services.
+        fields::say_origin(headers, Origin { peer: self.peer, scheme: "http" }, host);
+        if let Some(upgrade) = upgrade {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, upgrade);
         }
+        self.peer
     }
 
     /// Notes how a connection failed, as far as that is of interest.
@@ -229,6 +237,12 @@ impl<P: Process> Connection<P> {
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.worker.log.event(Level::Warning, text);
     }
+}
+
+/// RFC 9110 7.8: an `Upgrade` that `Connection` does not name is none.
+fn names_upgrade(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(CONNECTION).iter().flat_map(|line| line.as_bytes().split(|&b| b == b','));
+    lines.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
 }
 
 /// Sees to it that a request can be printed without what its user's browser alone should know.

@@ -82,12 +82,6 @@ pub use wire::log::Level;
 
 use process::{Native, Tower, serve};
 
-/// The header in which a site's worker names the client, as `IP:PORT`, on every request that it relays.
-///
-/// SECURITY: it is believed only on connections from the site's worker, which strips it from what clients send;
-/// a service never sees it.
-pub const CLIENT_HEADER: &str = "bulkhead-client";
-
 /// A service: long-lived state and an answer to each request.
 ///
 /// Futures need not be `Send`; there is one thread.

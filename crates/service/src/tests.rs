@@ -16,7 +16,7 @@ use worker::Start;
 use worker::channel::Channel;
 
 use crate::process::{Native, Process, Tower, serve};
-use crate::{CLIENT_HEADER, Context, Error, Request, Response, Service};
+use crate::{Context, Error, Request, Response, Service};
 
 const BODY_MAX: u64 = 1000;
 const SITE: u16 = 3;
@@ -49,7 +49,7 @@ impl Service for Probe {
         match request.path() {
             "/slow" => tokio::time::sleep(Duration::from_millis(200)).await,
             "/client" => {
-                let ours = [CLIENT_HEADER, "client-cert", "client-cert-chain"];
+                let ours = ["bulkhead-client", "client-cert", "client-cert-chain"];
                 let seen = ours.iter().any(|name| request.headers().contains_key(*name));
                 return Response::text(format!("{} {seen}", request.client()));
             }
@@ -59,6 +59,7 @@ impl Service for Probe {
                     Err(error) => error.into(),
                 };
             }
+            "/headers" => return Response::text(headers(&request)),
             "/ignores-body" => {
                 let _ = request.bytes().await;
             }
@@ -66,6 +67,14 @@ impl Service for Probe {
         }
         Response::text(format!("{} {}", self.word, self.count.get()))
     }
+}
+
+/// The names and values that arrived, and the target.
+fn headers(request: &Request) -> String {
+    let lines = request.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    format!("{}\n{}", request.uri(), lines.join("\n"))
 }
 
 async fn probe(cx: &Context) -> Result<Native<Probe>, Error> {
@@ -462,6 +471,26 @@ fn a_client_cannot_name_itself() {
         pass(&gate, ours, "", true);
         let answer = rest(&mut client).await;
         assert!(answer.ends_with(&format!("{} false", peer())), "{answer}");
+    });
+}
+
+#[test]
+fn what_a_client_says_in_our_name_is_not_believed_here_either() {
+    run(async {
+        let (_world, gate) = World::probe(false, Source::Gate).await;
+        let request = "GET http://a/headers HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil\r\n\
+                       X-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\n\
+                       Proxy: evil\r\nConnection: x-own\r\nX-Own: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Good: 1\r\n\r\n";
+        let (mut client, ours) = client().await;
+        client.write_all(request.as_bytes()).await.unwrap();
+        pass(&gate, ours, "", false);
+        let answer = rest(&mut client).await;
+        let ip = peer().ip();
+        let seen = format!(
+            "/headers\nforwarded: for={ip};proto=http;host=\"a\"\nhost: a\nx-forwarded-for: {ip}\n\
+             x-forwarded-host: a\nx-forwarded-proto: http\nx-good: 1"
+        );
+        assert!(answer.ends_with(&seen), "{answer}");
     });
 }
 

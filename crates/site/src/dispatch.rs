@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use wire::CHALLENGES;
 use worker::routes::covers;
@@ -17,6 +17,7 @@ use crate::body::{BoundedBody, ResponseBody};
 use crate::compress::dynamic::{self, Asked};
 use crate::partition::{Ends, Partition, Site};
 use crate::path::encode_name;
+use crate::proxy::headers::clean_answer;
 use crate::roots::{Root, Roots};
 use crate::rules::auth::Verdict;
 use crate::rules::spelling::{moved, spelt};
@@ -301,28 +302,14 @@ pub(crate) fn add_headers(plan: &Plan<'_>, headers: &mut HeaderMap) {
     }
 }
 
-/// RFC 9110 7.6.1: what a service says of its own connection is not for the client.
+/// Takes out of an answer of others what is not for the client.
 fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-    const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
     if upgrade::opened(&response).is_some() {
         return response;
     }
     if response.status().is_informational() {
         return answer::error(StatusCode::BAD_GATEWAY);
     }
-    let named: Vec<HeaderName> = response
-        .headers()
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
-        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
-        .filter(|name| name != header::CONTENT_LENGTH)
-        .collect();
-    let fixed =
-        [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
-    for name in named.iter().chain(&fixed) {
-        response.headers_mut().remove(name);
-    }
+    clean_answer(response.headers_mut());
     response
 }

@@ -19,6 +19,7 @@ use http_body_util::BodyExt as _;
 use crate::answer;
 use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
+use crate::proxy::headers;
 
 /// How long a function may take.
 ///
@@ -157,8 +158,10 @@ impl Hooks {
         let Some(function) = self.0.get(name) else {
             return Ok(answer::error(StatusCode::INTERNAL_SERVER_ERROR));
         };
-        let (parts, body) = request.into_parts();
-        let head = parts.clone();
+        let (head, body) = request.into_parts();
+        let mut told = http::Request::from_parts(head.clone(), ());
+        headers::prepare(&mut told, ends);
+        let (parts, ()) = told.into_parts();
         let answer = function(Request { parts, peer: ends.peer, body });
         Ok(match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Answer::None) => answer::error(StatusCode::NOT_FOUND),

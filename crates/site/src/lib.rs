@@ -29,6 +29,7 @@ mod pace;
 pub mod partition;
 pub mod path;
 mod peer;
+mod proxy;
 pub mod range;
 pub mod relay;
 pub mod roots;

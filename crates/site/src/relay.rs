@@ -9,13 +9,12 @@
 //! connection", 6.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use conditioning::{Priority, Range};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -28,10 +27,8 @@ use worker::outlets::{Outgoing, Outlets, Owner};
 use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
 use crate::peer::Peer;
+use crate::proxy::headers;
 use crate::upgrade::{self, Asked};
-
-/// The header that tells a service whose request it is; only the relay sets it.
-pub const CLIENT_HEADER: HeaderName = HeaderName::from_static("bulkhead-client");
 
 /// LIMIT: how often a request is sent that nobody has read; each time another worker has died with it waiting.
 const TRIES_MAX: u32 = 3;
@@ -42,22 +39,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_MAX: usize = 64;
 /// Seconds after which a client that got 503 may try again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
-
-/// What belongs to one connection and is not passed on (RFC 9110 7.6.1), and what only the relay may say.
-const NOT_PASSED_ON: [HeaderName; 12] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    CLIENT_HEADER,
-];
 
 type Sender = Peer<BoundedBody>;
 
@@ -142,13 +123,11 @@ impl Relay {
         if self.broken.get() {
             return plain(StatusCode::INTERNAL_SERVER_ERROR);
         }
-        let host = request_host(&request);
         let upgrade = upgrade::asked(request.extensions());
-        prepare(request.headers_mut(), &host, ends);
-        if let Some(upgrade) = upgrade.clone() {
-            upgrade::ask(request.headers_mut(), upgrade);
+        headers::prepare(&mut request, ends);
+        if let Ok(client) = HeaderValue::try_from(ends.peer.to_string()) {
+            request.headers_mut().insert(headers::CLIENT, client);
         }
-        *request.version_mut() = Version::HTTP_11;
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
             Ok(Ok(answer)) => Self::pass_back(answer, upgrade),
             Ok(Err(status)) => plain(status),
@@ -247,7 +226,6 @@ pub(crate) fn passed_back(
     }
     // RFC 9110 2.5: the version of a message is that of who sends it on.
     *answer.version_mut() = Version::HTTP_11;
-    remove_not_passed_on(answer.headers_mut());
     if granted.is_some() {
         upgrade::grant(&mut answer);
     }
@@ -276,43 +254,6 @@ fn is_unread(error: &hyper::Error) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// Makes the headers of a client's request those of a relayed one.
-fn prepare(headers: &mut HeaderMap, host: &HeaderValue, ends: Ends) {
-    remove_not_passed_on(headers);
-    // The host may have come in the target, which goes on without it.
-    headers.entry(header::HOST).or_insert_with(|| host.clone());
-    let mut set = |name: HeaderName, value: String| {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    };
-    set(CLIENT_HEADER, SocketAddr::to_string(&ends.peer));
-    set(HeaderName::from_static("x-forwarded-for"), ends.peer.ip().to_string());
-    set(HeaderName::from_static("x-forwarded-proto"), ends.scheme().into());
-}
-
-fn request_host(request: &Request<BoundedBody>) -> HeaderValue {
-    let authority =
-        request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-    authority.unwrap_or(HeaderValue::from_static(""))
-}
-
-/// RFC 9110 7.6.1: removes what belongs to one connection, of a head or of trailers.
-pub(crate) fn remove_not_passed_on(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        // SECURITY: it is ours; who had it left out would be somebody without a certificate.
-        .filter(|name| *name != certificate::CLIENT_CERT)
-        .collect();
-    for name in named.iter().chain(&NOT_PASSED_ON) {
-        headers.remove(name);
-    }
 }
 
 /// RFC 9112 6.3: whether two readers could find the end of this answer in two places, or its coding would be lost.

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::answer;
 use crate::body::ResponseBody;
 use crate::head::{Head, Verb};
+use crate::proxy::headers::clean_answer;
 use crate::turns::Turn;
 
 /// LIMIT: bytes that are on their way at once in each direction.
@@ -190,6 +191,7 @@ pub(crate) fn grant<B>(response: &mut Response<B>) {
         return;
     };
     let headers = response.headers_mut();
+    clean_answer(headers);
     headers.insert(header::CONNECTION, UPGRADE);
     headers.insert(header::UPGRADE, WEBSOCKET);
     // RFC 9110 8.6: such an answer has no length.

@@ -24,10 +24,11 @@ use crate::answer::status_of;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
 use crate::partition::Ends;
+use crate::proxy::{headers, is_safe};
 use crate::relay::plain;
+use crate::upstream::Dialer;
 use crate::upstream::flow::{Progress, Upload};
 use crate::upstream::link::Link;
-use crate::upstream::{Dialer, forward};
 use answer::Running;
 use parameters::{Told, parameters};
 use words::Words;
@@ -133,10 +134,10 @@ impl FastCgi {
         ends: Ends,
         files: Option<&Files>,
         root: &str,
-        request: Request<BoundedBody>,
+        mut request: Request<BoundedBody>,
     ) -> Result<Ready, StatusCode> {
         let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
-        let host = forward::host_of(&request);
+        let host = headers::settle_host(&mut request, ends);
         let (parts, body) = request.into_parts();
         let body = match body.size_hint().exact() {
             Some(_) => body,
@@ -147,7 +148,7 @@ impl FastCgi {
         let all = parameters(&told);
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
-        let repeatable = forward::is_safe(&parts.method) && body.is_end_stream();
+        let repeatable = is_safe(&parts.method) && body.is_end_stream();
         Ok(Ready { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
     }
 

@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use super::script::Script;
 use crate::partition::Ends;
-use crate::upstream::forward;
+use crate::proxy::headers::clean;
 
 /// Names and values.
 pub(crate) type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
@@ -121,7 +121,7 @@ fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
 /// The client's headers, each under one name, as CGI has no place for several.
 fn headers(headers: &HeaderMap, all: &mut Parameters) {
     let mut own = headers.clone();
-    forward::clean(&mut own);
+    clean(&mut own);
     for name in own.keys().filter(|name| !NOT_HTTP.contains(name)) {
         let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
         let values: Vec<&[u8]> = own.get_all(name).iter().map(|value| value.as_bytes()).collect();

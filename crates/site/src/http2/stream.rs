@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
@@ -27,7 +27,7 @@ use crate::exchange::CLIENT_GONE;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
-use crate::relay::remove_not_passed_on;
+use crate::proxy::headers::{clean_trailers, remove_of_connection};
 use crate::{dispatch, fast, upgrade};
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
@@ -217,18 +217,11 @@ async fn produce<P: Partition>(
 
 /// Adds what every answer has, and takes away what HTTP/2 has no place for.
 fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut Response<ResponseBody>) {
-    const OF_CONNECTIONS: [HeaderName; 5] = [
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-    ];
     let size = response.body().size_hint().exact();
     let bodiless =
         response.status() == StatusCode::NO_CONTENT || response.status() == StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();
-    OF_CONNECTIONS.iter().for_each(|name| drop(headers.remove(name)));
+    remove_of_connection(headers);
     headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
     site.clock.tick(Instant::now());
     if let Ok(date) = HeaderValue::from_bytes(&site.clock.date()) {
@@ -286,7 +279,7 @@ async fn send<P: Partition>(
             }
             Err(frame) => {
                 if let Ok(mut trailers) = frame.into_trailers() {
-                    remove_not_passed_on(&mut trailers);
+                    clean_trailers(&mut trailers);
                     return stream.send_trailers(trailers).map_err(|_| Broken::Gone);
                 }
             }

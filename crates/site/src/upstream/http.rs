@@ -18,10 +18,10 @@ use wire::ProxyHeader;
 
 use super::dial::Dialer;
 use super::flow::{Download, Progress, Upload};
-use super::forward;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
 use crate::peer::Peer;
+use crate::proxy::{headers, is_safe};
 use crate::relay::{copy_of, fault, passed_back, plain};
 use crate::upgrade::{self, Asked};
 
@@ -67,7 +67,7 @@ impl Http {
     /// Has a server answer `request`.
     pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
         let asked = upgrade::asked(request.extensions());
-        forward::prepare(&mut request, ends);
+        headers::prepare(&mut request, ends);
         match self.exchange(ends, request).await {
             Ok(answer) => self.pass_back(answer, asked),
             Err(status) => plain(status),
@@ -80,7 +80,7 @@ impl Http {
         request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         let progress = Progress::new();
-        let repeatable = request.body().is_end_stream() && forward::is_safe(request.method());
+        let repeatable = request.body().is_end_stream() && is_safe(request.method());
         let mut request = request.map(|body| Upload::new(body, progress.clone()));
         if let Some(mut sender) = self.kept() {
             let empty = || Upload::new(BoundedBody::empty(), progress.clone());

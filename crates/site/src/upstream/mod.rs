@@ -6,7 +6,6 @@
 
 mod dial;
 pub(crate) mod flow;
-pub(crate) mod forward;
 mod http;
 pub(crate) mod link;
 pub(crate) mod sendfile;

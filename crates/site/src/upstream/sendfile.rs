@@ -13,8 +13,6 @@ use crate::files::{Files, Found};
 
 const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
-/// Others of the kind, which are words between a server and nginx.
-const X_ACCEL: &str = "x-accel-";
 
 /// What the file's own answer says, whatever the server said of its own.
 const OF_THE_FILE: [HeaderName; 6] = [
@@ -65,11 +63,6 @@ pub(crate) fn resolve(
     let headers = answer.headers_mut();
     let named = headers.remove(X_ACCEL_REDIRECT).map(|value| site_path(&value));
     let named = headers.remove(X_SENDFILE).map(|value| below(&value, root)).or(named);
-    let words: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with(X_ACCEL)).cloned().collect();
-    for name in words {
-        headers.remove(name);
-    }
     match named {
         None => answer,
         Some(Some(path)) => send(answer, path, wishes, files),

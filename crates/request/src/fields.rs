@@ -1,0 +1,400 @@
+//! Which header fields of a message go on to the next reader, and which are ours alone to say.
+//!
+//! Runs in: site workers, and services of the SDK; pure, no input or output. Untrusted input: all fields. Must never: let
+//! a client say in our name who it is, or what it has asked for.
+//!
+//! One policy, whoever answers: a service behind a site's worker, a service that the gate gives connections to, an
+//! upstream, a FastCGI server, a function of a worker. docs/upstreams.md has the table; a test compares them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{Request, Uri};
+
+/// The client's address, as `IP:PORT`, in what a site's worker sends to a service.
+pub const CLIENT: HeaderName = HeaderName::from_static("bulkhead-client");
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Fields of a request that are not passed on for one reason.
+#[derive(Debug)]
+pub struct Withheld {
+    /// What they say.
+    pub what: &'static str,
+    /// Their names.
+    pub names: &'static [&'static str],
+    /// What all names of a family begin with.
+    pub families: &'static [&'static str],
+    /// Why.
+    pub why: &'static str,
+}
+
+/// What belongs to one connection (RFC 9110 7.6.1).
+const OF_CONNECTION: [&str; 11] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What is taken out of every request before anybody behind us reads it. Names with `_` go as well: CGI and its
+/// descendants take them for the same with `-`.
+pub const WITHHELD: [Withheld; 8] = [
+    Withheld {
+        what: "what belongs to the client's connection, and what `Connection` names",
+        names: &OF_CONNECTION,
+        families: &[],
+        why: "RFC 9110 7.6.1; `Upgrade` is set anew for a WebSocket",
+    },
+    Withheld {
+        what: "an expectation",
+        names: &["expect"],
+        families: &[],
+        why: "the client has its `100 Continue` from us",
+    },
+    Withheld {
+        what: "the client's address",
+        names: &[
+            "cf-connecting-ip",
+            "cf-connecting-ipv6",
+            "client-ip",
+            "do-connecting-ip",
+            "fastly-client-ip",
+            "fly-client-ip",
+            "forwarded",
+            "forwarded-for",
+            "proxy-client-ip",
+            "true-client-ip",
+            "x-appengine-user-ip",
+            "x-azure-clientip",
+            "x-azure-socketip",
+            "x-client-ip",
+            "x-cluster-client-ip",
+            "x-envoy-external-address",
+            "x-forwarded",
+            "x-nf-client-connection-ip",
+            "x-originating-ip",
+            "x-proxyuser-ip",
+            "x-real-ip",
+        ],
+        families: &["bulkhead-", "wl-proxy-", "x-forwarded-", "x-remote-"],
+        why: "a proxy in front says it, and we are that proxy",
+    },
+    Withheld {
+        what: "the client's certificate, and whether there is TLS",
+        names: &[
+            "client-cert",
+            "client-cert-chain",
+            "front-end-https",
+            "x-arr-clientcert",
+            "x-arr-ssl",
+            "x-client-dn",
+            "x-client-verify",
+            "x-scheme",
+            "x-url-scheme",
+        ],
+        families: &["ssl-", "x-amzn-mtls-", "x-client-cert", "x-ssl-", "x-tls-"],
+        why: "the same; other names that begin with `X-Client-` are the applications' own",
+    },
+    Withheld {
+        what: "who has logged in",
+        names: &["remote-email", "remote-groups", "remote-name", "remote-user"],
+        families: &[
+            "x-auth-request-",
+            "x-authenticated-",
+            "x-goog-authenticated-user-",
+            "x-ms-client-principal",
+            "x-webauth-",
+        ],
+        why: "the same",
+    },
+    Withheld {
+        what: "another host or path than the one that the rules were asked about",
+        names: &["x-host", "x-http-host-override"],
+        families: &["x-original-", "x-rewrite-"],
+        why: "frameworks answer for it in place of the path that has passed the rules",
+    },
+    Withheld {
+        what: "words between a server and its own proxy",
+        names: &["x-middleware-subrequest"],
+        families: &["x-accel-", "x-sendfile"],
+        why: "they choose the files that are sent (Rack), or leave out checks (Next.js)",
+    },
+    Withheld {
+        what: "a proxy for the server's own requests",
+        names: &["proxy"],
+        families: &[],
+        why: "as CGI's `HTTP_PROXY`, programs believe it",
+    },
+];
+
+/// What a server says to its proxy, in an answer.
+const WITHHELD_OF_ANSWERS: [&str; 3] = ["bulkhead-", "x-accel-", "x-sendfile"];
+
+/// RFC 9110 6.5.1: what must be known before the body, and is not to be had from a trailer.
+const NOT_IN_TRAILERS: [HeaderName; 19] = [
+    header::AGE,
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::EXPIRES,
+    header::HOST,
+    header::LOCATION,
+    header::RETRY_AFTER,
+    header::SERVER,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::VARY,
+    header::WARNING,
+    header::WWW_AUTHENTICATE,
+    header::CONTENT_SECURITY_POLICY,
+];
+
+impl Withheld {
+    fn covers(&self, name: &str) -> bool {
+        self.names.contains(&name) || self.families.iter().any(|family| name.starts_with(family))
+    }
+}
+
+/// Whether a client's field is passed on.
+pub fn is_passed_on(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    !name.contains('_') && !WITHHELD.iter().any(|withheld| withheld.covers(name))
+}
+
+/// Leaves of a client's request what is its own to say.
+pub fn clean_request(headers: &mut HeaderMap) {
+    remove_of_connection(headers);
+    remove(headers, |name| !is_passed_on(name));
+}
+
+/// Leaves of an answer what is for the client.
+pub fn clean_answer(headers: &mut HeaderMap) {
+    remove_of_connection(headers);
+    remove(headers, |name| WITHHELD_OF_ANSWERS.iter().any(|family| name.as_str().starts_with(family)));
+}
+
+/// Leaves of the trailers of an answer what may stand there.
+pub fn clean_trailers(headers: &mut HeaderMap) {
+    clean_answer(headers);
+    NOT_IN_TRAILERS.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// RFC 9110 7.6.1: removes what belongs to one connection, and what its `Connection` names.
+pub fn remove_of_connection(headers: &mut HeaderMap) {
+    // SECURITY: the end of a body, and whom a request is for, are not a matter of connections: a client could have them
+    // left out for those behind us.
+    const KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .filter(|name| !KEPT.contains(name))
+        .collect();
+    for name in &named {
+        headers.remove(name);
+    }
+    for name in OF_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+fn remove(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
+    for name in &names {
+        headers.remove(name);
+    }
+}
+
+/// Makes the target of a request a path, and its host the one value of `Host`; the host, if it has one.
+pub fn settle_host<B>(request: &mut Request<B>) -> Option<HeaderValue> {
+    let authority = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+    if let Some(Ok(host)) = authority {
+        let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        *request.uri_mut() = Uri::from(path);
+        request.headers_mut().insert(header::HOST, host);
+    }
+    request.headers().get(header::HOST).filter(|host| !host.is_empty()).cloned()
+}
+
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The client.
+    pub peer: SocketAddr,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+}
+
+/// Says in a cleaned request who asks, how, and for which host: each field with one value, ours.
+pub fn say_origin(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
+    let Origin { peer, scheme } = origin;
+    let mut set = |name: HeaderName, value: String| {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    };
+    let text = host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or("");
+    set(header::FORWARDED, forwarded(peer, scheme, text));
+    set(X_FORWARDED_FOR, peer.ip().to_canonical().to_string());
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+}
+
+/// RFC 7239 4: who asked, how, and for what.
+fn forwarded(peer: SocketAddr, scheme: &str, host: &str) -> String {
+    let node = match peer.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("\"[{address}]\""),
+    };
+    // A quoted string; a host that could end it is left out.
+    let plain = !host.is_empty() && !host.contains(['"', '\\']);
+    let host = if plain { format!(";host=\"{host}\"") } else { String::new() };
+    format!("for={node};proto={scheme}{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_documentation_has_the_table() {
+        let mut table =
+            String::from("| of a request, this is not passed on | names | because |\n| --- | --- | --- |\n");
+        for Withheld { what, names, families, why } in &WITHHELD {
+            let names = names.iter().map(|name| format!("`{name}`"));
+            let families = families.iter().map(|family| format!("`{family}*`"));
+            let all: Vec<String> = names.chain(families).collect();
+            table += &format!("| {what} | {} | {why} |\n", all.join(", "));
+        }
+        let page = include_str!("../../../docs/upstreams.md");
+        assert!(page.contains(&table), "docs/upstreams.md has another table than\n{table}");
+    }
+
+    #[test]
+    fn every_name_of_the_table_is_withheld_and_no_other() {
+        for withheld in &WITHHELD {
+            let families = withheld.families.iter().map(|family| format!("{family}anything"));
+            for name in withheld.names.iter().map(ToString::to_string).chain(families) {
+                assert!(!is_passed_on(&HeaderName::try_from(&name).unwrap()), "{name}");
+                let mut headers = map(&[(&name, "6.6.6.6")]);
+                clean_request(&mut headers);
+                assert!(headers.is_empty(), "{name}");
+            }
+        }
+        let own = [
+            "accept",
+            "authorization",
+            "content-length",
+            "cookie",
+            "host",
+            "origin",
+            "range",
+            "traceparent",
+            "via",
+            "x-client-version",
+            "x-http-method-override",
+            "x-request-id",
+            "x-requested-with",
+        ];
+        let lines: Vec<(&str, &str)> = own.iter().map(|name| (*name, "1")).collect();
+        let mut headers = map(&lines);
+        headers.insert("x_real_ip", HeaderValue::from_static("1"));
+        clean_request(&mut headers);
+        assert_eq!(names(&headers), own);
+    }
+
+    #[test]
+    fn a_connection_takes_its_own_with_it_but_no_framing() {
+        let lines = [
+            ("connection", "close, x-own, content-length"),
+            ("connection", "host,x-too"),
+            ("x-own", "1"),
+            ("x-too", "1"),
+            ("content-length", "3"),
+            ("host", "a"),
+            ("transfer-encoding", "chunked"),
+            ("keep-alive", "5"),
+            ("accept", "*/*"),
+        ];
+        let mut headers = map(&lines);
+        clean_request(&mut headers);
+        assert_eq!(names(&headers), ["accept", "content-length", "host"]);
+        let mut headers = map(&lines);
+        clean_answer(&mut headers);
+        assert_eq!(names(&headers), ["accept", "content-length", "host"]);
+        clean_trailers(&mut headers);
+        assert_eq!(names(&headers), ["accept"]);
+    }
+
+    #[test]
+    fn what_a_server_says_to_its_proxy_does_not_reach_a_client() {
+        let mut headers = map(&[
+            ("x-accel-expires", "1"),
+            ("x-sendfile", "/etc/passwd"),
+            ("bulkhead-client", "1"),
+            ("etag", "x"),
+        ]);
+        clean_answer(&mut headers);
+        assert_eq!(names(&headers), ["etag"]);
+    }
+
+    #[test]
+    fn an_origin_is_said_once() {
+        let mut headers = map(&[("host", "a.example")]);
+        let origin = Origin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
+        say_origin(&mut headers, origin, Some(HeaderValue::from_static("a.example")));
+        assert_eq!(headers["forwarded"], "for=192.0.2.7;proto=https;host=\"a.example\"");
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
+        assert_eq!(headers["x-forwarded-host"], "a.example");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        let origin = Origin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
+        say_origin(&mut headers, origin, None);
+        assert_eq!(headers["forwarded"], "for=\"[2001:db8::1]\";proto=http");
+    }
+
+    #[test]
+    fn a_target_with_a_host_becomes_a_path_and_its_host_counts() {
+        let mut request =
+            Request::get("https://b.example/x?y").header("host", "other.example").body(()).unwrap();
+        assert_eq!(settle_host(&mut request).unwrap(), "b.example");
+        assert_eq!(
+            (request.uri().to_string(), &request.headers()["host"]),
+            ("/x?y".into(), &HeaderValue::from_static("b.example"))
+        );
+        let mut request = Request::get("/x").body(()).unwrap();
+        assert_eq!(settle_host(&mut request), None);
+    }
+}
