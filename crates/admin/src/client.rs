@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::clients::Place;
 use crate::desk::Desk;
 use crate::order::{Order, REQUEST_MAX};
 use crate::reply::Reply;
@@ -22,30 +23,36 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
 const ORDER_WAIT: Duration = Duration::from_secs(60);
 
-/// Serves a client to its end.
-pub(crate) async fn serve(mut stream: UnixStream, desk: &Desk) {
-    let reply = reply(&mut stream, desk).await;
+/// Serves a client to its end. While it is waited for, a newer one may take its place.
+pub(crate) async fn serve(mut stream: UnixStream, desk: &Desk, place: &Place) {
+    let reply = reply(&mut stream, desk, place).await;
     desk.counters.answered();
     // A client that does not take its answer has only itself to blame.
-    let _ = timeout(CLIENT_WAIT, async {
-        stream.write_all(&reply.line()).await?;
-        stream.shutdown().await
-    })
-    .await;
+    let _ = place
+        .waiting(timeout(CLIENT_WAIT, async {
+            stream.write_all(&reply.line()).await?;
+            stream.shutdown().await
+        }))
+        .await;
 }
 
-async fn reply(stream: &mut UnixStream, desk: &Desk) -> Reply {
+async fn reply(stream: &mut UnixStream, desk: &Desk, place: &Place) -> Reply {
     let peer = match stream.peer_cred() {
         Ok(peer) => peer,
         Err(error) => return Reply::failed(format!("the kernel does not say who you are: {error}")),
     };
-    let order = match timeout(CLIENT_WAIT, request(stream, desk)).await {
-        Ok(Ok(order)) => order,
-        Ok(Err(reply)) => return reply,
-        Err(_) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
+    let order = match place.waiting(timeout(CLIENT_WAIT, request(stream, desk))).await {
+        Some(Ok(Ok(order))) => order,
+        Some(Ok(Err(reply))) => return reply,
+        Some(Err(_)) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
+        None => return Reply::failed("no request before others needed the place, or the server stopped"),
     };
     note(&order, peer.uid(), peer.pid());
-    match timeout(ORDER_WAIT, desk.order(order)).await {
+    let carried_out = async {
+        let _turn = place.turn().await;
+        desk.order(order).await
+    };
+    match timeout(ORDER_WAIT, carried_out).await {
         Ok(reply) => reply,
         Err(_) => Reply::failed(format!(
             "no answer within {} s; the order may still be carried out",

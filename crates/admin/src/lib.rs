@@ -7,6 +7,7 @@
 
 mod certified;
 mod client;
+mod clients;
 mod conditioned;
 mod desk;
 mod order;

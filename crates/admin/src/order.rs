@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The longest request, in bytes, with the secret and newlines.
 ///
-/// LIMIT: a name is at most 127 bytes, so this leaves ample room, and 16 clients hold at most 64 KiB.
+/// LIMIT: a name is at most 127 bytes, so this leaves ample room, and 64 clients hold at most 256 KiB.
 pub const REQUEST_MAX: usize = 4096;
 
 /// What an administrator may ask for.

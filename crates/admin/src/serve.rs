@@ -7,26 +7,20 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
 use wire::{AdminToLauncher, LauncherToAdmin};
 use worker::Start;
 use worker::channel::ChannelError;
 
 use crate::certified::Certificate;
 use crate::client;
+use crate::clients::Clients;
 use crate::conditioned::Heavy;
 use crate::desk::{Control, Desk};
 use crate::reply::Process;
 use crate::secret::Secret;
-
-/// The most clients at once; further ones wait in the socket's queue.
-///
-/// LIMIT: an administrator and some monitoring; each client is gone after 70 s at the latest.
-const CLIENTS_MAX: u32 = 16;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -77,7 +71,7 @@ impl From<io::Error> for ServeError {
 /// When the launcher cannot be understood or reached.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
     let desk = Rc::new(Desk::new(Control::new(start.control)?));
-    let clients = Arc::new(Semaphore::new(CLIENTS_MAX as usize));
+    let clients = Rc::new(Clients::default());
     let mut socket = None;
     let mut accepting = None;
     let result = loop {
@@ -110,8 +104,7 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
         task.abort();
     }
     desk.close();
-    // Whoever holds a permit is a client that waits for its answer.
-    let _ = tokio::time::timeout(DRAIN_MAX, clients.acquire_many(CLIENTS_MAX)).await;
+    let _ = tokio::time::timeout(DRAIN_MAX, clients.end()).await;
     result
 }
 
@@ -157,10 +150,9 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes clients from the socket, as many at once as there are permits.
-async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Arc<Semaphore>) {
-    // The semaphore is never closed; if it were, there would be nothing left to do.
-    while let Ok(permit) = clients.clone().acquire_owned().await {
+/// Takes clients from the socket.
+async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Rc<Clients>) {
+    loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
@@ -168,12 +160,12 @@ async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Arc<Semaphore>)
                 continue;
             }
         };
+        let place = clients.clone().place().await;
         let desk = desk.clone();
         tokio::task::spawn_local(async move {
             desk.counters.connected();
-            client::serve(stream, &desk).await;
+            client::serve(stream, &desk, &place).await;
             desk.counters.disconnected();
-            drop(permit);
         });
     }
 }

@@ -308,16 +308,58 @@ fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
     });
 }
 
+/// As many as fit, and some.
+const CROWD: usize = 600;
+
 #[test]
-fn a_client_over_the_limit_waits_its_turn() {
+fn a_crowd_that_is_silent_or_slow_keeps_nobody_waiting() {
     run(async || {
         let admin = started().await;
-        let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(&admin.socket).unwrap()).collect();
-        let late = admin.ask("nonsense\n");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert!(!late.is_finished());
-        drop(silent);
-        assert_eq!(late.await.unwrap()["ok"], false);
+        let under_way = admin.ask("{\"order\":\"status\"}\n");
+        let AdminToLauncher::Status { ticket } = admin.heard().await else { panic!("no status") };
+        let half = format!("{SECRET}\n{{\"order\":\"st");
+        let crowd = tokio::task::spawn_blocking({
+            let socket = admin.socket.clone();
+            move || {
+                let connect = |number| {
+                    let mut stream = UnixStream::connect(&socket).unwrap();
+                    let half = if number % 2 == 0 { &half } else { "" };
+                    // Its place may have been given to another one already.
+                    let _ = stream.write_all(half.as_bytes());
+                    stream
+                };
+                (0..CROWD).map(connect).collect::<Vec<_>>()
+            }
+        });
+        let mut crowd = crowd.await.unwrap();
+        let before = std::time::Instant::now();
+        let stop = admin.ask("{\"order\":\"stop\"}\n");
+        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        // LIMIT: below the 5 s after which the silent are sent away in any case.
+        assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+        // The first of the crowd were told why they had to go; an order under way is not dropped for others.
+        let told = tokio::task::spawn_blocking(move || {
+            let mut told = String::new();
+            crowd[1].read_to_string(&mut told).map(|_| told)
+        });
+        assert!(told.await.unwrap().unwrap().contains("others needed the place"));
+        admin.tell(LauncherToAdmin::StatusEnd { ticket, missing: Text::new("") }).await;
+        assert_eq!(under_way.await.unwrap()["ok"], true);
+        admin.launcher.finish();
+        assert_eq!(stop.await.unwrap()["ok"], true);
+    });
+}
+
+#[test]
+fn orders_over_the_limit_wait_for_the_end_of_others() {
+    run(async || {
+        let admin = started().await;
+        let all: Vec<_> = (0..20).map(|_| admin.ask("{\"order\":\"bans\"}\n")).collect();
+        for _ in 0..16 {
+            assert!(matches!(admin.heard().await, AdminToLauncher::Bans { .. }));
+        }
+        assert!(admin.launcher.try_receive().is_none());
+        drop(all);
     });
 }
 

@@ -58,9 +58,10 @@ pub fn list<T: DeserializeOwned>(
 
 fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
     let path = run_dir.join("admin.sock");
+    // Read first: who connects and then says nothing makes room for others.
+    let secret = secret(&run_dir.join("admin.secret"));
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
-    let secret = secret(&run_dir.join("admin.secret"))?;
-    let text = exchange(&mut stream, &secret, order).map_err(Fault::io(path.display()))?;
+    let text = exchange(&mut stream, &secret?, order).map_err(Fault::io(path.display()))?;
     serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
 }
