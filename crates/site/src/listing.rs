@@ -3,11 +3,13 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: names of files, which anybody may have chosen, and
 //! `Accept`. Must never: show a hidden name, or let a name be more than text.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use rustix::fs::{AtFlags, Dir, FileType};
+use serde::Serialize;
 
 use crate::answer;
 use crate::body::ResponseBody;
@@ -33,7 +35,7 @@ pub(crate) fn answer(files: &Files, raw: &str, headers: &HeaderMap) -> Option<Re
     let lines = read(folder)?;
     let json = wants_json(headers);
     let (media, text) = match json {
-        true => ("application/json", as_json(&lines)),
+        true => ("application/json", as_json(&lines)?),
         false => {
             let path = String::from_utf8_lossy(&relative.bytes);
             ("text/html; charset=utf-8", as_html(&path, &lines))
@@ -107,9 +109,7 @@ fn as_html(path: &str, lines: &[Line]) -> String {
     }
     for line in lines {
         let slash = if line.folder { "/" } else { "" };
-        // A colon in the first segment of a relative reference would be a scheme (RFC 3986 4.2).
-        let _ =
-            write!(out, "<tr><td><a href=\"./{}{slash}\">", encode_name(&line.name).replace('&', "&amp;"));
+        let _ = write!(out, "<tr><td><a href=\"{}\">", line.href().replace('&', "&amp;"));
         escape(&mut out, &String::from_utf8_lossy(&line.name));
         let date = clock::date(line.modified);
         let date = String::from_utf8_lossy(&date);
@@ -133,25 +133,39 @@ fn escape(out: &mut String, text: &str) {
     }
 }
 
-fn as_json(lines: &[Line]) -> String {
-    let mut out = String::from("[");
-    for (number, line) in lines.iter().enumerate() {
-        let comma = if number == 0 { "\n" } else { ",\n" };
-        let kind = if line.folder { "folder" } else { "file" };
-        let _ = write!(out, "{comma}{{\"name\":\"");
-        for c in String::from_utf8_lossy(&line.name).chars() {
-            match c {
-                '"' | '\\' => out.extend(['\\', c]),
-                c if c.is_control() || "<>&".contains(c) => {
-                    let _ = write!(out, "\\u{:04x}", u32::from(c));
-                }
-                c => out.push(c),
-            }
-        }
-        let _ = write!(out, "\",\"kind\":\"{kind}\",\"size\":{},\"modified\":{}}}", line.size, line.modified);
+/// A line as JSON has it.
+#[derive(Serialize)]
+struct Entry<'l> {
+    /// For people: bytes that are no UTF-8 are replaced, so that two names may be the same here.
+    name: Cow<'l, str>,
+    /// Where it is, relative to the folder, whatever its name.
+    href: String,
+    kind: &'static str,
+    size: u64,
+    modified: u64,
+}
+
+impl Line {
+    fn href(&self) -> String {
+        let slash = if self.folder { "/" } else { "" };
+        // A colon in the first segment of a relative reference would be a scheme (RFC 3986 4.2).
+        format!("./{}{slash}", encode_name(&self.name))
     }
-    out.push_str("\n]\n");
-    out
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: String::from_utf8_lossy(&self.name),
+            href: self.href(),
+            kind: if self.folder { "folder" } else { "file" },
+            size: self.size,
+            modified: self.modified,
+        }
+    }
+}
+
+fn as_json(lines: &[Line]) -> Option<String> {
+    let entries: Vec<_> = lines.iter().map(Line::entry).collect();
+    serde_json::to_string(&entries).ok()
 }
 
 #[cfg(test)]
@@ -168,11 +182,36 @@ mod tests {
         let html = as_html("a\"><b>", &[line(nasty), line("javascript:x")]);
         assert!(!html.contains("<script") && !html.contains("\"><b>") && !html.contains("&\""), "{html}");
         assert!(html.contains("href=\"./%3Cscript%3E") && html.contains("href=\"./javascript:x\""), "{html}");
-        let json = as_json(&[line(nasty), line("b")]);
-        assert!(
-            json.contains(r#""\u003cscript\u003ealert('1')\u003c/script\u003e\u0026\"\\\u000a.txt""#),
-            "{json}"
-        );
+        let json = as_json(&[line(nasty), line("b")]).unwrap();
+        let found: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert_eq!((found.len(), &found[0]["name"], &found[1]["name"]), (2, &nasty.into(), &"b".into()));
+    }
+
+    /// The bytes that a relative reference stands for.
+    fn decoded(href: &str) -> Vec<u8> {
+        let mut parts = href.strip_prefix("./").unwrap().split('%');
+        let mut out = parts.next().unwrap().as_bytes().to_vec();
+        for part in parts {
+            out.push(u8::from_str_radix(&part[..2], 16).unwrap());
+            out.extend(&part.as_bytes()[2..]);
+        }
+        out
+    }
+
+    #[test]
+    fn json_is_json_and_leads_to_the_file_whatever_its_name() {
+        let bytes = (1..=255u8).filter(|byte| *byte != b'/');
+        let alone = bytes.clone().map(|byte| vec![byte]);
+        let amid = bytes.map(|byte| vec![b'a', byte, b'\\', 0xe2, 0x80, 0xa8, byte, b'"']);
+        for name in alone.chain(amid) {
+            let line = Line { name: name.clone(), folder: false, size: 7, modified: 0 };
+            let json = as_json(&[line]).unwrap();
+            let found: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+            assert_eq!(found[0]["name"], *String::from_utf8_lossy(&name), "{name:?}");
+            let href = found[0]["href"].as_str().unwrap();
+            assert!(href.is_ascii() && !href.contains([' ', '"', '<', '>', '?', '#', '\\']), "{href}");
+            assert_eq!(decoded(href), name, "{href}");
+        }
     }
 
     #[test]
