@@ -18,6 +18,18 @@ pub fn told(site: &Site) -> Told {
             (LauncherToSite::ErrorPage { status: *status, page: Text::new(page) }, None)
         }),
     );
+    told.extend(
+        site.statics
+            .send_hidden
+            .iter()
+            .map(|name| (LauncherToSite::SendHidden { name: Text::new(name) }, None)),
+    );
+    told.extend(
+        site.statics
+            .send_sources
+            .iter()
+            .map(|suffix| (LauncherToSite::SendSource { suffix: Text::new(suffix) }, None)),
+    );
     let action = site.redirect.clone().map_or(Action::Terms, Action::Redirect);
     let matcher = Matcher::Path(site.path.clone());
     let own =
@@ -60,7 +72,16 @@ fn rule(rule: u16, route: &Route) -> LauncherToSite {
         Action::Hook(name) => (RuleAction::Hook, 0, name.as_str()),
     };
     let (at, to) = (Text::new(at), Text::new(to));
-    LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback: route.fallback }
+    LauncherToSite::Rule {
+        rule,
+        suffix,
+        at,
+        action,
+        status,
+        to,
+        fallback: route.fallback,
+        internal: route.terms.internal,
+    }
 }
 
 fn terms(rule: u16, terms: &Terms, told: &mut Told) {

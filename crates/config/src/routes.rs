@@ -123,10 +123,12 @@ fn action(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<
 
 /// A route may be there for its terms alone.
 fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action> {
-    let has_terms = ["headers", "allow", "deny", "auth"].iter().any(|key| table.get(key).is_some());
+    let has_terms =
+        ["headers", "allow", "deny", "auth", "internal"].iter().any(|key| table.get(key).is_some());
     if !has_terms && ACTIONS.iter().all(|key| table.lacks(key)) {
         let message = "this route does nothing";
-        let help = format!("add one of {}, or terms: headers, allow, deny, auth", ACTIONS.join(", "));
+        let help =
+            format!("add one of {}, or terms: headers, allow, deny, auth, internal", ACTIONS.join(", "));
         problems.report_help(table.offset, message, help);
         return None;
     }
@@ -174,7 +176,7 @@ fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option
     targets.into_iter().collect()
 }
 
-/// `headers`, `allow`, `deny` and `auth`.
+/// `headers`, `allow`, `deny`, `auth` and, of a route, `internal`.
 pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawTerms {
     let headers = table.get("headers").map(|entry| {
         entry.pairs(
@@ -194,8 +196,9 @@ pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) 
     }
     let values = |networks: Vec<At<String>>| networks.into_iter().map(|network| network.value).collect();
     let (auth, users) = table.get("auth").and_then(|entry| auth(&entry, dir, problems)).unzip();
-    let terms =
-        Terms { headers: headers.unwrap_or_default(), allow: values(allow), deny: values(deny), auth };
+    let internal = table.get("internal").and_then(|entry| entry.boolean(problems)).unwrap_or(false);
+    let (allow, deny) = (values(allow), values(deny));
+    let terms = Terms { headers: headers.unwrap_or_default(), allow, deny, auth, internal };
     RawTerms { terms, users }
 }
 

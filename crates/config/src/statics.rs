@@ -1,4 +1,5 @@
-//! Decoding of what `[[site]]` says of its files: `cache_control`, `stat_interval`, `compress`, `error_page`, `listing`.
+//! Decoding of what `[[site]]` says of its files: `cache_control`, `stat_interval`, `compress`, `error_page`, `listing`,
+//! `send_hidden`, `send_sources`.
 //!
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: round a
 //! duration, or take an encoding that the worker does not have.
@@ -21,7 +22,19 @@ pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems<'_>) -> Statics
         compress: table.get("compress").map_or_else(rules::compress, |entry| compress(&entry, problems)),
         error_page: table.get("error_page").map(|entry| pages(&entry, problems)).unwrap_or_default(),
         listing: listing.unwrap_or(false),
+        send_hidden: strings(table, "send_hidden", web::hidden_name, problems),
+        send_sources: strings(table, "send_sources", web::suffix, problems),
     }
+}
+
+fn strings(
+    table: &Table<'_>,
+    key: &str,
+    rule: fn(&str) -> Result<(), Fault>,
+    problems: &mut Problems<'_>,
+) -> Vec<String> {
+    let strings = table.get(key).and_then(|entry| entry.strings(rule, problems));
+    strings.into_iter().flatten().map(|string| string.value).collect()
 }
 
 /// Caches count in whole seconds.

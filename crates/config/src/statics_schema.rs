@@ -43,6 +43,10 @@ pub struct Statics {
     pub error_page: Vec<(u16, String)>,
     /// Whether a folder without an index file is listed.
     pub listing: bool,
+    /// Names that begin with a dot and are served all the same, beside `.well-known`.
+    pub send_hidden: Vec<String>,
+    /// Suffixes of scripts whose sources are sent as files.
+    pub send_sources: Vec<String>,
 }
 
 /// A user and password asked for.
@@ -65,12 +69,14 @@ pub struct Terms {
     pub deny: Vec<String>,
     /// Users who may.
     pub auth: Option<Auth>,
+    /// Whether only internal redirects lead here: index files, error pages, rewrites, `X-Accel-Redirect`.
+    pub internal: bool,
 }
 
 impl Terms {
     /// Whether not everybody may ask.
     pub fn guards(&self) -> bool {
-        self.auth.is_some() || !self.allow.is_empty() || !self.deny.is_empty()
+        self.internal || self.auth.is_some() || !self.allow.is_empty() || !self.deny.is_empty()
     }
 }
 

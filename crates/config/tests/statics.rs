@@ -56,6 +56,7 @@ fn routes() {
         allow: vec!["10.0.0.0/8".to_owned(), "::1/128".to_owned()],
         deny: Vec::new(),
         auth: Some(auth),
+        internal: false,
     };
     assert_eq!(
         config.sites[0].routes,

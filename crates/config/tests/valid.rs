@@ -73,6 +73,8 @@ fn bare_statics() -> Statics {
         compress: Compress { encodings, static_level: 9, dynamic_level: 2, max_bytes: 32 << 20 },
         error_page: Vec::new(),
         listing: false,
+        send_hidden: Vec::new(),
+        send_sources: Vec::new(),
     }
 }
 

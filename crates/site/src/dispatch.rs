@@ -3,34 +3,47 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests, and what services and upstreams answer.
 //! Must never: take an action before the terms of every rule that covers the path are met.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Uri};
+use request::path::{NormalPath, escape, for_backend};
 use wire::CHALLENGES;
-use worker::routes::covers;
 
 use crate::answer;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::compress::dynamic::{self, Asked};
+use crate::error_page;
 use crate::partition::{Ends, Partition, Site};
-use crate::path::encode_name;
 use crate::proxy::headers::clean_answer;
 use crate::roots::{Root, Roots};
 use crate::rules::auth::Verdict;
-use crate::rules::spelling::{moved, spelt};
 use crate::rules::{Action, Matcher, Plan, Rule};
-use crate::statics;
+use crate::statics::{self, Outcome};
 use crate::upgrade;
+use crate::upstream::sendfile::{Named, Wishes, with_file};
 
-/// Where a request leads: a folder of files, and what the rules say.
-#[derive(Clone, Copy)]
-struct Place<'r> {
-    root: Option<&'r Rc<Root>>,
-    plan: &'r Plan<'r>,
+/// Where a request leads: a path, what the rules say of it, and a folder of files.
+pub(crate) struct Place<'p, 'r> {
+    pub root: Option<&'p Rc<Root>>,
+    pub path: &'p NormalPath<'p>,
+    pub plan: &'p mut Plan<'r>,
 }
+
+/// Who has asked for a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The client, by its name.
+    Client,
+    /// This server, or one behind the site: an internal redirect.
+    Server,
+}
+
+/// The path and query that a client has asked for, where an internal redirect has led elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Requested(pub(crate) PathAndQuery);
 
 /// An answer, and whether it is this worker's own: others' are passed on as they are.
 pub(crate) struct Answered {
@@ -39,7 +52,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    fn own(response: Response<ResponseBody>) -> Self {
+    pub(crate) fn own(response: Response<ResponseBody>) -> Self {
         Self { response, own: true }
     }
 
@@ -55,22 +68,84 @@ pub(crate) async fn respond<P: Partition>(
     mut request: Request<BoundedBody>,
 ) -> Response<ResponseBody> {
     tell_certificate(&mut request);
-    let path = request.uri().path().to_owned();
-    let Ok(plan) = site.rules.plan(&path) else {
+    let raw = request.uri().path().to_owned();
+    let Ok(path) = NormalPath::parse(&raw) else {
         return answer::error(StatusCode::BAD_REQUEST);
     };
+    let Ok(mut plan) = site.rules.plan(&path) else {
+        return answer::error(StatusCode::BAD_REQUEST);
+    };
+    if !is_ours_in_every_reading(site, &request, &path) {
+        return answer::error(StatusCode::BAD_REQUEST);
+    }
+    normalize(&mut request);
     let asked = Asked::new(request.method(), request.headers(), ends.tls);
     let root = root_of(site, &request);
-    let answered = match admit(site, &plan, ends.peer, request.headers()).await {
+    let kept = error_page::Kept::of(site.cache.settings(), &request);
+    let answered = match admit(site, &plan.covering, Origin::Client, ends, request.headers()).await {
         Some(refused) => Answered::own(refused),
-        None => act(site, Place { root: root.as_ref(), plan: &plan }, ends, request).await,
+        None => {
+            let place = Place { root: root.as_ref(), path: &path, plan: &mut plan };
+            // Boxed: a future of its own size would enlarge that of every request.
+            Box::pin(act(site, place, ends, request)).await
+        }
     };
-    let mut response = match answered.own {
-        true => statics::with_page(answered.response, site.cache.settings(), root.as_deref()),
-        false => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
+    let mut response = match (answered.own, kept) {
+        (true, None) => answered.response,
+        (true, Some(kept)) => {
+            error_page::apply(site, root.as_ref(), &plan, ends, kept, answered.response).await
+        }
+        (false, _) => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
     };
     add_headers(&plan, response.headers_mut());
     response
+}
+
+/// Whether the path is this site's however a backend could read it.
+///
+/// SECURITY: else the rules of the site that it could lead to would not be asked.
+fn is_ours_in_every_reading<P: Partition>(
+    site: &Site<P>,
+    request: &Request<BoundedBody>,
+    path: &NormalPath<'_>,
+) -> bool {
+    match path.widest() {
+        Ok(None) => true,
+        Ok(Some(widest)) => {
+            site.partition.owns_reading(host_of(request).unwrap_or_default().as_bytes(), &widest)
+        }
+        Err(_) => false,
+    }
+}
+
+/// Puts the path into the form that every backend gets.
+fn normalize(request: &mut Request<BoundedBody>) {
+    let sent = for_backend(request.uri().path());
+    if sent != request.uri().path() {
+        let sent = sent.into_owned();
+        set_path(request.uri_mut(), &sent);
+    }
+}
+
+/// Replaces the path of an address, and keeps the query.
+fn set_path(uri: &mut Uri, path: &str) {
+    let target = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = PathAndQuery::try_from(target).ok();
+    // INVARIANT: the parts were those of an address, and a path in its normal form is one.
+    *uri = Uri::from_parts(parts).unwrap_or_default();
+}
+
+/// Has a request go on as one for another path of the site; what the client has asked for is remembered.
+pub(crate) fn redirect_internally(request: &mut Request<BoundedBody>, path: &NormalPath<'_>) {
+    let requested = request.uri().path_and_query().cloned();
+    if let Some(requested) = requested.filter(|_| request.extensions().get::<Requested>().is_none()) {
+        request.extensions_mut().insert(Requested(requested));
+    }
+    set_path(request.uri_mut(), &path.spelling());
 }
 
 /// The certificate that a client has shown on its connection; goes with its requests.
@@ -93,38 +168,43 @@ fn tell_certificate<B>(request: &mut Request<B>) {
 /// The folder of the request's host.
 fn root_of<P: Partition>(site: &Site<P>, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
     let tick = site.clock.tick(Instant::now());
-    if !matches!(site.roots, Roots::Hosts(_)) {
-        return site.roots.find(b"", tick);
+    match site.roots {
+        Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),
+        _ => site.roots.find(b"", tick),
     }
+}
+
+/// The host, in lower case, without port and final dot.
+fn host_of(request: &Request<BoundedBody>) -> Option<String> {
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     };
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    site.roots.find(host.as_bytes(), tick)
+    Some(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
-/// The refusal, if a rule does not let this client ask.
-async fn admit<P: Partition>(
+/// The refusal, if one of the rules does not let this client have what they are for.
+pub(crate) async fn admit<P: Partition>(
     site: &Site<P>,
-    plan: &Plan<'_>,
-    peer: SocketAddr,
+    rules: &[&Rule],
+    origin: Origin,
+    ends: Ends,
     headers: &HeaderMap,
 ) -> Option<Response<ResponseBody>> {
-    if !plan.guarded {
-        return None;
+    if rules.iter().any(|rule| rule.terms.internal) && origin == Origin::Client {
+        return Some(answer::error(StatusCode::NOT_FOUND));
     }
-    if !plan.covering.iter().all(|rule| rule.terms.admits(peer.ip())) {
+    if !rules.iter().all(|rule| rule.terms.admits(ends.peer.ip())) {
         return Some(answer::error(StatusCode::FORBIDDEN));
     }
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
     let field = fields.next().filter(|_| fields.next().is_none());
-    for members in plan.covering.iter().filter_map(|rule| rule.terms.members.as_ref()) {
+    for members in rules.iter().filter_map(|rule| rule.terms.members.as_ref()) {
         let users = members.users.borrow().clone();
         let verdict = match field {
-            Some(field) => users.verify(&site.guesses, peer.ip(), field.as_bytes()).await,
+            Some(field) => users.verify(&site.guesses, ends.peer.ip(), field.as_bytes()).await,
             None => Verdict::Bad,
         };
         if verdict == Verdict::Busy {
@@ -149,149 +229,189 @@ fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseB
 }
 
 /// Does what the rules say, or what there is without them.
-async fn act<P: Partition>(
-    site: &Site<P>,
-    place: Place<'_>,
+async fn act<'r, P: Partition>(
+    site: &'r Site<P>,
+    place: Place<'_, 'r>,
     ends: Ends,
     request: Request<BoundedBody>,
 ) -> Answered {
-    if let Some(service) = service_of(site, place.plan, request.uri().path()) {
+    if let Some(service) = service_of(site, place.plan, place.path) {
         return Answered::foreign(site.partition.relay(service, ends, request).await);
     }
     let Some(rule) = place.plan.rule else {
-        return Answered::own(from_files(site, place, request).await);
+        return from_files(site, place, None, ends, request).await;
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let proves = matches!(rule.action, Action::Redirect { .. }) && is_challenge(request.uri().path());
-    if !(rule.fallback || proves) || !reads {
-        return by_rule(site, place, rule, ends, request).await;
+    let proves = matches!(rule.action, Action::Redirect { .. }) && place.path.is_below(CHALLENGES);
+    if reads && (rule.fallback || proves) {
+        // What proves to an authority that the host is ours is no matter of redirection.
+        return from_files(site, place, Some(rule), ends, request).await;
     }
-    let (parts, body) = request.into_parts();
-    let response = statics::answer(site, place.root, place.plan, &parts).await;
-    if response.status() != StatusCode::NOT_FOUND {
-        return Answered::own(response);
-    }
-    by_rule(site, place, rule, ends, Request::from_parts(parts, body)).await
-}
-
-/// Whether it is what proves to an authority that the host is ours: what is there is no matter of redirection.
-fn is_challenge(path: &str) -> bool {
-    spelt(path).is_ok_and(|path| covers(CHALLENGES, &path))
+    by_rule(site, place, rule, ends, request).await
 }
 
 /// The service that the path belongs to, if no rule's path is longer.
-pub(crate) fn service_of<P: Partition>(site: &Site<P>, plan: &Plan<'_>, path: &str) -> Option<usize> {
+pub(crate) fn service_of<P: Partition>(
+    site: &Site<P>,
+    plan: &Plan<'_>,
+    path: &NormalPath<'_>,
+) -> Option<usize> {
     let service = site.partition.service(path)?;
     (plan.reach() <= site.partition.reach(service)).then_some(service)
 }
 
-async fn from_files<P: Partition>(
-    site: &Site<P>,
-    place: Place<'_>,
+/// Answers from files; without one, by the rule `miss`.
+async fn from_files<'r, P: Partition>(
+    site: &'r Site<P>,
+    mut place: Place<'_, 'r>,
+    miss: Option<&'r Rule>,
+    ends: Ends,
     request: Request<BoundedBody>,
-) -> Response<ResponseBody> {
+) -> Answered {
     let (parts, body) = request.into_parts();
-    drop(body);
-    statics::answer(site, place.root, place.plan, &parts).await
+    let outcome = statics::answer(site, place.root, (place.path, &mut *place.plan), ends, &parts).await;
+    let mut request = Request::from_parts(parts, body);
+    match (outcome, miss) {
+        (Outcome::Answer(response), _) | (Outcome::Missing(response), None) => Answered::own(response),
+        (Outcome::Missing(_), Some(rule)) => by_rule(site, place, rule, ends, request).await,
+        (Outcome::Run(rule, name), _) => {
+            redirect_internally(&mut request, &name);
+            place.path = &name;
+            pass_on(site, &mut place, rule, ends, request).await
+        }
+    }
 }
 
-async fn by_rule<P: Partition>(
-    site: &Site<P>,
-    place: Place<'_>,
+async fn by_rule<'r, P: Partition>(
+    site: &'r Site<P>,
+    mut place: Place<'_, 'r>,
     rule: &Rule,
     ends: Ends,
     request: Request<BoundedBody>,
 ) -> Answered {
     match &rule.action {
         Action::Terms => Answered::own(answer::error(StatusCode::NOT_FOUND)),
-        Action::Redirect { to, status } => Answered::own(redirect(rule, to, *status, request.uri())),
-        Action::Rewrite(to) => rewritten(site, place, (rule, to), ends, request).await,
+        Action::Redirect { to, status } => {
+            Answered::own(redirect(rule, to, *status, place.path, request.uri().query()))
+        }
+        Action::Rewrite(to) => rewrite(site, place, (rule, to), ends, request).await,
         Action::Upstream | Action::Fastcgi | Action::Hook(_) => {
-            passed_on(site, place, rule, ends, request).await
+            pass_on(site, &mut place, rule, ends, request).await
         }
     }
 }
 
 /// Has another server answer, or a function of this one.
-async fn passed_on<P: Partition>(
-    site: &Site<P>,
-    place: Place<'_>,
+pub(crate) async fn pass_on<'r, P: Partition>(
+    site: &'r Site<P>,
+    place: &mut Place<'_, 'r>,
     rule: &Rule,
     ends: Ends,
     request: Request<BoundedBody>,
 ) -> Answered {
     let Action::Hook(name) = &rule.action else {
-        return Answered::foreign(
-            site.partition.forward(rule, place.root.map(|root| &root.files), ends, request).await,
-        );
+        let wishes = Wishes::of(&request);
+        let files = place.root.map(|root| &root.files);
+        let response = site.partition.forward(rule, files, ends, request).await;
+        return named_file(site, place.root, ends, &wishes, response).await;
     };
     match site.hooks.call(name, ends, request).await {
         // A function says itself what it has to say of an error.
         Ok(response) => Answered::foreign(response),
-        Err(head) => Answered::own(statics::answer(site, place.root, place.plan, &head).await),
+        Err(head) => {
+            let outcome =
+                statics::answer(site, place.root, (place.path, &mut *place.plan), ends, &head).await;
+            Answered::own(match outcome {
+                Outcome::Answer(response) | Outcome::Missing(response) => response,
+                // Another rule's program: the function that was asked has passed it on to the files, which have none.
+                Outcome::Run(..) => answer::error(StatusCode::NOT_FOUND),
+            })
+        }
     }
 }
 
-/// Sends the client to where the rule says, with what followed the rule's path, in its one spelling.
-fn redirect(rule: &Rule, to: &str, status: StatusCode, uri: &http::Uri) -> Response<ResponseBody> {
-    let location = match target_of(rule, to, uri.path()) {
-        Some(place) if to.ends_with('/') => {
-            uri.query().map_or(place.clone(), |query| format!("{place}?{query}"))
-        }
-        Some(place) => place,
-        None => return answer::error(StatusCode::BAD_REQUEST),
+/// The file that an answer names in place of its body, if its rules let the client have it.
+async fn named_file<P: Partition>(
+    site: &Site<P>,
+    root: Option<&Rc<Root>>,
+    ends: Ends,
+    wishes: &Wishes,
+    mut response: Response<ResponseBody>,
+) -> Answered {
+    let Some(Named(path)) = response.extensions_mut().remove::<Named>() else {
+        return Answered::foreign(response);
     };
-    answer::elsewhere(location, status)
-}
-
-/// The path or URL that stands for `raw` under the rule.
-fn target_of(rule: &Rule, to: &str, raw: &str) -> Option<String> {
-    let Matcher::Path(from) = &rule.matcher else {
-        return Some(to.to_owned());
+    // It names what is not the site's: a server that was led astray, or is not ours any more.
+    let (Some(path), Some(root)) = (path, root) else {
+        return Answered::foreign(answer::error(StatusCode::NOT_FOUND));
     };
-    let path = spelt(raw).ok()?;
-    let target = moved(&path, from, to);
-    // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
-    Some(match target.strip_prefix(to).filter(|_| target.len() > to.len()) {
-        Some(rest) => format!("{to}{}", encode_name(rest.as_bytes()).replace("%00", "%2F")),
-        None => target,
+    let Ok(mut plan) = site.rules.plan(&path) else {
+        return Answered::foreign(answer::error(StatusCode::NOT_FOUND));
+    };
+    let resolved = statics::resolve(&site.rules, root, &path, &mut plan);
+    if let Some(refused) = admit(site, &plan.covering, Origin::Server, ends, &wishes.headers).await {
+        return Answered::foreign(refused);
+    }
+    Answered::foreign(match resolved.found {
+        Ok(crate::files::Found::File(file)) if resolved.run.is_none() => with_file(&response, file, wishes),
+        // A program, or a directory, whose path is not for the client to see.
+        Ok(_) => answer::error(StatusCode::NOT_FOUND),
+        Err(missing) => answer::missing(missing),
     })
 }
 
+/// Sends the client to where the rule says, with what followed the rule's path, in its one spelling.
+fn redirect(
+    rule: &Rule,
+    to: &str,
+    status: StatusCode,
+    path: &NormalPath<'_>,
+    query: Option<&str>,
+) -> Response<ResponseBody> {
+    let location = target_of(rule, to, path);
+    let query = query.filter(|_| to.ends_with('/'));
+    answer::elsewhere(answer::with_query(location, query), status)
+}
+
+/// The path or URL that stands for `path` under the rule: what follows the rule's path is added if both end with a slash.
+fn target_of(rule: &Rule, to: &str, path: &NormalPath<'_>) -> String {
+    match &rule.matcher {
+        Matcher::Path(from) if from.ends_with('/') && to.ends_with('/') => {
+            // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
+            format!("{to}{}", escape(path.below(from).unwrap_or_default()))
+        }
+        _ => to.to_owned(),
+    }
+}
+
 /// Answers as for another path, by what is there: no second rule changes it again.
-async fn rewritten<P: Partition>(
+async fn rewrite<P: Partition>(
     site: &Site<P>,
-    place: Place<'_>,
+    place: Place<'_, '_>,
     (rule, to): (&Rule, &str),
     ends: Ends,
-    request: Request<BoundedBody>,
+    mut request: Request<BoundedBody>,
 ) -> Answered {
-    let (mut parts, body) = request.into_parts();
-    let target = target_of(rule, to, parts.uri.path());
-    let uri = target.and_then(|path| {
-        let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        http::Uri::try_from(format!("{path}{query}")).ok()
-    });
-    let Some(plan) = uri.as_ref().and_then(|uri| site.rules.plan(uri.path()).ok()) else {
+    let target = target_of(rule, to, place.path);
+    let Ok(path) = NormalPath::parse(&target) else {
+        return Answered::own(answer::error(StatusCode::BAD_REQUEST));
+    };
+    let Ok(mut plan) = site.rules.plan(&path) else {
         return Answered::own(answer::error(StatusCode::BAD_REQUEST));
     };
     // SECURITY: the terms of where it leads hold as well.
-    if let Some(refused) = admit(site, &plan, ends.peer, &parts.headers).await {
+    if let Some(refused) = admit(site, &plan.covering, Origin::Server, ends, request.headers()).await {
         return Answered::own(refused);
     }
-    if let Some(uri) = uri.as_ref() {
-        parts.uri = uri.clone();
-    }
-    let request = Request::from_parts(parts, body);
-    let there = Place { root: place.root, plan: &plan };
-    if let Some(service) = service_of(site, &plan, request.uri().path()) {
+    redirect_internally(&mut request, &path);
+    if let Some(service) = service_of(site, &plan, &path) {
         return Answered::foreign(site.partition.relay(service, ends, request).await);
     }
-    match plan.rule {
-        Some(rule) if matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_)) => {
-            passed_on(site, there, rule, ends, request).await
-        }
-        _ => Answered::own(from_files(site, there, request).await),
+    let rule = plan.rule.filter(|rule| rule.passes_on());
+    let mut there = Place { root: place.root, path: &path, plan: &mut plan };
+    match rule {
+        Some(rule) => pass_on(site, &mut there, rule, ends, request).await,
+        None => Box::pin(from_files(site, there, None, ends, request)).await,
     }
 }
 

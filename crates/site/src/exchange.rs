@@ -98,7 +98,7 @@ pub(crate) async fn exchange<P: Partition>(
         .serve_connection(wire, service);
     // A client that stops sending may still be reading what is there for it. Until there is something, it has gone: what
     // it asked for may be waiting for its turn, and need not.
-    let watch = if site.is_passed_on(head.path) { Watch::ToTheEnd } else { Watch::UntilAnswered };
+    let watch = if site.may_be_passed_on(head.path) { Watch::ToTheEnd } else { Watch::UntilAnswered };
     let outcome = drive(&mut connection, &stream, &gauge, watch).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),

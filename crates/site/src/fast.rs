@@ -6,6 +6,8 @@
 
 use std::rc::Rc;
 
+use request::path::NormalPath;
+
 use crate::cache::{self, Dress, Entry, Form, Pick};
 use crate::dispatch;
 use crate::files::{File, Found};
@@ -13,6 +15,7 @@ use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
 use crate::roots::Root;
 use crate::socket::Socket;
+use crate::statics;
 
 /// What came of it.
 pub(crate) enum Fast {
@@ -122,24 +125,30 @@ fn fill<P: Partition>(
     root: &Rc<Root>,
     tick: u64,
 ) -> Result<Rc<Entry>, Fast> {
-    let Ok(plan) = site.rules.plan(head.path) else {
-        return Err(Fast::General);
-    };
-    // What not everybody may have is for the general path, which asks who it is.
-    let acts = plan.rule.is_some_and(|rule| !rule.fallback) || plan.guarded;
-    if acts || dispatch::service_of(site, &plan, head.path).is_some() {
+    let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
+    let mut plan = site.rules.plan(&path).map_err(|_| Fast::General)?;
+    if !plan.is_open() || dispatch::service_of(site, &plan, &path).is_some() {
         return Err(Fast::General);
     }
+    // A path of two readings may be another site's.
+    if !matches!(path.widest(), Ok(None)) {
+        return Err(Fast::General);
+    }
+    let resolved = statics::resolve(&site.rules, root, &path, &mut plan);
+    let file = match resolved.found {
+        Ok(Found::File(file)) if plan.is_open() && resolved.run.is_none() => file,
+        _ => return Err(Fast::General),
+    };
     let dress = Dress::new(site.cache.settings(), &plan);
-    match site.cache.fill(root, head.path, &dress, tick) {
-        Ok(entry) => Ok(entry),
-        Err(Some(file)) if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
+    match site.cache.fill(root, &path, &file, &dress, tick) {
+        Some(entry) => Ok(entry),
+        None if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
             let settings = site.cache.settings();
             let lines = [secure, connection_line(head)].concat();
             let lead = cache::head(&file, settings, &dress, &lines, site.clock.date());
             Err(Fast::File { head: lead, file })
         }
-        Err(_) => Err(Fast::General),
+        None => Err(Fast::General),
     }
 }
 
@@ -152,9 +161,10 @@ fn large<P: Partition>(
     entry: &Entry,
     root: Option<&Rc<Root>>,
 ) -> Fast {
-    let found = root.and_then(|root| root.files.lookup(head.path).ok());
+    let path = NormalPath::parse(head.path).ok();
+    let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {
-        Some((Found::File(file), _)) if file.meta == entry.meta => {
+        Some(Found::File(file)) if file.meta == entry.meta => {
             let (settings, dress) = (site.cache.settings(), entry.dress());
             let lines = [secure, connection_line(head)].concat();
             let lead = cache::head(&file, settings, dress, &lines, site.clock.date());

@@ -1,17 +1,20 @@
 //! Static files below one root directory.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies
-//! below the root. Must never: open anything outside the root, follow a symbolic link out of it, or serve
-//! what is not a regular file.
+//! below the root. Must never: open anything outside the root, follow a symbolic link out of it, serve
+//! what is not a regular file, or hand out the source of a script, by whatever name it was found.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::path::{self, BadPath, Relative};
+use request::path::{ESCAPED_SLASH, NormalPath, escape};
+
+use crate::rules::Rules;
 use crate::settings::Encoding;
 use crate::{clock, mime};
 
@@ -87,6 +90,8 @@ pub struct File {
 pub enum Found {
     /// A file.
     File(File),
+    /// The source of a script, at this path below the root: nobody gets it as a file.
+    Source(Vec<u8>),
     /// A directory whose path lacks its slash: a redirect to this path.
     Elsewhere(String),
 }
@@ -94,22 +99,49 @@ pub enum Found {
 /// The files below one root.
 pub struct Files {
     root: OwnedFd,
-    index: Vec<Vec<u8>>,
+    names: Rc<Names>,
     /// The name of the root in the site's folder, where each host has one there.
     name: String,
 }
 
+/// What the operator says of the names of files.
+#[derive(Default)]
+pub struct Names {
+    /// What a folder's path means: the first of these that exists in it.
+    pub index: Vec<String>,
+    /// Names that begin with a dot and are served all the same, beside `.well-known`.
+    pub hidden: Vec<String>,
+    /// The rules, which tell what is the source of a script.
+    pub rules: Rc<Rules>,
+}
+
+impl Names {
+    /// The path below the root that a path stands for, empty for the root itself; nothing if it has a name that is never
+    /// served.
+    pub fn relative<'p>(&self, path: &'p NormalPath<'_>) -> Option<&'p [u8]> {
+        let name = path.as_bytes().strip_prefix(b"/")?;
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        // SECURITY: no file name has a slash, so an escaped one could only mean to become a separator.
+        let is_served = |segment: &[u8]| self.admits(segment) && !segment.contains(&ESCAPED_SLASH);
+        name.split(|&byte| byte == b'/').all(is_served).then_some(name)
+    }
+
+    fn admits(&self, name: &[u8]) -> bool {
+        !name.starts_with(b".")
+            || name == b".well-known"
+            || self.hidden.iter().any(|hidden| hidden.as_bytes() == name)
+    }
+}
+
 impl Files {
-    /// Serves what is below the directory `root`; a path that ends with `/` means the first of the names
-    /// `index` that exists in that directory.
-    pub fn new(root: OwnedFd, index: &[String]) -> Files {
-        let index = index.iter().map(|name| name.clone().into_bytes()).collect();
-        Files { root, index, name: String::new() }
+    /// Serves what is below the directory `root`.
+    pub fn new(root: OwnedFd, names: Rc<Names>) -> Files {
+        Files { root, names, name: String::new() }
     }
 
     /// The same for the folder `name` of a site that has one for each host.
-    pub fn of_host(root: OwnedFd, index: &[String], name: String) -> Files {
-        Files { name, ..Files::new(root, index) }
+    pub fn of_host(root: OwnedFd, names: Rc<Names>, name: String) -> Files {
+        Files { name, ..Files::new(root, names) }
     }
 
     /// The path of the root as other programs see it, where they see the site's folder as `folder`.
@@ -117,67 +149,54 @@ impl Files {
         if self.name.is_empty() { folder.into() } else { format!("{folder}/{}", self.name).into() }
     }
 
-    /// Finds what the path of a request, as sent, leads to; also tells whether the path is canonical.
-    pub fn lookup(&self, raw: &str) -> Result<(Found, bool), Missing> {
-        let relative = path::resolve(raw).map_err(|bad| match bad {
-            BadPath::Malformed => Missing::Malformed,
-            BadPath::Hidden => Missing::NotFound,
-        })?;
-        let canonical = relative.canonical;
-        let found = if relative.slash { self.index(&relative)? } else { self.plain(relative)? };
-        Ok((found, canonical))
+    /// Finds what a path leads to.
+    pub fn lookup(&self, path: &NormalPath<'_>) -> Result<Found, Missing> {
+        let name = self.names.relative(path).ok_or(Missing::NotFound)?;
+        if path.is_folder() { self.index(name) } else { self.plain(name) }
     }
 
-    fn plain(&self, mut relative: Relative) -> Result<Found, Missing> {
-        let (fd, straight) = self.open(&relative.bytes)?;
+    fn plain(&self, name: &[u8]) -> Result<Found, Missing> {
+        let (fd, straight) = self.open(name)?;
         match regular(&fd)? {
-            Kind::Regular(meta, links) => {
-                let (media, direct) = (mime::by_name(&relative.bytes), straight && links == 1);
-                Ok(Found::File(File { fd, meta, media, path: relative.bytes, direct }))
-            }
-            Kind::Directory => {
-                relative.slash = true;
-                Ok(Found::Elsewhere(path::encode(&relative)))
-            }
+            Kind::Regular(meta, links) => Ok(self.found(fd, meta, name.to_vec(), straight && links == 1)),
+            Kind::Directory => Ok(Found::Elsewhere(format!("/{}/", escape(name)))),
             Kind::Other => Err(Missing::NotFound),
         }
     }
 
-    fn index(&self, directory: &Relative) -> Result<Found, Missing> {
-        for name in &self.index {
-            let mut path = directory.bytes.clone();
+    fn index(&self, folder: &[u8]) -> Result<Found, Missing> {
+        for name in &self.names.index {
+            let mut path = folder.to_vec();
             if !path.is_empty() {
                 path.push(b'/');
             }
-            path.extend_from_slice(name);
+            path.extend_from_slice(name.as_bytes());
             let (fd, straight) = match self.open(&path) {
                 Err(Missing::NotFound) => continue,
                 other => other?,
             };
             if let Kind::Regular(meta, links) = regular(&fd)? {
-                let (media, direct) = (mime::by_name(name), straight && links == 1);
-                return Ok(Found::File(File { fd, meta, media, path, direct }));
+                return Ok(self.found(fd, meta, path, straight && links == 1));
             }
         }
         Err(Missing::NotFound)
     }
 
-    /// The file called as the operator says, for a page of an error.
-    pub fn named(&self, name: &str) -> Option<File> {
-        let (fd, _) = self.open(name.as_bytes()).ok()?;
-        match regular(&fd) {
-            Ok(Kind::Regular(meta, _)) => {
-                let (media, path) = (mime::by_name(name.as_bytes()), name.as_bytes().to_vec());
-                Some(File { fd, meta, media, path, direct: false })
-            }
-            _ => None,
+    /// SECURITY: the only place where a [`File`] of the site is made.
+    fn found(&self, fd: OwnedFd, meta: Meta, path: Vec<u8>, direct: bool) -> Found {
+        if self.names.rules.is_source(&path) {
+            return Found::Source(path);
         }
+        Found::File(File { fd, meta, media: mime::by_name(&path), path, direct })
     }
 
     /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
     /// of something: one that is empty is still being written, or never was.
     pub fn neighbour(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
+        if !self.names.rules.is_as_open(&path, &file.path) {
+            return None;
+        }
         let (fd, _) = self.open(&path).ok()?;
         match regular(&fd) {
             Ok(Kind::Regular(meta, _)) => {
@@ -186,6 +205,11 @@ impl Files {
             }
             _ => None,
         }
+    }
+
+    /// What the operator says of names.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// A folder at a path below the root, reached without links.

@@ -15,7 +15,7 @@ use crate::answer;
 use crate::body::ResponseBody;
 use crate::clock;
 use crate::files::Files;
-use crate::path::{encode_name, resolve};
+use request::path::{NormalPath, escape as encode_name};
 
 /// LIMIT: entries of a listing; nobody reads more, and each costs a system call.
 const ENTRIES_MAX: usize = 5000;
@@ -28,16 +28,19 @@ struct Line {
     modified: u64,
 }
 
-/// The listing of the folder at a path as sent; `None` if there is no such folder.
-pub(crate) fn answer(files: &Files, raw: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
-    let relative = resolve(raw).ok().filter(|relative| relative.slash)?;
-    let folder = files.folder(&relative.bytes)?;
+/// The listing of the folder at a path; `None` if there is no such folder.
+pub(crate) fn answer(
+    files: &Files,
+    path: &NormalPath<'_>,
+    headers: &HeaderMap,
+) -> Option<Response<ResponseBody>> {
+    let folder = files.folder(files.names().relative(path).filter(|_| path.is_folder())?)?;
     let lines = read(folder)?;
     let json = wants_json(headers);
     let (media, text) = match json {
         true => ("application/json", as_json(&lines)?),
         false => {
-            let path = String::from_utf8_lossy(&relative.bytes);
+            let path = String::from_utf8_lossy(&path.as_bytes()[1..]);
             ("text/html; charset=utf-8", as_html(&path, &lines))
         }
     };

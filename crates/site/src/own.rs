@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use conditioning::{MinRate, Priority};
 use http::{Request, Response, StatusCode};
+use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
 use worker::inlet::Inlets;
 use worker::log::{Log, now_us};
-use worker::routes::{Routes, covers, normal};
+use worker::routes::Routes;
 
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
@@ -95,6 +96,29 @@ impl fmt::Display for Full<'_> {
     }
 }
 
+/// A line about a request that led to the source of a script.
+struct KeptSource<'a> {
+    peer: SocketAddr,
+    path: &'a [u8],
+    others: u64,
+}
+
+impl fmt::Display for KeptSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = String::from_utf8_lossy(self.path);
+        write!(
+            f,
+            "403 for {}: the file `{path}` is the source of a script, which is never sent; add a route that runs it, or \
+             name its suffix in `send_sources`",
+            self.peer.ip()
+        )?;
+        if self.others > 0 {
+            write!(f, " (and {} others since the last such line)", self.others)?;
+        }
+        Ok(())
+    }
+}
+
 /// What the launcher has told this worker.
 pub struct Own {
     routes: Routes<RouteTarget>,
@@ -112,6 +136,7 @@ pub struct Own {
     /// Whether requests go through filters.
     pub filtered: bool,
     noise: Noise,
+    sources: Noise,
     turns: Turns,
     /// Parties that had no turn left.
     full: RefCell<HashMap<Party, Noise>>,
@@ -152,6 +177,7 @@ impl Own {
             log,
             filtered: false,
             noise: Noise::default(),
+            sources: Noise::default(),
             turns: Turns::new(limits.connections),
             full: RefCell::default(),
             tampered: None,
@@ -224,10 +250,19 @@ impl Partition for Own {
         self.filtered
     }
 
-    fn service(&self, path: &str) -> Option<usize> {
-        let path = normal(path);
-        let found = self.services.iter().find(|(prefix, _)| covers(prefix, &path));
+    fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
+        let found = self.services.iter().find(|(prefix, _)| path.is_below(prefix));
         found.map(|(_, partition)| usize::from(*partition))
+    }
+
+    fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
+        self.routes.find_normal(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
+        if let Some(others) = self.sources.tell(Instant::now()) {
+            self.log.event(Level::Warning, KeptSource { peer, path, others });
+        }
     }
 
     fn reach(&self, service: usize) -> usize {

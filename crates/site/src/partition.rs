@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use conditioning::MinRate;
 use conditioning::checks::{self, Setting};
 use http::header::{self, HeaderMap, HeaderValue};
+use request::path::NormalPath;
 use worker::counters::Sheds;
 
 use crate::body::{BoundedBody, ResponseBody};
@@ -25,7 +26,7 @@ use crate::hook::Hooks;
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
 use crate::rules::guesses::Guesses;
-use crate::rules::{Action, Rule, Rules};
+use crate::rules::{Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
 use crate::socket::Socket;
@@ -130,9 +131,21 @@ pub trait Partition: 'static {
     /// and empty if HTTP/1.0 named none; `path` is as sent. Called for every request.
     fn owns(&self, host: &[u8], path: &str) -> bool;
 
-    /// The service that `path`, as sent, belongs to; `None` for static files. INVARIANT: the same for the same
+    /// The service that `path` belongs to; `None` for static files. INVARIANT: the same for the same
     /// path for as long as the process lives; it is not asked for paths in the cache.
-    fn service(&self, path: &str) -> Option<usize>;
+    fn service(&self, path: &NormalPath<'_>) -> Option<usize>;
+
+    /// Whether a request that a backend could take for one of this path would still be this worker's; `host` as of
+    /// [`Partition::owns`].
+    fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
+        let _ = (host, path);
+        true
+    }
+
+    /// Takes note of a request that was refused because it led to the source of a script; must be quick.
+    fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
+        let _ = (peer, path);
+    }
 
     /// Bytes of the path that the service answers for, to be compared with those of rules.
     fn reach(&self, service: usize) -> usize {
@@ -205,7 +218,7 @@ pub struct Site<P> {
     /// Where the static files are.
     pub roots: Roots,
     /// What is done by path.
-    pub rules: Rules,
+    pub rules: Rc<Rules>,
     /// Who waits for a password to be verified.
     pub guesses: Rc<Guesses>,
     /// Functions that routes name.
@@ -228,9 +241,11 @@ pub struct Site<P> {
 impl<P: Partition> Site<P> {
     /// Serves `partition` as the launcher has said.
     pub fn set_up(partition: P, mut setup: Setup) -> Site<P> {
+        let names = setup.names();
+        let rules = names.rules.clone();
         let roots = match (setup.root.take(), setup.vhosts.take()) {
-            (Some(root), _) => Roots::One(Root::new(root, &setup.index)),
-            (None, Some(folder)) => Roots::hosts(folder, &setup.index),
+            (Some(root), _) => Roots::One(Root::new(root, names)),
+            (None, Some(folder)) => Roots::hosts(folder, names),
             (None, None) => Roots::None,
         };
         let seats = Seats::new(partition.limits().connections);
@@ -238,7 +253,7 @@ impl<P: Partition> Site<P> {
         Site {
             partition,
             roots,
-            rules: setup.rules(),
+            rules,
             guesses: Guesses::new(),
             hooks: Hooks::default(),
             negotiator: Negotiator::new(&settings.encodings),
@@ -267,12 +282,14 @@ impl<P: Partition> Site<P> {
         }
     }
 
-    /// Whether somebody else works on a request for this path, whom it is worth telling that the client has gone.
-    pub(crate) fn is_passed_on(&self, path: &str) -> bool {
-        let passes =
-            |rule: &Rule| matches!(rule.action, Action::Upstream | Action::Fastcgi | Action::Hook(_));
-        self.partition.service(path).is_some()
-            || self.rules.plan(path).is_ok_and(|plan| plan.rule.is_some_and(passes))
+    /// Whether somebody else may work on a request for this path, whom it is worth telling that the client has gone.
+    pub(crate) fn may_be_passed_on(&self, path: &str) -> bool {
+        let Ok(path) = NormalPath::parse(path) else { return false };
+        // Which index file a folder has is not known yet.
+        let may_run = path.is_folder() && self.rules.iter().any(Rule::passes_on);
+        may_run
+            || self.partition.service(&path).is_some()
+            || self.rules.plan(&path).is_ok_and(|plan| plan.rule.is_some_and(Rule::passes_on))
     }
 
     /// Adds that to an answer.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::cache::Entry;
-use crate::files::Files;
+use crate::files::{Files, Names};
 
 /// LIMIT: folders open at once, of 20000-odd descriptors; others are opened anew when they are asked for.
 const OPEN_MAX: usize = 512;
@@ -32,9 +32,9 @@ pub struct Root {
 }
 
 impl Root {
-    /// Serves what is below `root`, with these names of index files.
-    pub fn new(root: OwnedFd, index: &[String]) -> Rc<Root> {
-        Self::of(root, |root| Files::new(root, index))
+    /// Serves what is below `root`.
+    pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root> {
+        Self::of(root, |root| Files::new(root, names))
     }
 
     fn of(root: OwnedFd, files: impl FnOnce(OwnedFd) -> Files) -> Rc<Root> {
@@ -64,14 +64,14 @@ pub enum Roots {
 /// A folder of folders named like hosts.
 pub struct Hosts {
     folder: OwnedFd,
-    index: Vec<String>,
+    names: Rc<Names>,
     open: RefCell<HashMap<Box<[u8]>, Rc<Root>>>,
 }
 
 impl Roots {
     /// The folders below `folder`.
-    pub fn hosts(folder: OwnedFd, index: &[String]) -> Roots {
-        Roots::Hosts(Hosts { folder, index: index.to_vec(), open: RefCell::default() })
+    pub fn hosts(folder: OwnedFd, names: Rc<Names>) -> Roots {
+        Roots::Hosts(Hosts { folder, names, open: RefCell::default() })
     }
 
     /// The folder for a host in lower case, without port and final dot.
@@ -110,7 +110,7 @@ impl Hosts {
                     open.clear();
                 }
                 let name = String::from_utf8_lossy(host).into_owned();
-                let root = Root::of(fd, |fd| Files::of_host(fd, &self.index, name));
+                let root = Root::of(fd, |fd| Files::of_host(fd, self.names.clone(), name));
                 open.insert(host.into(), root.clone());
                 root
             }

@@ -9,7 +9,7 @@
 pub mod auth;
 mod bcrypt;
 pub mod guesses;
-pub mod spelling;
+pub mod script;
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -18,10 +18,10 @@ use std::rc::Rc;
 use conditioning::Network;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
-use worker::routes::covers;
+use request::path::{InvalidPath, NormalPath};
 
 use auth::Users;
-use spelling::{SLASH, Strange, ends_with, spelt, split_script};
+use script::{ends_with, split_script};
 
 /// Which paths a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct Terms {
     networks: Vec<(u8, Network, bool)>,
     /// The users who may.
     pub members: Option<Members>,
+    /// Whether only internal redirects lead here: an index file, an error page, a rewrite, `X-Accel-Redirect`.
+    pub internal: bool,
 }
 
 /// Users who may ask.
@@ -90,7 +92,7 @@ impl Terms {
 
     /// Whether not everybody may ask.
     pub fn guards(&self) -> bool {
-        self.members.is_some() || !self.networks.is_empty()
+        self.internal || self.members.is_some() || !self.networks.is_empty()
     }
 }
 
@@ -115,8 +117,8 @@ pub struct Rules {
     paths: Vec<Rule>,
     /// The longest suffix first.
     suffixes: Vec<Rule>,
-    /// The names of index files: who may not ask for one gets it by its folder's path neither.
-    index: Vec<String>,
+    /// Suffixes of scripts that are sent as files all the same.
+    sent_sources: Vec<String>,
 }
 
 /// What the rules say of one path.
@@ -129,7 +131,22 @@ pub struct Plan<'r> {
     pub guarded: bool,
 }
 
-impl Plan<'_> {
+impl<'r> Plan<'r> {
+    /// Adds the rules of the file that the path leads to, which are asked in addition to those of the path. Returns the
+    /// ones that are new.
+    pub fn resolve_to(&mut self, file: Plan<'r>) -> Vec<&'r Rule> {
+        let is_new = |rule: &&Rule| !self.covering.iter().any(|known| std::ptr::eq(*known, *rule));
+        let new: Vec<_> = file.covering.into_iter().filter(is_new).collect();
+        self.covering.extend(&new);
+        self.guarded |= file.guarded;
+        new
+    }
+
+    /// Whether a file at the path can be answered for without asking the rules again.
+    pub fn is_open(&self) -> bool {
+        !self.guarded && self.rule.is_none_or(|rule| rule.fallback)
+    }
+
     /// Bytes of the rule's path, to be compared with that of a service.
     pub fn reach(&self) -> usize {
         match self.rule.map(|rule| &rule.matcher) {
@@ -150,9 +167,9 @@ impl Plan<'_> {
 }
 
 impl Rules {
-    /// No rules, for a site with these names of index files.
-    pub fn new(index: &[String]) -> Rules {
-        Rules { index: index.to_vec(), ..Rules::default() }
+    /// No rules, for a site that sends scripts with these suffixes as files.
+    pub fn new(sent_sources: Vec<String>) -> Rules {
+        Rules { sent_sources, ..Rules::default() }
     }
 
     /// Adds a rule.
@@ -193,25 +210,18 @@ impl Rules {
         self.paths.iter().chain(&self.suffixes)
     }
 
-    /// What holds for a path as sent.
+    /// What holds for a path.
     ///
     /// # Errors
-    /// The path has dot segments, or escapes that are none, and there are rules that it could be meant to pass by.
-    pub fn plan(&self, raw: &str) -> Result<Plan<'_>, Strange> {
-        let path = match spelt(raw) {
-            Ok(path) => path,
-            Err(Strange) if self.iter().any(Rule::matters) => return Err(Strange),
-            Err(Strange) => raw.into(),
-        };
-        // Who passes requests on does not know how its peer takes an escaped slash: the terms of both readings hold.
-        let opened = path.contains(SLASH).then(|| path.replace(SLASH, "/"));
+    /// A backend could read dot segments in the path, which would lead it anywhere.
+    pub fn plan(&self, path: &NormalPath<'_>) -> Result<Plan<'_>, InvalidPath> {
+        // Nobody knows how a backend takes escaped slashes and parameters: the terms of both readings hold.
+        let widest = path.widest()?;
         let mut covering: Vec<&Rule> = Vec::new();
         let mut rule: Option<&Rule> = None;
         for one in self.paths.iter().rev().chain(self.suffixes.iter().rev()) {
-            let here = one.fits(&path);
-            let indirectly =
-                || opened.as_deref().is_some_and(|opened| one.fits(opened)) || self.of_index(one, &path);
-            if here || (one.terms.guards() && indirectly()) {
+            let here = one.covers(path);
+            if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
                 covering.push(one);
             }
             if here && one.action != Action::Terms {
@@ -222,26 +232,64 @@ impl Rules {
         Ok(Plan { rule, covering, guarded })
     }
 
-    /// Whether a rule covers an index file of the folder `path`.
-    fn of_index(&self, rule: &Rule, path: &str) -> bool {
-        path.ends_with('/') && self.index.iter().any(|name| rule.fits(&format!("{path}{name}")))
+    /// Whether the file at this path below the root is the source of a script, or a copy of one.
+    pub fn is_source(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let routed = self.suffixes.iter().filter(|rule| rule.runs()).map(Rule::place);
+        script::is_source(name, routed, &self.sent_sources)
+    }
+
+    /// Whether who may have the file at `path` may have the one at `neighbour` too.
+    pub fn is_as_open(&self, neighbour: &[u8], path: &[u8]) -> bool {
+        if !self.iter().any(|rule| rule.terms.guards()) {
+            return true;
+        }
+        let (Ok(neighbour), Ok(path)) = (NormalPath::of_file(neighbour), NormalPath::of_file(path)) else {
+            return false;
+        };
+        self.iter().all(|rule| !rule.guards(&neighbour) || rule.guards(&path))
     }
 }
 
 impl Rule {
-    /// Whether it covers a path in its one spelling.
-    fn fits(&self, path: &str) -> bool {
-        match (&self.matcher, &self.action) {
-            (Matcher::Path(prefix), _) => covers(prefix, path),
-            // A script may have more of the path behind its name, and is then still to be guarded.
-            (Matcher::Suffix(suffix), Action::Fastcgi) => split_script(path, suffix).is_some(),
-            (Matcher::Suffix(suffix), _) => ends_with(path, suffix),
+    /// Whether another server, or a function, answers.
+    pub fn passes_on(&self) -> bool {
+        self.runs() || matches!(self.action, Action::Hook(_))
+    }
+
+    /// Whether files that the rule is for are programs of another server.
+    fn runs(&self) -> bool {
+        matches!(self.action, Action::Upstream | Action::Fastcgi)
+    }
+
+    /// Its path or suffix.
+    fn place(&self) -> &str {
+        match &self.matcher {
+            Matcher::Path(place) | Matcher::Suffix(place) => place,
         }
     }
 
-    /// Whether it makes any difference.
-    fn matters(&self) -> bool {
-        self.action != Action::Terms || self.terms.guards()
+    /// Whether the rule is for a path.
+    fn covers(&self, path: &NormalPath<'_>) -> bool {
+        match (&self.matcher, &self.action) {
+            (Matcher::Path(prefix), _) => path.is_below(prefix),
+            // A script may have more of the path behind its name.
+            (Matcher::Suffix(suffix), Action::Fastcgi) => split_script(path.as_bytes(), suffix).is_some(),
+            (Matcher::Suffix(suffix), _) => ends_with(path.as_bytes(), suffix),
+        }
+    }
+
+    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
+    /// a script may have more of the path behind its name.
+    fn guards(&self, path: &NormalPath<'_>) -> bool {
+        self.terms.guards()
+            && match &self.matcher {
+                Matcher::Path(prefix) => {
+                    path.is_below(prefix)
+                        || prefix.strip_suffix('/').is_some_and(|folder| path.as_bytes() == folder.as_bytes())
+                }
+                Matcher::Suffix(suffix) => split_script(path.as_bytes(), suffix).is_some(),
+            }
     }
 }
 

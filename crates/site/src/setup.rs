@@ -13,6 +13,7 @@ use http::header::{HeaderName, HeaderValue};
 use wire::{LauncherToSite, RuleAction};
 use worker::Fault;
 
+use crate::files::Names;
 use crate::rules::auth::Users;
 use crate::rules::{Action, Matcher, Members, Rule, Rules, Terms};
 use crate::settings::{Encoding, Settings};
@@ -24,6 +25,10 @@ pub struct Setup {
     pub root: Option<OwnedFd>,
     /// Names of index files.
     pub index: Vec<String>,
+    /// Names with a dot that are served.
+    hidden: Vec<String>,
+    /// Suffixes of scripts that are sent as files.
+    sources: Vec<String>,
     /// The directory with one for each host.
     pub vhosts: Option<OwnedFd>,
     /// How files are answered with.
@@ -46,11 +51,15 @@ impl Setup {
         match message {
             LauncherToSite::Root {} => self.root = descriptor,
             LauncherToSite::Index { name } => self.index.push(name.as_str().to_owned()),
-            LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback } => {
+            LauncherToSite::SendHidden { name } => self.hidden.push(name.as_str().to_owned()),
+            LauncherToSite::SendSource { suffix } => self.sources.push(suffix.as_str().to_owned()),
+            LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback, internal } => {
                 let at = at.as_str().to_owned();
                 let matcher = if suffix { Matcher::Suffix(at) } else { Matcher::Path(at) };
                 let action = action_of(action, status, to.as_str())?;
-                self.rules.push(Rule { number: rule, matcher, action, fallback, terms: Terms::default() });
+                let mut terms = Terms::default();
+                terms.internal = internal;
+                self.rules.push(Rule { number: rule, matcher, action, fallback, terms });
             }
             LauncherToSite::RuleHeader { rule, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
@@ -121,11 +130,12 @@ impl Setup {
         rule.map(|rule| &mut rule.terms).ok_or_else(|| strange("terms of no rule"))
     }
 
-    /// The rules.
-    pub fn rules(&mut self) -> Rules {
-        let mut rules = Rules::new(&self.index);
+    /// The rules, and what is said of the names of files.
+    pub fn names(&mut self) -> Rc<Names> {
+        let mut rules = Rules::new(std::mem::take(&mut self.sources));
         self.rules.drain(..).for_each(|rule| rules.add(rule));
-        rules
+        let (index, hidden) = (std::mem::take(&mut self.index), std::mem::take(&mut self.hidden));
+        Rc::new(Names { index, hidden, rules: Rc::new(rules) })
     }
 }
 

@@ -9,64 +9,134 @@ use std::time::Instant;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use request::path::NormalPath;
 
 use crate::answer::{self, Shape};
-use crate::body::{FileBody, Piece, ResponseBody};
+use crate::body::{FileBody, ResponseBody};
 use crate::cache::{self, Cache, Dress, ENTRY_BYTES, Entry, Form, has_forms};
 use crate::compress::body::Coded;
 use crate::compress::dynamic::{accept_encoding, vary};
 use crate::compress::{Effort, Encoder, PIECE_BYTES};
+use crate::dispatch::{self, Origin};
 use crate::files::{File, Found, Missing};
 use crate::listing;
 use crate::negotiate::Accepted;
-use crate::partition::{Partition, Site};
-use crate::range::Span;
+use crate::partition::{Ends, Partition, Site};
 use crate::roots::Root;
-use crate::rules::Plan;
-use crate::settings::{Encoding, Settings};
+use crate::rules::{Plan, Rule, Rules};
+use crate::settings::Encoding;
 
 /// Bytes by which an encoded form must be smaller than the file to be kept.
 const GAIN_BYTES: u64 = 64;
 
-/// Answers a request from files; `root` is `None` where there are none.
-pub(crate) async fn answer<P: Partition>(
-    site: &Site<P>,
+/// What files make of a request.
+pub(crate) enum Outcome<'r> {
+    /// The answer.
+    Answer(Response<ResponseBody>),
+    /// There is no file, as this answer says.
+    Missing(Response<ResponseBody>),
+    /// The rule's server answers for the file at this path.
+    Run(&'r Rule, NormalPath<'static>),
+}
+
+/// Answers a request for `path` from files; `root` is `None` where there are none. The rules of the file that the path
+/// leads to are added to `plan`, and hold as well.
+pub(crate) async fn answer<'r, P: Partition>(
+    site: &'r Site<P>,
     root: Option<&Rc<Root>>,
-    plan: &Plan<'_>,
+    (path, plan): (&NormalPath<'_>, &mut Plan<'r>),
+    ends: Ends,
     request: &Parts,
-) -> Response<ResponseBody> {
-    if let Some(refusal) = answer::method(&request.method) {
-        return refusal;
-    }
+) -> Outcome<'r> {
     let Some(root) = root else {
-        return answer::error(StatusCode::NOT_FOUND);
+        let refusal = answer::method(&request.method);
+        return Outcome::Missing(refusal.unwrap_or_else(|| answer::error(StatusCode::NOT_FOUND)));
     };
-    let settings = site.cache.settings();
-    match root.files.lookup(request.uri.path()) {
-        Ok((Found::File(file), _)) => of_file(site, root, plan, request, file).await,
-        Ok((Found::Elsewhere(path), _)) => {
-            let location = answer::with_query(path, request.uri.query());
-            answer::elsewhere(location, StatusCode::MOVED_PERMANENTLY)
-        }
-        Err(Missing::NotFound) if settings.listing => {
-            let listed = listing::answer(&root.files, request.uri.path(), &request.headers);
-            listed.unwrap_or_else(|| answer::error(StatusCode::NOT_FOUND))
-        }
-        Err(missing) => answer::missing(missing),
+    let resolved = resolve(&site.rules, root, path, plan);
+    if let Some(refused) =
+        dispatch::admit(site, &resolved.rules, Origin::Server, ends, &request.headers).await
+    {
+        return Outcome::Answer(refused);
     }
+    if let Some((rule, name)) = resolved.run {
+        return Outcome::Run(rule, name);
+    }
+    if let Some(refusal) = answer::method(&request.method) {
+        return Outcome::Answer(refusal);
+    }
+    match resolved.found {
+        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, plan), request, file).await),
+        Ok(Found::Source(name)) => {
+            site.partition.kept_source(ends.peer, &name);
+            Outcome::Missing(answer::error(StatusCode::FORBIDDEN))
+        }
+        Ok(Found::Elsewhere(path)) => {
+            let location = answer::with_query(path, request.uri.query());
+            Outcome::Answer(answer::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
+        }
+        Err(Missing::NotFound) if site.cache.settings().listing => {
+            match listing::answer(&root.files, path, &request.headers) {
+                Some(listed) => Outcome::Answer(listed),
+                None => Outcome::Missing(answer::error(StatusCode::NOT_FOUND)),
+            }
+        }
+        Err(Missing::NotFound) => Outcome::Missing(answer::error(StatusCode::NOT_FOUND)),
+        Err(missing) => Outcome::Answer(answer::missing(missing)),
+    }
+}
+
+/// What a path leads to, and by which rules.
+pub(crate) struct Resolved<'r> {
+    pub found: Result<Found, Missing>,
+    /// The rules of the file that the path itself does not have.
+    pub rules: Vec<&'r Rule>,
+    /// The rule whose server answers for the file, and the file's path.
+    pub run: Option<(&'r Rule, NormalPath<'static>)>,
+}
+
+/// Finds what `path` leads to, and adds the rules of an index file to `plan`.
+///
+/// SECURITY: a rule is for a file, by whatever path it was found; the source of a script is nobody's.
+pub(crate) fn resolve<'r>(
+    rules: &'r Rules,
+    root: &Root,
+    path: &NormalPath<'_>,
+    plan: &mut Plan<'r>,
+) -> Resolved<'r> {
+    let found = root.files.lookup(path);
+    let (name, is_source) = match &found {
+        Ok(Found::File(file)) => (&file.path, false),
+        Ok(Found::Source(name)) => (name, true),
+        _ => return Resolved { found, rules: Vec::new(), run: None },
+    };
+    let (Ok(name), is_index) = (NormalPath::of_file(name), path.is_folder()) else {
+        return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+    };
+    let (mut rule, mut new) = (plan.rule, Vec::new());
+    if is_index {
+        let Ok(of_file) = rules.plan(&name) else {
+            return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+        };
+        rule = of_file.rule;
+        new = plan.resolve_to(of_file);
+    }
+    // A rule that acts on what clients ask for, a redirect or a rewrite, has been asked by now, or not been theirs.
+    let runs = |rule: &&Rule| rule.passes_on() && (is_source || (is_index && !rule.fallback));
+    let run = rule.filter(runs).map(|rule| (rule, name));
+    Resolved { found, rules: new, run }
 }
 
 async fn of_file<P: Partition>(
     site: &Site<P>,
     root: &Rc<Root>,
-    plan: &Plan<'_>,
+    (path, plan): (&NormalPath<'_>, &Plan<'_>),
     request: &Parts,
     file: File,
 ) -> Response<ResponseBody> {
     let dress = Dress::new(site.cache.settings(), plan);
     let forms = has_forms(site.cache.settings(), file.media, file.meta.size);
     let shape = match forms && !request.headers.contains_key(header::RANGE) {
-        true => shape(site, root, &file, request, &dress).await,
+        true => shape(site, root, (path, &file), request, &dress).await,
         false => Shape::Plain,
     };
     let mut response = answer::of_file(file, &request.method, &request.headers, shape);
@@ -90,7 +160,7 @@ fn dress_up(headers: &mut HeaderMap, dress: &Dress, forms: bool) {
 async fn shape<P: Partition>(
     site: &Site<P>,
     root: &Rc<Root>,
-    file: &File,
+    (path, file): (&NormalPath<'_>, &File),
     request: &Parts,
     dress: &Dress,
 ) -> Shape {
@@ -101,9 +171,7 @@ async fn shape<P: Partition>(
     }
     site.cache.take_finished();
     let tick = site.clock.tick(Instant::now());
-    let path = request.uri.path();
-    let kept = site.cache.get(root, path, tick).or_else(|| site.cache.fill(root, path, dress, tick).ok());
-    let Some(entry) = kept.filter(|entry| entry.meta == file.meta) else {
+    let Some(entry) = site.cache.fill(root, path, file, dress, tick) else {
         return Shape::Plain;
     };
     for encoding in accepted.iter() {
@@ -228,28 +296,6 @@ impl Cache {
             let _ = entry.coded(encoding).set(form);
         }
     }
-}
-
-/// The operator's page in place of ours, if there is one for this status.
-pub(crate) fn with_page(
-    response: Response<ResponseBody>,
-    settings: &Settings,
-    root: Option<&Root>,
-) -> Response<ResponseBody> {
-    let status = response.status().as_u16();
-    let page = settings.error_pages.iter().find(|(one, _)| *one == status);
-    let file = page.zip(root).and_then(|((_, page), root)| root.files.named(page));
-    let Some(file) = file else {
-        return response;
-    };
-    let (mut parts, _) = response.into_parts();
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-    parts.headers.insert(header::CONTENT_LENGTH, file.meta.size.into());
-    let body = match file.meta.size {
-        0 => ResponseBody::Empty,
-        length => ResponseBody::File(FileBody::new(file.fd, [Piece::Span(Span { start: 0, length })])),
-    };
-    Response::from_parts(parts, body)
 }
 
 const _: () = assert!(ENTRY_BYTES <= 1 << 20, "small forms are made in one go");

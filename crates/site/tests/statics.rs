@@ -54,7 +54,7 @@ fn rule(
     fallback: bool,
 ) -> LauncherToSite {
     let (at, to) = (Text::new(at), Text::new(to));
-    LauncherToSite::Rule { rule: number, suffix, at, action, status, to, fallback }
+    LauncherToSite::Rule { rule: number, suffix, at, action, status, to, fallback, internal: false }
 }
 
 fn decoded(answer: &Answer) -> Vec<u8> {
@@ -362,7 +362,11 @@ fn terms() {
         }
         assert_eq!(server.get("/closed/x", "").status, 403);
         assert_eq!(server.get("/svc/text", "").status, 403);
+        // A page that is for members is not for others, and nor is it lost for members.
         let missing = server.get("/nowhere", "");
+        assert_eq!(missing.status, 404);
+        assert_ne!(&missing.body[..], b"sub home");
+        let missing = server.get("/nowhere", "Authorization: Basic YW5uOnNlY3JldA==\r\n");
         assert_eq!((missing.status, &missing.body[..]), (404, &b"sub home"[..]));
     }
     let mut allowed = server.connect_from([127, 0, 0, 9]);

@@ -377,9 +377,10 @@ messages! {
         /// A file below the root that is the page of an error.
         31 => ErrorPage { status: u16, page: Text<512> },
         /// Rule 0 is the site's own, the others are its routes in the order of the file: what is done with requests
-        /// at or below the path `at`, or, if `suffix`, for names that end so. `to` and `status` are the action's.
+        /// at or below the path `at`, or, if `suffix`, for names that end so. `to` and `status` are the action's; if
+        /// `internal`, only internal redirects lead there.
         32 => Rule { rule: u16, suffix: bool, at: Text<512>, action: RuleAction, status: u16, to: Text<1024>,
-            fallback: bool },
+            fallback: bool, internal: bool },
         /// A header line of each answer under a rule.
         33 => RuleHeader { rule: u16, name: Text<64>, value: Text<2048> },
         /// A network whose clients may, or may not, ask for what is under a rule.
@@ -388,6 +389,10 @@ messages! {
         35 => RuleUsers { rule: u16, realm: Text<128>, path: Text<4096> },
         /// The descriptor of the directory comes along that has a directory of static files for each host.
         36 => Vhosts {},
+        /// A name that begins with a dot and is served all the same.
+        37 => SendHidden { name: Text<255> },
+        /// Scripts with this suffix are sent as files.
+        38 => SendSource { suffix: Text<64> },
         /// The channel to the site's connector comes along; it takes the place of an earlier one.
         40 => Connector {},
         /// Before `Begin`: the servers that target `target` of the connector stands for, and how they are talked to.

@@ -334,6 +334,8 @@ impl Samples for LauncherToSite {
             Self::RuleNetwork { rule: 2, network: text(64), allow: true },
             Self::RuleUsers { rule: 3, realm: text(128), path: text(4096) },
             Self::Vhosts {},
+            Self::SendHidden { name: text(255) },
+            Self::SendSource { suffix: text(64) },
             Self::TicketKey { generation: u64::MAX, secret: bytes(TICKET_KEY_BYTES) },
             Self::Signer {},
             Self::ClientAuthorities { path: text(4096) },
@@ -364,7 +366,16 @@ impl Samples for LauncherToSite {
         ];
         all.extend(actions.map(|action| {
             let (at, to) = (text(512), text(1024));
-            Self::Rule { rule: u16::MAX, suffix: true, at, action, status: 308, to, fallback: true }
+            Self::Rule {
+                rule: u16::MAX,
+                suffix: true,
+                at,
+                action,
+                status: 308,
+                to,
+                fallback: true,
+                internal: true,
+            }
         }));
         all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
         all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);

@@ -3,7 +3,7 @@
 //! Runs in: gates and site workers. Sees: hosts and paths of requests (untrusted). Never: lets the two disagree
 //! (a connection would go back and forth between them for ever).
 
-use std::borrow::Cow;
+use request::path::{NormalPath, covers};
 
 /// A table of hosts and path prefixes.
 #[derive(Clone, Debug)]
@@ -37,11 +37,23 @@ impl<T> Routes<T> {
     }
 
     /// The line for a request; `host` in lower case, without port and final dot; `path` as sent,
-    /// without the query.
+    /// without the query. A path that has no normal form is the host's `/`, whose worker refuses the request.
     pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {
-        let path = normal(path);
+        match NormalPath::parse(path) {
+            // `OPTIONS *` is about the host as a whole.
+            Ok(path) if path.as_bytes() != b"*" => self.find_normal(host, &path),
+            _ => self.find_bytes(host, b"/"),
+        }
+    }
+
+    /// The same for a path in its normal form.
+    pub fn find_normal(&self, host: &[u8], path: &NormalPath<'_>) -> Option<&T> {
+        self.find_bytes(host, path.as_bytes())
+    }
+
+    fn find_bytes(&self, host: &[u8], path: &[u8]) -> Option<&T> {
         let (_, paths) = self.hosts.iter().find(|(pattern, _)| host_matches(pattern, host))?;
-        paths.iter().find(|(prefix, _)| covers(prefix, &path)).map(|(_, target)| target)
+        paths.iter().find(|(prefix, _)| covers(prefix.as_bytes(), path)).map(|(_, target)| target)
     }
 }
 
@@ -59,46 +71,6 @@ fn host_matches(pattern: &str, host: &[u8]) -> bool {
         Some("") => true,
         Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_bytes()),
     }
-}
-
-/// Whether `path` is at or below `prefix`; a prefix that does not end in `/` ends at a segment's border.
-pub fn covers(prefix: &str, path: &str) -> bool {
-    path.strip_prefix(prefix)
-        .is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The path as the table sees it: escapes of unreserved characters resolved (RFC 3986 6.2.2.2), and `/` for one
-/// with dot segments, which no client sends and the site's own worker refuses.
-pub fn normal(path: &str) -> Cow<'_, str> {
-    let unescaped =
-        if path.contains('%') { Cow::Owned(unescape_unreserved(path)) } else { Cow::Borrowed(path) };
-    if path == "*" {
-        // `OPTIONS *` is about the host as a whole.
-        return Cow::Borrowed("/");
-    }
-    let has_dots = unescaped.contains("/.") && unescaped.split('/').any(|part| part == "." || part == "..");
-    if has_dots { Cow::Borrowed("/") } else { unescaped }
-}
-
-fn unescape_unreserved(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((before, after)) = rest.split_once('%') {
-        out.push_str(before);
-        let code = after.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code {
-            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
-                out.push(char::from(byte));
-                rest = &after[2..];
-            }
-            _ => {
-                out.push('%');
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 #[cfg(test)]
@@ -137,6 +109,8 @@ mod tests {
             ("/package/apt", 2),
             ("/package", 0),
             ("/%73earch", 1),
+            ("//search", 1),
+            ("/package//apt", 2),
             ("/search%2fx", 0),
             ("/%2e%2e/search", 0),
             ("/search/../x", 0),

@@ -75,6 +75,16 @@ pub(crate) fn suffix(text: &str) -> Result<(), Fault> {
     }
 }
 
+/// `.nojekyll`.
+pub(crate) fn hidden_name(text: &str) -> Result<(), Fault> {
+    let is_name = text.len() > 1 && text.len() <= 255 && text != ".." && !text.contains('/');
+    if !text.starts_with('.') || !is_name || text.chars().any(char::is_control) {
+        let rule = "a hidden name is `.` and the rest of a file's or a folder's name";
+        return Err(Fault::with_help(rule, "write for example `\".nojekyll\"`"));
+    }
+    Ok(())
+}
+
 /// Where a redirect leads: a path of this host, or a whole URL.
 pub(crate) fn location(text: &str) -> Result<(), Fault> {
     let whole = text.starts_with("http://") || text.starts_with("https://");

@@ -28,7 +28,7 @@ pub struct Dress {
     pub cache_control: Option<String>,
     /// Headers of the rules that cover the path; they stand in place of ours.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether everybody may have it, so that it can be answered without asking the rules.
+    /// Whether everybody may have it and no rule answers in its place, so that the rules need not be asked.
     pub open: bool,
 }
 
@@ -41,7 +41,7 @@ impl Dress {
             headers.push((name.clone(), value.clone()));
         }
         let cache_control = settings.cache_control.map(|seconds| cache_control(seconds, plan.private()));
-        Dress { cache_control, headers, open: !plan.guarded }
+        Dress { cache_control, headers, open: plan.is_open() }
     }
 
     fn line(&self, out: &mut String, name: &str, value: &str) {
@@ -171,6 +171,8 @@ pub struct Entry {
     pub(super) key: Box<str>,
     pub(super) root: Weak<Root>,
     pub(crate) meta: Meta,
+    /// The path of the index file below the root, where the path is that of its folder.
+    index: Option<Box<[u8]>>,
     pub(super) media: &'static str,
     pub(super) dress: Dress,
     /// The tick at which the file is to be looked at again, and the changes seen when it was looked at.
@@ -202,7 +204,11 @@ impl Entry {
         let facts =
             Facts { media: file.media, last_modified, size: file.meta.size, large, vary, dress: &dress };
         let plain = Rc::new(Form::new(&facts, file.meta.etag(), None, body));
-        let cost = OVERHEAD_BYTES + key.len() + plain.cost();
+        let index = key.ends_with('/').then(|| Box::from(&file.path[..]));
+        let cost = OVERHEAD_BYTES
+            + key.len()
+            + index.as_ref().map_or(0, |index: &Box<[u8]>| index.len())
+            + plain.cost();
         Entry {
             plain,
             large,
@@ -214,6 +220,7 @@ impl Entry {
             key: key.into(),
             root: Rc::downgrade(root),
             meta: file.meta,
+            index,
             media: file.media,
             dress,
             until: Cell::new(0),
@@ -237,6 +244,11 @@ impl Entry {
             }
         }
         Pick::Form(&self.plain)
+    }
+
+    /// Whether the entry's path has led to this file before, whatever the file was then.
+    pub(super) fn is_of(&self, file: &File) -> bool {
+        self.index.as_ref().is_none_or(|index| **index == *file.path)
     }
 
     pub(crate) fn dress(&self) -> &Dress {

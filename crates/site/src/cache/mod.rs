@@ -16,6 +16,8 @@ pub use entry::{Dress, Entry, Form, Pick, coded_tag, has_forms};
 pub use policy::{Clock, Policy};
 pub use ready::Ready;
 
+use request::path::NormalPath;
+
 use crate::clock::DATE_BYTES;
 use crate::files::{self, File, Found, Meta};
 use crate::roots::Root;
@@ -112,14 +114,14 @@ impl Cache {
     #[cold]
     fn check(&self, root: &Rc<Root>, entry: &Rc<Entry>, tick: u64) -> Option<Rc<Entry>> {
         let changes = self.watch.changes();
-        match root.files.lookup(&entry.key) {
-            Ok((Found::File(file), _))
-                if file.meta == entry.meta && self.same_neighbours(root, entry, &file) =>
-            {
-                self.note(root, entry, &file, changes, tick);
-                Some(entry.clone())
-            }
-            Ok((Found::File(file), true)) => {
+        let found = NormalPath::parse(&entry.key).ok().map(|path| root.files.lookup(&path));
+        match found {
+            // The rules of another file, the next one of the names of index files, may be others: it is looked up anew.
+            Some(Ok(Found::File(file))) if entry.is_of(&file) => {
+                if file.meta == entry.meta && self.same_neighbours(root, entry, &file) {
+                    self.note(root, entry, &file, changes, tick);
+                    return Some(entry.clone());
+                }
                 self.remove(entry);
                 self.insert(root, &entry.key, &file, entry.dress.clone(), tick)
             }
@@ -152,21 +154,19 @@ impl Cache {
         })
     }
 
-    /// Makes an entry for `path`; the file itself is given back if it cannot be kept.
+    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only the
+    /// one spelling of a path is kept, or a client could fill the cache with spellings of one file.
     pub fn fill(
         &self,
         root: &Rc<Root>,
-        path: &str,
+        path: &NormalPath<'_>,
+        file: &File,
         dress: &Dress,
         tick: u64,
-    ) -> Result<Rc<Entry>, Option<File>> {
-        match root.files.lookup(path) {
-            Ok((Found::File(file), true)) => {
-                self.insert(root, path, &file, dress.clone(), tick).ok_or(Some(file))
-            }
-            Ok((Found::File(file), false)) => Err(Some(file)),
-            _ => Err(None),
-        }
+    ) -> Option<Rc<Entry>> {
+        let key = path.spelling();
+        let kept = self.get(root, &key, tick).filter(|entry| entry.meta == file.meta);
+        kept.or_else(|| self.insert(root, &key, file, dress.clone(), tick))
     }
 
     fn insert(&self, root: &Rc<Root>, path: &str, file: &File, dress: Dress, tick: u64) -> Option<Rc<Entry>> {

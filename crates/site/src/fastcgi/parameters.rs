@@ -11,6 +11,8 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 
 use super::script::Script;
+use crate::dispatch::Requested;
+use crate::error_page::FailedWith;
 use crate::partition::Ends;
 use crate::proxy::headers::clean;
 
@@ -39,7 +41,9 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
     let Told { ends, script, parts, root, .. } = told;
     let below = |path: &[u8]| [root.as_bytes(), path].concat();
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    // What the client has asked for, whatever file that led to.
+    let requested = parts.extensions.get::<Requested>().map(|Requested(requested)| requested);
+    let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
     set("GATEWAY_INTERFACE", b"CGI/1.1");
     set("SERVER_SOFTWARE", crate::answer::SERVER.as_bytes());
     set("SERVER_PROTOCOL", if parts.version == http::Version::HTTP_2 { b"HTTP/2.0" } else { b"HTTP/1.1" });
@@ -66,7 +70,8 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
         certificate(&parts.headers, &mut set);
     }
     // PHP refuses to run without it where it was built to.
-    set("REDIRECT_STATUS", b"200");
+    let failed = parts.extensions.get::<FailedWith>().map(|FailedWith(status)| status.as_str());
+    set("REDIRECT_STATUS", failed.unwrap_or("200").as_bytes());
     if let Some(length) = told.length {
         set("CONTENT_LENGTH", length.to_string().as_bytes());
     }

@@ -7,8 +7,8 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 
-use crate::files::{Files, Found, Missing};
-use crate::path;
+use crate::files::{Files, Found, Missing, Names};
+use request::path::NormalPath;
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +37,18 @@ const SUFFIX: &str = ".php";
 impl Scripts {
     /// What the path `raw`, as sent, means.
     pub fn find(&self, files: Option<&Files>, raw: &str) -> Result<Script, Missing> {
-        let relative = path::resolve(raw).map_err(|bad| match bad {
-            path::BadPath::Malformed => Missing::Malformed,
-            path::BadPath::Hidden => Missing::NotFound,
-        })?;
-        let mut path = relative.bytes.clone();
-        path.insert(0, b'/');
-        if relative.slash && path.len() > 1 {
-            path.push(b'/');
+        let path = NormalPath::parse(raw).map_err(|_| Missing::Malformed)?;
+        let usual = Names::default();
+        if files.map_or(&usual, Files::names).relative(&path).is_none() {
+            return Err(Missing::NotFound);
         }
+        let path = path.as_bytes().to_vec();
         match self {
-            Self::One(script) => Ok(Script { name: script.clone().into_bytes(), info: path }),
+            Self::One(script) => {
+                // Whoever asks for the script itself asks for nothing behind it.
+                let rest = path.strip_prefix(script.as_bytes()).filter(|rest| !is_longer_name(rest));
+                Ok(Script { name: script.clone().into_bytes(), info: rest.unwrap_or(&path).to_vec() })
+            }
             Self::Suffix(suffix) => below_root(files, &path, suffix)?.ok_or(Missing::NotFound),
             Self::Below(at) => {
                 if let Some(script) = below_root(files, &path, SUFFIX)? {
@@ -69,11 +70,12 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
     };
     let ends = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
     for end in ends.filter(|&end| is_script(&path[..end], suffix)) {
-        match files.lookup(&spelt(&path[..end])) {
-            Ok((Found::File(_), _)) => {
+        let Ok(name) = NormalPath::of_file(&path[..end]) else { continue };
+        match files.lookup(&name) {
+            Ok(Found::File(_) | Found::Source(_)) => {
                 return Ok(Some(Script { name: path[..end].to_vec(), info: path[end..].to_vec() }));
             }
-            Ok((Found::Elsewhere(_), _)) | Err(Missing::NotFound) => {}
+            Ok(Found::Elsewhere(_)) | Err(Missing::NotFound) => {}
             Err(missing) => return Err(missing),
         }
     }
@@ -86,9 +88,9 @@ fn is_script(path: &[u8], suffix: &str) -> bool {
     name.len() > suffix.len() && name.ends_with(suffix.as_bytes())
 }
 
-fn spelt(path: &[u8]) -> String {
-    let bytes = path.strip_prefix(b"/").unwrap_or(path).to_vec();
-    path::encode(&path::Relative { bytes, slash: false, canonical: false })
+/// Whether what follows a path makes its last name longer.
+fn is_longer_name(rest: &[u8]) -> bool {
+    !rest.is_empty() && !rest.starts_with(b"/")
 }
 
 #[cfg(test)]
@@ -112,7 +114,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
         let root = std::fs::File::open(&folder).unwrap().into();
-        (Folder(folder), Files::new(root, &[]))
+        (Folder(folder), Files::new(root, Default::default()))
     }
 
     fn script(name: &str, info: &str) -> Result<Script, Missing> {

@@ -19,8 +19,12 @@ fn denying(mut rule: Rule) -> Rule {
     rule
 }
 
+fn plan<'r>(rules: &'r Rules, raw: &str) -> Result<Plan<'r>, InvalidPath> {
+    rules.plan(&NormalPath::parse(raw)?)
+}
+
 fn rules() -> Rules {
-    let mut rules = Rules::new(&["index.html".into()]);
+    let mut rules = Rules::default();
     rules.add(path(0, "/", Action::Terms));
     rules.add(path(1, "/app/", Action::Upstream));
     rules.add(path(2, "/app/v2/", Action::Upstream));
@@ -29,6 +33,7 @@ fn rules() -> Rules {
     rules.add(denying(path(5, "/secret/index.html", Action::Terms)));
     rules.add(suffix(6, ".hook", Action::Hook("h".into())));
     rules.add(path(7, "/", Action::Rewrite("/index.html".into())));
+    rules.add(denying(suffix(8, ".inc.php", Action::Terms)));
     rules
 }
 
@@ -48,14 +53,14 @@ fn the_longest_path_acts_unless_a_suffix_fits() {
         ("/a.hook", 6),
         ("/a.hook/more", 7),
     ] {
-        assert_eq!(rules.plan(raw).unwrap().rule.unwrap().number, number, "{raw}");
+        assert_eq!(plan(&rules, raw).unwrap().rule.unwrap().number, number, "{raw}");
     }
 }
 
 #[test]
 fn no_spelling_passes_by_the_terms() {
     let rules = rules();
-    let guarded = |raw| rules.plan(raw).unwrap().guarded;
+    let guarded = |raw| plan(&rules, raw).unwrap().guarded;
     for raw in [
         "/admin/",
         "/admin/x",
@@ -67,8 +72,13 @@ fn no_spelling_passes_by_the_terms() {
         "/admin%2Fx",
         "/admin%2fx.php",
         "/secret/index.html",
-        "/secret/",
-        "//secret//",
+        "/a.inc.php",
+        "/a.inc.php/more",
+        "/admin",
+        "/admin;x=1/y",
+        "/admin%5cx",
+        "/admin%252Fx",
+        "/secret/index.html;x",
         "/secret%2Findex.html",
     ] {
         assert!(guarded(raw), "{raw}");
@@ -76,8 +86,17 @@ fn no_spelling_passes_by_the_terms() {
     for raw in ["/", "/administration", "/x/admin/", "/secret/x"] {
         assert!(!guarded(raw), "{raw}");
     }
-    for raw in ["/x/../admin/", "/./admin/", "/%2e/admin/", "/%2e%2e/admin/", "/admin/%"] {
-        assert!(rules.plan(raw).is_err(), "{raw}");
+    for raw in [
+        "/x/..;/admin/",
+        "/x/..%2fadmin/",
+        "/x/%252e%252e/admin/",
+        "/x/../admin/",
+        "/./admin/",
+        "/%2e/admin/",
+        "/%2e%2e/admin/",
+        "/admin/%",
+    ] {
+        assert!(plan(&rules, raw).is_err(), "{raw}");
     }
 }
 
@@ -93,4 +112,37 @@ fn the_longest_network_counts() {
     // With any that may, others may not.
     assert!(!admits(&terms, "192.0.2.1") && !admits(&terms, "::1"));
     assert!(terms.network("nonsense", true).is_none() && terms.network("1.2.3.4/40", true).is_none());
+}
+
+#[test]
+fn a_file_has_its_own_rules_beside_those_of_the_path() {
+    let rules = rules();
+    let mut of_path = plan(&rules, "/secret/").unwrap();
+    assert!(!of_path.guarded);
+    let new = of_path.resolve_to(plan(&rules, "/secret/index.html").unwrap());
+    assert_eq!(new.iter().map(|rule| rule.number).collect::<Vec<_>>(), [5]);
+    assert!(of_path.guarded);
+}
+
+#[test]
+fn what_is_the_source_of_a_script() {
+    let mut rules = Rules::new(vec![".phps".into()]);
+    rules.add(suffix(1, ".cgi", Action::Fastcgi));
+    rules.add(suffix(2, ".html", Action::Redirect { to: "/".into(), status: StatusCode::FOUND }));
+    for (path, is) in
+        [("a.cgi", true), ("d/a.CGI.gz", true), ("a.php", true), ("a.phps", false), ("a.html", false)]
+    {
+        assert_eq!(rules.is_source(path.as_bytes()), is, "{path}");
+    }
+}
+
+#[test]
+fn a_neighbour_is_as_open_as_its_file() {
+    let mut rules = Rules::default();
+    rules.add(denying(path(1, "/members/", Action::Terms)));
+    rules.add(denying(suffix(2, ".gz", Action::Terms)));
+    assert!(rules.is_as_open(b"members/a.css.br", b"members/a.css"));
+    assert!(!rules.is_as_open(b"members/a.css.gz", b"members/a.css"));
+    assert!(!rules.is_as_open(b"a.css.gz", b"a.css"));
+    assert!(rules.is_as_open(b"a.css.br", b"a.css"));
 }

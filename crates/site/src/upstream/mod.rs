@@ -95,13 +95,12 @@ impl Backends {
             return plain(StatusCode::BAD_GATEWAY);
         };
         let Asked { ends, files, request } = asked;
-        let wishes = sendfile::Wishes::of(&request);
         let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
         let answer = match way {
             Way::Http(http) => http.send(ends, request).await,
             Way::FastCgi(fastcgi) => fastcgi.send(ends, files, &root, request).await,
         };
-        sendfile::resolve(answer, wishes, files, &root)
+        sendfile::take(answer, &root)
     }
 }
 

@@ -1,15 +1,16 @@
 //! Answers that name a file to be sent in their place: `X-Sendfile` (a path of the file system below the root) and
 //! `X-Accel-Redirect` (a path of the site). Row E14.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: send
+//! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: name
 //! what is not below the site's root, or pass the header on to a client.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response};
+use request::path::NormalPath;
 
 use crate::answer::{self, Shape};
 use crate::body::ResponseBody;
-use crate::files::{Files, Found};
+use crate::files::File;
 
 const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -27,11 +28,11 @@ const OF_THE_FILE: [HeaderName; 6] = [
 /// What a client wishes of a file, whoever names it.
 pub(crate) struct Wishes {
     method: Method,
-    headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Wishes {
-    /// Of a request, before it is passed on.
+    /// Of a request, before it is passed on. Its password goes along, which the file's own rules may ask for.
     pub fn of<B>(request: &Request<B>) -> Self {
         let wanted = [
             header::RANGE,
@@ -40,6 +41,7 @@ impl Wishes {
             header::IF_NONE_MATCH,
             header::IF_MODIFIED_SINCE,
             header::IF_UNMODIFIED_SINCE,
+            header::AUTHORIZATION,
         ];
         let mut headers = HeaderMap::new();
         for name in wanted {
@@ -53,53 +55,40 @@ impl Wishes {
     }
 }
 
-/// The answer, or that of the file that it names.
-pub(crate) fn resolve(
-    mut answer: Response<ResponseBody>,
-    wishes: Wishes,
-    files: Option<&Files>,
-    root: &str,
-) -> Response<ResponseBody> {
+/// The path of the site that an answer names in place of its body; `None` if it is not the site's.
+#[derive(Clone)]
+pub(crate) struct Named(pub(crate) Option<NormalPath<'static>>);
+
+/// Takes the names of files out of an answer, whose path goes with it as [`Named`].
+pub(crate) fn take<B>(mut answer: Response<B>, root: &str) -> Response<B> {
     let headers = answer.headers_mut();
     let named = headers.remove(X_ACCEL_REDIRECT).map(|value| site_path(&value));
     let named = headers.remove(X_SENDFILE).map(|value| below(&value, root)).or(named);
-    match named {
-        None => answer,
-        Some(Some(path)) => send(answer, path, wishes, files),
-        // It names what is not the site's: a server that was led astray, or is not ours any more.
-        Some(None) => answer::error(StatusCode::NOT_FOUND),
+    if let Some(named) = named {
+        answer.extensions_mut().insert(Named(named));
     }
+    answer
 }
 
 /// A path of the site, which may have a query that means nothing to a file.
-fn site_path(value: &HeaderValue) -> Option<Uri> {
-    let text = value.to_str().ok()?;
-    text.starts_with('/').then(|| text.parse().ok()).flatten()
+fn site_path(value: &HeaderValue) -> Option<NormalPath<'static>> {
+    let path = value.to_str().ok().filter(|text| text.starts_with('/'))?.split('?').next()?;
+    Some(NormalPath::parse(path).ok()?.into_owned())
 }
 
 /// The site's path of a file below its root.
-fn below(value: &HeaderValue, root: &str) -> Option<Uri> {
+fn below(value: &HeaderValue, root: &str) -> Option<NormalPath<'static>> {
     let rest = value.as_bytes().strip_prefix(root.as_bytes()).filter(|_| !root.is_empty())?;
-    let rest = rest.strip_prefix(b"/")?;
-    let path = crate::path::Relative { bytes: rest.to_vec(), slash: false, canonical: false };
-    crate::path::encode(&path).parse().ok()
+    NormalPath::of_file(rest.strip_prefix(b"/")?).ok()
 }
 
-fn send(
-    answer: Response<ResponseBody>,
-    path: Uri,
-    wishes: Wishes,
-    files: Option<&Files>,
+/// The answer of a file in place of the one that names the file.
+pub(crate) fn with_file(
+    answer: &Response<ResponseBody>,
+    file: File,
+    wishes: &Wishes,
 ) -> Response<ResponseBody> {
-    let Some(files) = files else {
-        return answer::error(StatusCode::NOT_FOUND);
-    };
-    let mut file = match files.lookup(path.path()) {
-        Ok((Found::File(file), _)) => answer::of_file(file, &wishes.method, &wishes.headers, Shape::Plain),
-        // A directory: its path is not for the client to see.
-        Ok(_) => return answer::error(StatusCode::NOT_FOUND),
-        Err(missing) => return answer::missing(missing),
-    };
+    let mut file = answer::of_file(file, &wishes.method, &wishes.headers, Shape::Plain);
     if file.status().is_client_error() || file.status().is_server_error() {
         return file;
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
+use request::path::NormalPath;
 use site::setup::Setup;
 use site::{
     Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, MinRate, Partition, ResponseBody, Site,
@@ -63,8 +64,8 @@ impl Partition for Site1 {
         host != b"other.example"
     }
 
-    fn service(&self, path: &str) -> Option<usize> {
-        path.starts_with("/svc/").then_some(7)
+    fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
+        path.is_below("/svc/").then_some(7)
     }
 
     async fn relay(
