@@ -204,11 +204,8 @@ impl Entry {
         let facts =
             Facts { media: file.media, last_modified, size: file.meta.size, large, vary, dress: &dress };
         let plain = Rc::new(Form::new(&facts, file.meta.etag(), None, body));
-        let index = key.ends_with('/').then(|| Box::from(&file.path[..]));
-        let cost = OVERHEAD_BYTES
-            + key.len()
-            + index.as_ref().map_or(0, |index: &Box<[u8]>| index.len())
-            + plain.cost();
+        let index: Option<Box<[u8]>> = key.ends_with('/').then(|| file.path.as_slice().into());
+        let cost = OVERHEAD_BYTES + key.len() + index.as_ref().map_or(0, |index| index.len()) + plain.cost();
         Entry {
             plain,
             large,
