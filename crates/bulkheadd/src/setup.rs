@@ -120,6 +120,12 @@ impl Ground {
         let site = &self.config.sites[usize::from(post.site)];
         let mut told = vec![(LauncherToSite::Limits { limits: self.limits(), site: post.site }, None)];
         told.push((LauncherToSite::Conditioning { conditioning: policies(&self.config) }, None));
+        for network in &self.config.conditioning.exempt {
+            told.push((LauncherToSite::Exempt { network: Text::new(network.as_str()) }, None));
+        }
+        for listener in self.config.listeners.iter().filter(|listener| listener.shared_connections) {
+            told.push((LauncherToSite::SharedConnections { port: listener.address.port() }, None));
+        }
         if !self.chain.is_empty() {
             told.push((LauncherToSite::Filtered {}, None));
         }

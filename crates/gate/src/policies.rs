@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use conditioning::checks::{self, Setting};
 use conditioning::{Bans, Exempt, Priority, Rate, ShareLimits, Shares};
 use wire::Conditioning;
-use worker::outlets::Outlets;
+use worker::outlets::{Outlets, share_limits};
 
 /// The policies of a gate.
 pub struct Policies {
@@ -82,13 +82,6 @@ impl Policies {
         shed.bans += bans.bans;
         shed.banned += bans.banned;
         shed.banned_now = u32::try_from(bans.banned_now(now)).unwrap_or(u32::MAX);
-    }
-}
-
-fn share_limits(ordered: &Conditioning) -> ShareLimits {
-    ShareLimits {
-        v4: [(8, ordered.share_8), (16, ordered.share_16), (24, ordered.share_24)],
-        v6: [(32, ordered.share_v6_32), (48, ordered.share_v6_48), (56, ordered.share_v6_56)],
     }
 }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::http2::upload::Upload;
+use crate::limit::{Side, Stall};
 use crate::range::Span;
 
 /// The error of a response body.
@@ -36,11 +37,29 @@ pub enum ResponseBody {
     Full(Bytes),
     /// Pieces of a file, with what stands between them.
     File(FileBody),
+    /// A piece of memory that others have as well, copied as it is sent.
+    Shared(Box<dyn Shared>),
     /// Whatever a service sends.
     Stream(Stream),
 }
 
+/// A body that is copied piece by piece.
+pub trait Shared: Body<Data = Bytes, Error = BoxError> + Unpin {
+    /// Has at most so many bytes copied at once.
+    fn in_steps_of(&mut self, bytes: u64);
+}
+
 impl ResponseBody {
+    /// Has at most so many bytes read or copied at once; whether that can be said of it.
+    pub(crate) fn in_steps_of(&mut self, bytes: u64) -> bool {
+        match self {
+            ResponseBody::File(file) => file.step = bytes,
+            ResponseBody::Shared(shared) => shared.in_steps_of(bytes),
+            _ => return false,
+        }
+        true
+    }
+
     /// Wraps any other body.
     pub fn stream<B>(body: B) -> ResponseBody
     where
@@ -66,6 +85,7 @@ impl Body for ResponseBody {
             ResponseBody::File(file) => {
                 Poll::Ready(file.next().map(|piece| piece.map(Frame::data).map_err(Into::into)))
             }
+            ResponseBody::Shared(shared) => Pin::new(&mut **shared).poll_frame(cx),
             ResponseBody::Stream(stream) => stream.as_mut().poll_frame(cx),
         }
     }
@@ -75,6 +95,7 @@ impl Body for ResponseBody {
             ResponseBody::Empty => true,
             ResponseBody::Full(bytes) => bytes.is_empty(),
             ResponseBody::File(file) => file.pieces.is_empty(),
+            ResponseBody::Shared(shared) => shared.is_end_stream(),
             ResponseBody::Stream(stream) => stream.is_end_stream(),
         }
     }
@@ -84,6 +105,7 @@ impl Body for ResponseBody {
             ResponseBody::Empty => SizeHint::with_exact(0),
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             ResponseBody::File(file) => SizeHint::with_exact(file.left()),
+            ResponseBody::Shared(shared) => shared.size_hint(),
             ResponseBody::Stream(stream) => stream.size_hint(),
         }
     }
@@ -108,11 +130,6 @@ impl FileBody {
     /// These pieces of `fd`, none of them empty.
     pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
         FileBody { fd, pieces: pieces.into(), step: FILE_STEP_BYTES }
-    }
-
-    /// Has at most so many bytes read at once.
-    pub(crate) fn in_steps_of(&mut self, bytes: u64) {
-        self.step = bytes;
     }
 
     fn left(&self) -> u64 {
@@ -229,19 +246,21 @@ pub struct BoundedBody {
     limit: u64,
     left: u64,
     intake: Rc<Cell<Intake>>,
+    /// Where its request holds a place that may be taken back.
+    stall: Option<Stall>,
 }
 
 impl BoundedBody {
     /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody { inner: Source::Http1(inner), limit, left: limit, intake }
+        BoundedBody { inner: Source::Http1(inner), limit, left: limit, intake, stall: None }
     }
 
     /// The same, of a request that came by HTTP/2.
     pub(crate) fn of_http2(inner: Upload, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody { inner: Source::Http2(Box::new(inner)), limit, left: limit, intake }
+        BoundedBody { inner: Source::Http2(Box::new(inner)), limit, left: limit, intake, stall: None }
     }
 
     /// No body at all.
@@ -251,7 +270,28 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake: Rc::new(Cell::new(Intake::Done)) }
+        let intake = Rc::new(Cell::new(Intake::Done));
+        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake, stall: None }
+    }
+}
+
+impl BoundedBody {
+    /// Says in `stall` when the client is waited for, and ends when the place is taken back.
+    pub(crate) fn watch(&mut self, stall: Stall) {
+        self.stall = Some(stall);
+    }
+
+    /// Whether the place was taken back, while `waits` for the client.
+    fn is_given_up(&self, cx: &mut Context<'_>, waits: bool) -> bool {
+        let Some(stall) = &self.stall else {
+            return false;
+        };
+        if !waits {
+            stall.end();
+            return false;
+        }
+        stall.begin();
+        stall.poll_given_up(cx, Side::Body).is_ready()
     }
 }
 
@@ -272,6 +312,10 @@ impl Body for BoundedBody {
             }
             Source::Http2(inner) => Pin::new(&mut **inner).poll_frame(cx),
         };
+        if this.is_given_up(cx, polled.is_pending()) {
+            this.intake.set(Intake::Slow);
+            return Poll::Ready(Some(Err(BodyError::Slow)));
+        }
         let Some(frame) = ready!(polled) else {
             this.intake.set(Intake::Done);
             return Poll::Ready(None);

@@ -21,6 +21,7 @@ use tokio::time::Sleep;
 
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
+use crate::limit::Side;
 use crate::pace::Pace;
 use crate::partition::{Ends, Partition, Site};
 use crate::socket::expired;
@@ -184,6 +185,11 @@ where
             if watch.is_on(gauge) && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut visible) {
                 return Poll::Ready(Outcome::Broken);
             }
+            let stall = gauge.stall.borrow();
+            if stall.as_ref().is_some_and(|stall| stall.poll_given_up(cx, Side::Answer).is_ready()) {
+                return Poll::Ready(Outcome::Slow);
+            }
+            drop(stall);
             let Some(next) = next_look(gauge, watch, visible) else {
                 return Poll::Pending;
             };
@@ -267,6 +273,7 @@ async fn respond<P: Partition>(
     site.add_hsts(ends, headers);
     gauge.status.set(response.status().as_u16());
     *gauge.tunnel.borrow_mut() = upgrade::opened(&response);
+    *gauge.stall.borrow_mut() = response.extensions_mut().remove();
     response.map(|inner| Counted { inner, gauge: gauge.clone() })
 }
 

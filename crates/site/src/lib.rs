@@ -20,7 +20,7 @@ pub mod files;
 mod handshake;
 pub mod hook;
 pub mod http2;
-
+mod limit;
 mod listing;
 pub mod mime;
 pub mod negotiate;
@@ -43,7 +43,6 @@ mod socket;
 mod stream;
 pub mod tls;
 mod tls_stream;
-mod turns;
 pub mod upgrade;
 pub mod upstream;
 

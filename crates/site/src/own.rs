@@ -6,25 +6,27 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{MinRate, Priority};
+use conditioning::{Exempt, MinRate, Network, Priority, ShareLimits};
+use http::header;
 use http::{Request, Response, StatusCode};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
 use worker::inlet::Inlets;
 use worker::log::{Log, now_us};
+use worker::outlets::share_limits;
 use worker::routes::Routes;
 
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
+use crate::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::partition::{Access, Ends, Limits, Partition, Site};
-use crate::relay::{Relay, plain};
+use crate::relay::{RETRY_AFTER, Relay};
 use crate::rules::Rule;
-use crate::turns::{Party, Turn, Turns};
 use crate::upstream::{self, Backends};
 
 /// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
@@ -74,20 +76,36 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
+/// A worker's limit of the streams that it answers.
+fn streams(connections: u32) -> ConcurrencyLimit {
+    let limit = ConcurrencyLimit::new(connections);
+    // LIMIT: as many as connections, each of which could ask for as much.
+    limit.set(BackendId::Streams, connections);
+    limit
+}
+
+/// The answer to a request for which there is no place. Without a body, so that whoever takes none is done with it.
+fn overloaded() -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Empty);
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    answer
+}
+
 /// A line about a request that was passed on to nobody.
 struct Full<'a> {
     path: &'a str,
-    has: usize,
+    held: usize,
     others: u64,
 }
 
 impl fmt::Display for Full<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, has, others } = self;
+        let Self { path, held, others } = self;
         write!(
             f,
-            "503 for {path}: {has} requests are with whoever answers it, as many as may be at once; if it is not \
-             too slow but asked too much, raise its `requests`"
+            "503 for {path}: {held} requests are with whoever answers it, as many as may be at once, and none was \
+             done in time; if it is not too slow but asked too much, raise its `requests`"
         )?;
         if *others > 0 {
             write!(f, " (and {others} others since the last such line)")?;
@@ -137,9 +155,15 @@ pub struct Own {
     pub filtered: bool,
     noise: Noise,
     sources: Noise,
-    turns: Turns,
-    /// Parties that had no turn left.
-    full: RefCell<HashMap<Party, Noise>>,
+    limit: ConcurrencyLimit,
+    /// Streams of HTTP/2 that are answered.
+    streams: ConcurrencyLimit,
+    shares: ShareLimits,
+    exempt: Exempt,
+    /// Ports of ours at which connections are of many clients.
+    shared_ports: Vec<u16>,
+    /// Backends that had no place left.
+    full: RefCell<HashMap<BackendId, Noise>>,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
     /// Servers behind the site.
@@ -178,7 +202,11 @@ impl Own {
             filtered: false,
             noise: Noise::default(),
             sources: Noise::default(),
-            turns: Turns::new(limits.connections),
+            limit: ConcurrencyLimit::new(limits.connections),
+            streams: streams(limits.connections),
+            shares: ShareLimits::default(),
+            exempt: Exempt::default(),
+            shared_ports: Vec::new(),
             full: RefCell::default(),
             tampered: None,
             backends: Backends::default(),
@@ -191,6 +219,25 @@ impl Own {
         self.limits.response_rate = MinRate::new(policies.response_min_rate, GRACE);
         self.limits.strict = policies.strict;
         self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
+        self.shares = share_limits(policies);
+        self.set_policy();
+    }
+
+    /// Counts no shares for the clients of `network`.
+    pub fn exempt(&mut self, network: Network) {
+        self.exempt.0.push(network);
+        self.set_policy();
+    }
+
+    /// Counts no shares for what comes in at `port`: its clients' addresses are not known.
+    pub fn share_port(&mut self, port: u16) {
+        self.shared_ports.push(port);
+    }
+
+    fn set_policy(&self) {
+        for limit in [&self.limit, &self.streams] {
+            limit.set_policy(self.priority, self.shares, self.exempt.clone());
+        }
     }
 
     /// Adds a line of the table.
@@ -216,23 +263,56 @@ impl Own {
             .clone()
     }
 
-    /// Lets `party` have so many requests at once; 0 for its share of the places.
-    pub(crate) fn limit(&mut self, party: Party, requests: u32) {
+    /// Lets `backend` have so many requests at once; 0 for its share of the places.
+    pub(crate) fn limit(&mut self, backend: BackendId, requests: u32) {
         if requests > 0 {
-            self.turns.limit(party, requests);
+            self.limit.set(backend, requests);
         }
     }
 
-    /// A turn with `party`, for a request for `path`; if there is none, that is said.
-    fn turn(&self, party: Party, path: &str) -> Option<Turn> {
-        let has = match self.turns.take(party) {
-            Ok(turn) => return Some(turn),
-            Err(has) => has,
+    /// Waits for a place with `backend`, for `request`, and has `answer` begin there; without a place, that is said.
+    async fn with_permit<F>(
+        &self,
+        backend: BackendId,
+        ends: Ends,
+        mut request: Request<BoundedBody>,
+        answer: impl FnOnce(Request<BoundedBody>) -> F,
+    ) -> Response<ResponseBody>
+    where
+        F: Future<Output = Response<ResponseBody>>,
+    {
+        let permit = match self.limit.acquire(backend, self.client(ends)).await {
+            Ok(permit) => permit,
+            Err(refused) => return self.refuse(backend, refused, request.uri().path()),
         };
-        if let Some(others) = self.full.borrow_mut().entry(party).or_default().tell(Instant::now()) {
-            self.log.event(Level::Warning, Full { path, has, others });
+        if let Some(stall) = permit.stall() {
+            request.body_mut().watch(stall.clone());
         }
-        None
+        // On the heap, as one that waits for its place would keep the room for it.
+        permit.keep(Box::pin(answer(request)).await)
+    }
+
+    /// Whose share a request counts for.
+    fn client(&self, ends: Ends) -> IpAddr {
+        if self.shared_ports.contains(&ends.local.port()) { ANYBODY } else { ends.peer.ip() }
+    }
+
+    fn refuse(&self, backend: BackendId, refused: Refused, path: &str) -> Response<ResponseBody> {
+        if let Refused::Busy { held } = refused
+            && let Some(others) = self.full.borrow_mut().entry(backend).or_default().tell(Instant::now())
+        {
+            self.log.event(Level::Warning, Full { path, held, others });
+        }
+        overloaded()
+    }
+
+    /// When many requests were under way and few are left.
+    pub(crate) async fn requests_fall(&self) {
+        let (one, other) = (self.limit.fallen(), self.streams.fallen());
+        tokio::select! {
+            () = one.notified() => {}
+            () = other.notified() => {}
+        }
     }
 
     /// The log.
@@ -277,11 +357,8 @@ impl Partition for Own {
         ends: Ends,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let Some(turn) = self.turn(Party::Target(rule.number), request.uri().path()) else {
-            return plain(StatusCode::SERVICE_UNAVAILABLE);
-        };
-        let asked = upstream::Asked { ends, files, request };
-        turn.keep(self.backends.answer(rule.number, asked).await)
+        let answer = |request| self.backends.answer(rule.number, upstream::Asked { ends, files, request });
+        self.with_permit(BackendId::Target(rule.number), ends, request, answer).await
     }
 
     async fn relay(
@@ -291,10 +368,14 @@ impl Partition for Own {
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
         let service = service as u16;
-        let Some(turn) = self.turn(Party::Service(service), request.uri().path()) else {
-            return plain(StatusCode::SERVICE_UNAVAILABLE);
-        };
-        turn.keep(Own::relay(self, service).send(ends, request).await)
+        let relay = Own::relay(self, service);
+        let answer = |request| relay.send(ends, request);
+        self.with_permit(BackendId::Service(service), ends, request, answer).await
+    }
+
+    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Response<ResponseBody>> {
+        let permit = self.streams.try_acquire(BackendId::Streams, self.client(ends));
+        permit.map(|permit| Some(permit)).map_err(|_| overloaded())
     }
 
     fn record(&self, access: &Access<'_>) {
@@ -347,11 +428,26 @@ impl Site<Own> {
         let mut shed = self.shed.snapshot();
         shed.admitted = self.partition.inlets.counters.requests.get();
         shed.evicted = self.seats.evicted();
-        shed.unavailable += self.partition.turns.refused();
+        for limit in [&self.partition.limit, &self.partition.streams] {
+            let counts = limit.counts();
+            shed.delayed += counts.delayed;
+            shed.over_share += counts.over_share;
+            shed.unavailable += counts.unavailable;
+            shed.waiting_now += counts.waiting as u32;
+        }
         shed.incomplete_now = self.seats.idle();
         let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
         for (range, held) in self.seats.ranges(RANGES_MAX) {
             heavy.entry(range.parts()).or_default().0 += held;
+        }
+        let requests = self.partition.limit.ranges(RANGES_MAX);
+        for (range, held) in requests.held {
+            let of_range = &mut heavy.entry(range.parts()).or_default().0;
+            // A connection and its one request count once.
+            *of_range = held.max(*of_range);
+        }
+        for (range, waiting) in requests.waiting {
+            heavy.entry(range.parts()).or_default().1 += waiting;
         }
         for relay in self.partition.relays.borrow().values() {
             relay.report(&mut shed);

@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::files::Files;
 use crate::head::{Head, Refusal};
 use crate::hook::Hooks;
+use crate::limit::Permit;
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
 use crate::rules::guesses::Guesses;
@@ -173,6 +174,12 @@ pub trait Partition: 'static {
         ends: Ends,
         request: http::Request<BoundedBody>,
     ) -> impl Future<Output = http::Response<ResponseBody>>;
+
+    /// A place for one more stream of HTTP/2, for as long as it is answered; or the answer in its stead.
+    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, http::Response<ResponseBody>> {
+        let _ = ends;
+        Ok(None)
+    }
 
     /// Takes note of an answered request; must be quick.
     fn record(&self, access: &Access<'_>);

@@ -38,7 +38,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// LIMIT: pairs kept per service for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
 /// Seconds after which a client that got 503 may try again.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 type Sender = Peer<BoundedBody>;
 

@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::answer;
 use crate::body::ResponseBody;
 use crate::head::{Head, Verb};
+use crate::limit::Permit;
 use crate::proxy::headers::clean_answer;
-use crate::turns::Turn;
 
 /// LIMIT: bytes that are on their way at once in each direction.
 const STEP_BYTES: usize = 16 << 10;
@@ -182,7 +182,7 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
 pub(crate) struct Opened {
     other: OnUpgrade,
     /// That of the request, until the end of the tunnel.
-    turn: Option<Turn>,
+    permit: Option<Permit>,
 }
 
 /// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds.
@@ -196,7 +196,7 @@ pub(crate) fn grant<B>(response: &mut Response<B>) {
     headers.insert(header::UPGRADE, WEBSOCKET);
     // RFC 9110 8.6: such an answer has no length.
     headers.remove(header::CONTENT_LENGTH);
-    response.extensions_mut().insert(Opened { other, turn: None });
+    response.extensions_mut().insert(Opened { other, permit: None });
 }
 
 /// The other side of the tunnel that the answer opens.
@@ -204,10 +204,10 @@ pub(crate) fn opened<B>(response: &Response<B>) -> Option<Opened> {
     response.extensions().get::<Opened>().cloned()
 }
 
-/// Keeps `turn` for as long as the tunnel that the answer opens, if it opens one.
-pub(crate) fn keep<B>(response: &mut Response<B>, turn: &Turn) {
+/// Keeps `permit` for as long as the tunnel that the answer opens, if it opens one.
+pub(crate) fn keep<B>(response: &mut Response<B>, permit: &Permit) {
     if let Some(opened) = response.extensions_mut().get_mut::<Opened>() {
-        opened.turn = Some(turn.clone());
+        opened.permit = Some(permit.clone());
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn keep<B>(response: &mut Response<B>, turn: &Turn) {
 pub(crate) async fn tunnel<C>(
     client: C,
     taken: Bytes,
-    Opened { other, turn: _turn }: Opened,
+    Opened { other, permit: _permit }: Opened,
     idle: Duration,
     count: &Cell<u64>,
 ) -> io::Result<()>

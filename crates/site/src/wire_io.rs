@@ -19,6 +19,7 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncWrite, ReadBuf};
 
 use crate::body::Intake;
+use crate::limit::Stall;
 use crate::pace::Pace;
 use crate::partition::Limits;
 use crate::stream::Stream;
@@ -49,6 +50,8 @@ pub(crate) struct Gauge {
     pub body_bytes: Cell<u64>,
     /// What the connection becomes after the answer, if not one of HTTP.
     pub tunnel: RefCell<Option<Opened>>,
+    /// Where the request holds a place that may be taken back.
+    pub stall: RefCell<Option<Stall>>,
 }
 
 impl Gauge {
@@ -65,6 +68,7 @@ impl Gauge {
             status: Cell::default(),
             body_bytes: Cell::default(),
             tunnel: RefCell::default(),
+            stall: RefCell::default(),
         }
     }
 

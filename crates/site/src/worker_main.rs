@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use wire::log::Level;
 use wire::{ChildToLauncher, LauncherToSite};
@@ -15,6 +16,7 @@ use worker::log::Log;
 use worker::{Fault, Start};
 
 use crate::hook::Hooks;
+use crate::limit::BackendId;
 use crate::own::Own;
 use crate::partition::Site;
 use crate::rules::Action;
@@ -22,7 +24,6 @@ use crate::rules::auth::Users;
 use crate::serve::{Client, Ended, serve};
 use crate::setup::Setup;
 use crate::tls::Tls;
-use crate::turns::Party;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
 
@@ -41,6 +42,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     site.watch_files();
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
+    tokio::task::spawn_local(give_memory_back(site.clone()));
     let inlets = &site.partition.inlets;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
@@ -76,12 +78,17 @@ async fn set_up(
                 own.route(host.as_str(), path.as_str(), target, partition);
             }
             LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
+            LauncherToSite::Exempt { network } => {
+                let network = network.as_str().parse();
+                own.exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
+            }
+            LauncherToSite::SharedConnections { port } => own.share_port(port),
             LauncherToSite::Filtered {} => own.filtered = true,
             LauncherToSite::Requests { partition, requests } => {
-                own.limit(Party::Service(partition), requests);
+                own.limit(BackendId::Service(partition), requests);
             }
             LauncherToSite::Backend { target, backend } => {
-                own.limit(Party::Target(target), backend.requests);
+                own.limit(BackendId::Target(target), backend.requests);
                 own.backends.announce(target, backend);
             }
             LauncherToSite::RootPath { path } => own.backends.set_root(path.as_str()),
@@ -177,6 +184,17 @@ async fn watch_lists(site: Rc<Site<Own>>, tls: Rc<Tls>) {
         // What could be set up before can be now: nothing has changed but the time.
         if let Ok(config) = tls.config() {
             *site.tls.borrow_mut() = config;
+        }
+    }
+}
+
+/// Gives memory back after many requests at once: first what they held, later what their connections held.
+async fn give_memory_back(site: Rc<Site<Own>>) {
+    loop {
+        site.partition.requests_fall().await;
+        for wait in [1, 30] {
+            tokio::time::sleep(Duration::from_secs(wait)).await;
+            sys::memory::give_back();
         }
     }
 }

@@ -354,6 +354,10 @@ messages! {
         12 => Filtered {},
         /// Before `Begin`: the service `partition` may have so many requests at once; its share of the places without.
         13 => Requests { partition: u16, requests: u32 },
+        /// Before `Begin`: a network whose clients have no shares.
+        14 => Exempt { network: Text<64> },
+        /// Before `Begin`: what comes in at this port is from a load balancer, whose address says nothing of clients.
+        15 => SharedConnections { port: u16 },
         /// Before `Begin`: TLS is spoken, from version `version_min` (as on the wire) on. `hsts` goes with each answer,
         /// if it is not empty; `tamper` is whether clients whose records fail to decrypt are to be named.
         20 => Tls { version_min: u16, resume: Resume, client_auth: ClientAuth, tamper: bool, hsts: Text<256> },

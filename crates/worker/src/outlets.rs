@@ -18,8 +18,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Parked, Priority, Queue, Range, Shares, Waiting};
-use wire::Shed;
+use conditioning::{Parked, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use wire::{Conditioning, Shed};
 
 pub use guarded::Guarded;
 use line::{CREDITS_MAX, Line, Way};
@@ -41,6 +41,14 @@ pub struct Outgoing {
 
 /// Whose share a connection takes, if it is counted.
 type Client = Option<IpAddr>;
+
+/// The shares that the launcher has said.
+pub fn share_limits(ordered: &Conditioning) -> ShareLimits {
+    ShareLimits {
+        v4: [(8, ordered.share_8), (16, ordered.share_16), (24, ordered.share_24)],
+        v6: [(32, ordered.share_v6_32), (48, ordered.share_v6_48), (56, ordered.share_v6_56)],
+    }
+}
 
 /// What an owner of [`Outlets`] is told.
 pub trait Owner {

@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::body::{BoxError, ResponseBody};
+use crate::body::{BoxError, ResponseBody, Shared};
 use crate::cache::{Form, Ready};
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
@@ -27,7 +27,7 @@ pub(super) fn response(form: Rc<Form>, unchanged: bool) -> Response<ResponseBody
     let (headers, length) = fields(ready);
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
-        false => ResponseBody::Stream(Box::pin(Copied { form, sent: 0, length })),
+        false => ResponseBody::Shared(Box::new(Copied { form, sent: 0, length, step: STEP_BYTES })),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -56,6 +56,13 @@ struct Copied {
     form: Rc<Form>,
     sent: usize,
     length: usize,
+    step: usize,
+}
+
+impl Shared for Copied {
+    fn in_steps_of(&mut self, bytes: u64) {
+        self.step = usize::try_from(bytes).unwrap_or(usize::MAX).min(STEP_BYTES);
+    }
 }
 
 impl Body for Copied {
@@ -70,7 +77,7 @@ impl Body for Copied {
         let ready = &this.form.whole;
         let bytes = ready.bytes(0, || [b'0'; crate::clock::DATE_BYTES]);
         let start = ready.split + 2 + this.sent;
-        let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + STEP_BYTES)]);
+        let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + this.step)]);
         this.sent += piece.len();
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

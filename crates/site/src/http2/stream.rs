@@ -25,13 +25,14 @@ use crate::body::{BoundedBody, Intake, ResponseBody};
 use crate::cache::Form;
 use crate::exchange::CLIENT_GONE;
 use crate::head::{Checked, Framing, Head, Refusal};
+use crate::limit::{Side, Stall};
 use crate::pace::Pace;
 use crate::partition::{Access, Ends, Partition, Site};
 use crate::proxy::headers::{clean_trailers, remove_of_connection};
 use crate::{dispatch, fast, upgrade};
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
-const FILE_STEP_BYTES: u64 = 32 << 10;
+const FILE_STEP_BYTES: usize = 32 << 10;
 
 /// A request that is being answered; when it is over, however it ends, the log is told.
 struct Ticket<P: Partition> {
@@ -91,6 +92,13 @@ pub(super) async fn answer<P: Partition>(
         raw,
     };
     let silent = parts.method == Method::HEAD;
+    let _permit = match site.partition.admit_stream(ends) {
+        Ok(permit) => permit,
+        Err(refusal) => {
+            drop(body);
+            return refuse(&site, ends, &ticket, respond, refusal);
+        }
+    };
     let asked = upgrade::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
     let response = match refusal.map_or_else(|| admit(&site, &ticket.raw), Err) {
@@ -133,6 +141,19 @@ pub(super) async fn answer<P: Partition>(
         Err(Broken::Tunnel) => respond.send_reset(Reason::CANCEL),
         Err(Broken::Source) => respond.send_reset(Reason::INTERNAL_ERROR),
     }
+}
+
+/// Answers a request for which there is no place, at once and without a body.
+fn refuse<P: Partition>(
+    site: &Site<P>,
+    ends: Ends,
+    ticket: &Ticket<P>,
+    mut respond: SendResponse<Bytes>,
+    mut refusal: Response<ResponseBody>,
+) {
+    finish(site, ends, true, &mut refusal);
+    ticket.status.set(refusal.status().as_u16());
+    let _ = respond.send_response(refusal.map(|_| ()), true);
 }
 
 /// What the checks found out of a request that they let pass.
@@ -235,6 +256,23 @@ fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut
     site.add_hsts(ends, headers);
 }
 
+/// How long a client that takes an answer is waited for.
+struct Waits {
+    pace: Pace,
+    /// Where its request holds a place that may be taken back.
+    stall: Option<Stall>,
+}
+
+impl Waits {
+    /// Ready once the place was taken back.
+    async fn given_up(&self) {
+        match &self.stall {
+            Some(stall) => poll_fn(|cx| stall.poll_given_up(cx, Side::Answer)).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Sends the answer; counts the bytes of its body in `sent`.
 async fn send<P: Partition>(
     site: &Site<P>,
@@ -243,10 +281,8 @@ async fn send<P: Partition>(
     silent: bool,
     sent: &Cell<u64>,
 ) -> Result<(), Broken> {
-    let (parts, mut body) = response.into_parts();
-    if let ResponseBody::File(file) = &mut body {
-        file.in_steps_of(FILE_STEP_BYTES);
-    }
+    let (mut parts, mut body) = response.into_parts();
+    let stall: Option<Stall> = parts.extensions.remove();
     let empty = silent || body.is_end_stream();
     let begun = respond.send_response(Response::from_parts(parts, ()), empty);
     let mut stream = begun.map_err(|_| Broken::Gone)?;
@@ -254,11 +290,15 @@ async fn send<P: Partition>(
         return Ok(());
     }
     let limits = site.partition.limits();
-    let pace = Pace::new(limits.response_rate, limits.stall_timeout);
+    let pace = Waits { pace: Pace::new(limits.response_rate, limits.stall_timeout), stall };
+    let ours = body.in_steps_of(FILE_STEP_BYTES as u64);
     let mut body = pin!(body);
     loop {
-        // Nothing is read for a client that has no room for any of it.
-        room(&mut stream, &pace, 1).await?;
+        // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room for.
+        let room = room(&mut stream, &pace, if ours { FILE_STEP_BYTES } else { 1 }).await?;
+        if ours {
+            body.in_steps_of(FILE_STEP_BYTES.min(room) as u64);
+        }
         let frame = poll_fn(|cx| {
             if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
                 return Poll::Ready(Ok(frame));
@@ -290,14 +330,14 @@ async fn send<P: Partition>(
 /// Sends `data` as the client's window, and what may wait for the socket, have room.
 async fn push(
     stream: &mut SendStream<Bytes>,
-    pace: &Pace,
+    pace: &Waits,
     mut data: Bytes,
     last: bool,
     sent: &Cell<u64>,
 ) -> Result<(), Broken> {
     while !data.is_empty() {
         let count = room(stream, pace, data.len()).await?.min(data.len());
-        pace.moved(count);
+        pace.pace.moved(count);
         let piece = data.split_to(count);
         let end = last && data.is_empty();
         stream.send_data(piece, end).map_err(|_| Broken::Gone)?;
@@ -308,7 +348,7 @@ async fn push(
 
 /// Waits until there is room for some of `wanted` bytes, in the client's windows and before the socket; tells for how
 /// many.
-async fn room(stream: &mut SendStream<Bytes>, pace: &Pace, wanted: usize) -> Result<usize, Broken> {
+async fn room(stream: &mut SendStream<Bytes>, pace: &Waits, wanted: usize) -> Result<usize, Broken> {
     stream.reserve_capacity(wanted);
     loop {
         let mut room = pin!(poll_fn(|cx| match stream.capacity() {
@@ -319,14 +359,18 @@ async fn room(stream: &mut SendStream<Bytes>, pace: &Pace, wanted: usize) -> Res
         let room = match ready {
             Poll::Ready(room) => room,
             Poll::Pending => {
-                pace.wait();
-                let deadline = pace.deadline().unwrap_or_else(Instant::now);
-                timeout_at(deadline.into(), room).await.map_err(|_| Broken::Slow)?
+                pace.pace.wait();
+                let deadline = pace.pace.deadline().unwrap_or_else(Instant::now);
+                tokio::select! {
+                    biased;
+                    room = timeout_at(deadline.into(), room) => room.map_err(|_| Broken::Slow)?,
+                    () = pace.given_up() => return Err(Broken::Slow),
+                }
             }
         };
         let room = room.ok_or(Broken::Gone)?;
         if room > 0 {
-            pace.moved(0);
+            pace.pace.moved(0);
             return Ok(room);
         }
     }
