@@ -96,39 +96,39 @@ class Share(unittest.TestCase):
     def refused(self):
         return told(self.server)["site main"]["shed"]["unavailable"]
 
-    def test_the_others_are_told_at_once(self):
-        before = self.refused()
+    def waiting(self):
+        return told(self.server)["site main"]["shed"]["waiting_now"]
+
+    def test_the_others_wait_for_a_place(self):
         with contextlib.ExitStack() as stack:
-            peers = [stack.enter_context(self.server.connect()) for _ in range(5)]
+            peers = [stack.enter_context(self.server.connect(timeout=PATIENCE)) for _ in range(3)]
             for peer in peers:
                 peer.send(client.request("/few/x"))
-            for peer in peers:
-                peer.socket.setblocking(False)
-            self.assertTrue(until(lambda: self.refused() - before == 2, PATIENCE))
-            refused = [peer for peer in peers if until(lambda peer=peer: answered(peer.socket), 1)]
-            self.assertEqual(len(refused), 2)
-            # A place that is free again is the next one's.
-            waiting = [peer for peer in peers if peer not in refused]
-            waiting[0].close()
-            with self.server.connect(timeout=1) as next_one:
-                def waits():
-                    next_one.send(client.request("/few/x"))
-                    try:
-                        return next_one.response().status != 503
-                    except TimeoutError:
-                        return True
-                self.assertTrue(until(waits, PATIENCE))
-        self.assertIn("503 for /few/x: 3 requests are with whoever answers it", self.server.log())
+            # Who goes leaves the queue; who stays has the place of the one that goes.
+            gone = stack.enter_context(self.server.connect(timeout=PATIENCE))
+            gone.send(client.request("/few/x"))
+            self.assertTrue(until(lambda: self.waiting() == 1, PATIENCE))
+            gone.close()
+            self.assertTrue(until(lambda: self.waiting() == 0, PATIENCE))
+            last = stack.enter_context(self.server.connect(timeout=PATIENCE))
+            last.send(client.request("/few/x"))
+            self.assertTrue(until(lambda: self.waiting() == 1, PATIENCE))
+            peers[0].close()
+            self.assertTrue(until(lambda: self.waiting() == 0, PATIENCE))
+            last.socket.setblocking(False)
+            self.assertFalse(answered(last.socket), "it has a place, and no answer")
 
-    def test_what_they_are_told(self):
+    def test_who_waits_in_vain_is_told(self):
+        before = self.refused()
         with contextlib.ExitStack() as stack:
             for _ in range(3):
                 stack.enter_context(self.server.connect()).send(client.request("/told/x"))
-            with self.server.connect() as peer:
-                answer = None
-                while answer is None or answer.status != 503:
-                    answer = peer.get("/told/x")
-                self.assertEqual(answer.headers["retry-after"], "5")
+            with self.server.connect(timeout=2 * PATIENCE) as peer:
+                answer = peer.get("/told/x")
+                self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "5"))
+        self.assertEqual(self.refused() - before, 1)
+        line = "503 for /told/x: 3 requests are with whoever answers it"
+        self.assertTrue(until(lambda: line in self.server.log(), PATIENCE), self.server.log())
 
     def test_streams_of_one_connection(self):
         """They count one by one, and the connection goes on."""
@@ -137,7 +137,7 @@ class Share(unittest.TestCase):
                 peer.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block(lines("/streams/x", scheme=b"https"))))
             peer.request(11, lines("/", scheme=b"https"))
             self.assertEqual(peer.outcome(11, PATIENCE), 200)
-            self.assertEqual([peer.outcome(7, PATIENCE), peer.outcome(9, PATIENCE)], [503, 503])
+            self.assertEqual([peer.outcome(7, 2 * PATIENCE), peer.outcome(9, PATIENCE)], [503, 503])
             self.assertEqual(peer.statuses.keys(), {7, 9, 11})
 
 

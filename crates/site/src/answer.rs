@@ -20,6 +20,9 @@ use crate::settings::Encoding;
 /// The `Server` field of every answer.
 pub const SERVER: &str = "bulkhead";
 
+/// Seconds after which a client that got 503 may try again.
+pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
 /// What static files can be asked.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
@@ -27,6 +30,14 @@ const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 pub fn page(status: StatusCode) -> String {
     let (code, reason) = (status.as_str(), status.canonical_reason().unwrap_or("Error"));
     format!("<!doctype html>\n<title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n")
+}
+
+/// The answer to a request for which there is no place. Without a body, so that a client that takes none is done with it.
+pub(crate) fn overloaded() -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Empty);
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    answer
 }
 
 /// An error answer.

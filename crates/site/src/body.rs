@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::http2::upload::Upload;
@@ -197,6 +198,17 @@ impl std::fmt::Display for BodyError {
     }
 }
 
+impl BodyError {
+    /// What the client is told of it.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Client(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
 impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -248,19 +260,35 @@ pub struct BoundedBody {
     intake: Rc<Cell<Intake>>,
     /// Where its request holds a place that may be taken back.
     stall: Option<Stall>,
+    /// What has come already.
+    ahead: Bytes,
 }
 
 impl BoundedBody {
     /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody { inner: Source::Http1(inner), limit, left: limit, intake, stall: None }
+        BoundedBody {
+            inner: Source::Http1(inner),
+            limit,
+            left: limit,
+            intake,
+            stall: None,
+            ahead: Bytes::new(),
+        }
     }
 
     /// The same, of a request that came by HTTP/2.
     pub(crate) fn of_http2(inner: Upload, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody { inner: Source::Http2(Box::new(inner)), limit, left: limit, intake, stall: None }
+        BoundedBody {
+            inner: Source::Http2(Box::new(inner)),
+            limit,
+            left: limit,
+            intake,
+            stall: None,
+            ahead: Bytes::new(),
+        }
     }
 
     /// No body at all.
@@ -271,11 +299,16 @@ impl BoundedBody {
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
         let intake = Rc::new(Cell::new(Intake::Done));
-        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake, stall: None }
+        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake, stall: None, ahead: Bytes::new() }
     }
 }
 
 impl BoundedBody {
+    /// Gives `ahead` before the rest, from which it was taken.
+    pub(crate) fn give_first(&mut self, ahead: Bytes) {
+        self.ahead = ahead;
+    }
+
     /// Says in `stall` when the client is waited for, and ends when the place is taken back.
     pub(crate) fn watch(&mut self, stall: Stall) {
         self.stall = Some(stall);
@@ -304,6 +337,9 @@ impl Body for BoundedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
+        }
         let polled = match &mut this.inner {
             Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
@@ -337,14 +373,18 @@ impl Body for BoundedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end()
+        self.ahead.is_empty() && self.inner.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
+        let rest = match &self.inner {
             Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::Http1(inner) => inner.size_hint(),
             Source::Http2(inner) => inner.size_hint(),
+        };
+        match rest.exact() {
+            Some(length) => SizeHint::with_exact(length + self.ahead.len() as u64),
+            None => rest,
         }
     }
 }

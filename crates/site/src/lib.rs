@@ -17,6 +17,7 @@ mod exchange;
 pub mod fast;
 pub mod fastcgi;
 pub mod files;
+mod gather;
 mod handshake;
 pub mod hook;
 pub mod http2;

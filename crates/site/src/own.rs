@@ -11,8 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{Exempt, MinRate, Network, Priority, ShareLimits};
-use http::header;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
@@ -21,11 +20,13 @@ use worker::log::{Log, now_us};
 use worker::outlets::share_limits;
 use worker::routes::Routes;
 
+use crate::answer;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
+use crate::gather::gather;
 use crate::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::partition::{Access, Ends, Limits, Partition, Site};
-use crate::relay::{RETRY_AFTER, Relay};
+use crate::relay::{Relay, plain};
 use crate::rules::Rule;
 use crate::upstream::{self, Backends};
 
@@ -82,14 +83,6 @@ fn streams(connections: u32) -> ConcurrencyLimit {
     // LIMIT: as many as connections, each of which could ask for as much.
     limit.set(BackendId::Streams, connections);
     limit
-}
-
-/// The answer to a request for which there is no place. Without a body, so that whoever takes none is done with it.
-fn overloaded() -> Response<ResponseBody> {
-    let mut answer = Response::new(ResponseBody::Empty);
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-    answer
 }
 
 /// A line about a request that was passed on to nobody.
@@ -270,17 +263,25 @@ impl Own {
         }
     }
 
-    /// Waits for a place with `backend`, for `request`, and has `answer` begin there; without a place, that is said.
+    /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
+    ///
+    /// In this order: a client that announces a body and sends none waits without a place.
     async fn with_permit<F>(
         &self,
         backend: BackendId,
         ends: Ends,
-        mut request: Request<BoundedBody>,
+        request: Request<BoundedBody>,
         answer: impl FnOnce(Request<BoundedBody>) -> F,
     ) -> Response<ResponseBody>
     where
         F: Future<Output = Response<ResponseBody>>,
     {
+        let (parts, body) = request.into_parts();
+        let body = match gather(body).await {
+            Ok(body) => body,
+            Err(error) => return plain(error.status()),
+        };
+        let mut request = Request::from_parts(parts, body);
         let permit = match self.limit.acquire(backend, self.client(ends)).await {
             Ok(permit) => permit,
             Err(refused) => return self.refuse(backend, refused, request.uri().path()),
@@ -303,7 +304,7 @@ impl Own {
         {
             self.log.event(Level::Warning, Full { path, held, others });
         }
-        overloaded()
+        answer::overloaded()
     }
 
     /// When many requests were under way and few are left.
@@ -373,9 +374,8 @@ impl Partition for Own {
         self.with_permit(BackendId::Service(service), ends, request, answer).await
     }
 
-    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Response<ResponseBody>> {
-        let permit = self.streams.try_acquire(BackendId::Streams, self.client(ends));
-        permit.map(|permit| Some(permit)).map_err(|_| overloaded())
+    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Refused> {
+        self.streams.try_acquire(BackendId::Streams, self.client(ends)).map(Some)
     }
 
     fn record(&self, access: &Access<'_>) {

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::files::Files;
 use crate::head::{Head, Refusal};
 use crate::hook::Hooks;
-use crate::limit::Permit;
+use crate::limit::{Permit, Refused};
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
 use crate::rules::guesses::Guesses;
@@ -175,8 +175,8 @@ pub trait Partition: 'static {
         request: http::Request<BoundedBody>,
     ) -> impl Future<Output = http::Response<ResponseBody>>;
 
-    /// A place for one more stream of HTTP/2, for as long as it is answered; or the answer in its stead.
-    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, http::Response<ResponseBody>> {
+    /// A place for one more stream of HTTP/2, for as long as it is answered, if they are counted.
+    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Refused> {
         let _ = ends;
         Ok(None)
     }

@@ -24,6 +24,7 @@ use tokio::net::UnixStream;
 use wire::Shed;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
+use crate::answer::RETRY_AFTER;
 use crate::body::{BodyError, BoundedBody, ResponseBody};
 use crate::partition::Ends;
 use crate::peer::Peer;
@@ -37,8 +38,6 @@ const TRIES_MAX: u32 = 3;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// LIMIT: pairs kept per service for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
-/// Seconds after which a client that got 503 may try again.
-pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 type Sender = Peer<BoundedBody>;
 
@@ -272,9 +271,7 @@ pub(crate) fn fault(error: &hyper::Error) -> StatusCode {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         match error.downcast_ref::<BodyError>() {
-            Some(BodyError::TooLarge { .. }) => return StatusCode::PAYLOAD_TOO_LARGE,
-            Some(BodyError::Slow) => return StatusCode::REQUEST_TIMEOUT,
-            Some(BodyError::Client(_)) => return StatusCode::BAD_REQUEST,
+            Some(error) => return error.status(),
             None => cause = error.source(),
         }
     }

@@ -378,6 +378,7 @@ impl Samples for LauncherToSite {
             }
         }));
         all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
+        all.extend([Self::Exempt { network: text(64) }, Self::SharedConnections { port: u16::MAX }]);
         all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);
         for speech in [Speech::Http, Speech::FastCgi] {
             for proxy_header in [ProxyHeader::None, ProxyHeader::Version1, ProxyHeader::Version2] {

@@ -11,7 +11,7 @@ use http_body::Body as _;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
 use super::record::{CONTENT_MAX, stdin_head};
-use crate::body::{BodyError, BoundedBody};
+use crate::body::BoundedBody;
 use crate::upstream::flow::{Upload, next};
 use crate::upstream::link::Link;
 
@@ -52,7 +52,7 @@ async fn write_all(link: &mut WriteHalf<Link>, mut begin: Vec<u8>, body: &mut Up
     }
     link.write_all(&begin).await?;
     while let Some(frame) = next(body).await {
-        let frame = frame.map_err(|error| Unsent::Client(fault(&error)))?;
+        let frame = frame.map_err(|error| Unsent::Client(error.status()))?;
         let Ok(data) = frame.into_data() else { continue };
         for piece in data.chunks(CONTENT_MAX) {
             link.write_all(&stdin_head(piece.len())).await?;
@@ -62,19 +62,11 @@ async fn write_all(link: &mut WriteHalf<Link>, mut begin: Vec<u8>, body: &mut Up
     Ok(link.write_all(&stdin_head(0)).await?)
 }
 
-fn fault(error: &BodyError) -> StatusCode {
-    match error {
-        BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
-        BodyError::Client(_) => StatusCode::BAD_REQUEST,
-    }
-}
-
 /// The whole of a body whose length was not said, if it is short.
 pub(crate) async fn gather(mut body: BoundedBody, at_most: usize) -> Result<BoundedBody, StatusCode> {
     let mut whole = BytesMut::new();
     while let Some(frame) = next(&mut body).await {
-        let frame = frame.map_err(|error| fault(&error))?;
+        let frame = frame.map_err(|error| error.status())?;
         if let Ok(data) = frame.into_data() {
             if whole.len() + data.len() > at_most {
                 return Err(StatusCode::LENGTH_REQUIRED);

@@ -92,12 +92,8 @@ pub(super) async fn answer<P: Partition>(
         raw,
     };
     let silent = parts.method == Method::HEAD;
-    let _permit = match site.partition.admit_stream(ends) {
-        Ok(permit) => permit,
-        Err(refusal) => {
-            drop(body);
-            return refuse(&site, ends, &ticket, respond, refusal);
-        }
+    let Ok(_permit) = site.partition.admit_stream(ends) else {
+        return refuse(&site, ends, &ticket, respond);
     };
     let asked = upgrade::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
@@ -144,13 +140,8 @@ pub(super) async fn answer<P: Partition>(
 }
 
 /// Answers a request for which there is no place, at once and without a body.
-fn refuse<P: Partition>(
-    site: &Site<P>,
-    ends: Ends,
-    ticket: &Ticket<P>,
-    mut respond: SendResponse<Bytes>,
-    mut refusal: Response<ResponseBody>,
-) {
+fn refuse<P: Partition>(site: &Site<P>, ends: Ends, ticket: &Ticket<P>, mut respond: SendResponse<Bytes>) {
+    let mut refusal = answer::overloaded();
     finish(site, ends, true, &mut refusal);
     ticket.status.set(refusal.status().as_u16());
     let _ = respond.send_response(refusal.map(|_| ()), true);

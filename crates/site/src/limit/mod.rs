@@ -63,9 +63,12 @@ pub(crate) enum BackendId {
 
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// So many are with the backend, which is as many as may be, and no place became free in time, or too many wait.
-    Busy { held: usize },
+    Busy {
+        /// How many.
+        held: usize,
+    },
     /// The range of the client's address has its share already.
     OverShare,
 }
