@@ -8,10 +8,8 @@ import unittest
 
 from client import until
 from world import by_id, probe
-from harness import ROOTLESS, Server, children, rootless_too, service, site, wait_for_time
+from harness import Server, children, rootless_too, service, site, wait_for_time
 
-#: Not those of other servers on this machine: the kernel counts a uid's processes together.
-RANGE = "56001-56999"
 #: "A sibling's p99 at most doubles" (security.md, F), and what a scheduler's tick adds on a machine with few cores.
 SLOWER, TICK = 2.0, 0.010
 #: Programs that are no services of ours do not end when they are asked to.
@@ -48,7 +46,7 @@ class Greedy(unittest.TestCase):
         greedy = service("probe", processes_max=24, memory_max="96MiB", cpu_percent=30)
         crash = service("crash", "/crash", processes_max=24)
         sites = [site("main", [greedy, crash]), site("other", [service("steady", "/probe")])]
-        server = Server(sites, ("probe", "crash"), server={"user_range": RANGE}, restart={"backoff_max": "100ms"})
+        server = Server(sites, ("probe", "crash"), restart={"backoff_max": "100ms"})
         server.copy_program("probe", "steady")
         self.server = self.enterContext(server)
 
@@ -105,7 +103,7 @@ class Survivors(unittest.TestCase):
 
     def serve(self, **settings):
         stays = service("stays", "/stays", command=self.COMMAND)
-        settings = {"server": {"user_range": RANGE} | settings, "limits": DRAIN}
+        settings = {"server": settings, "limits": DRAIN}
         server = Server([site("main", [stays])], (), answers=False, **settings)
         server.copy_program("/bin/sh", "stays")
         return self.enterContext(server)
@@ -177,9 +175,8 @@ class Flood(unittest.TestCase):
     def test_the_log_of_one_does_not_stop_the_others(self):
         flood = service("flood", "/flood", command=["bin/flood", "-c", "while :; do echo flood of words >&2; done"])
         complains = service("ls", "/ls", command=["bin/ls", "--no-such-option"])
-        own = {} if ROOTLESS else {"server": {"user_range": RANGE}}
         sites = [site("main", [flood]), site("other", [complains])]
-        server = Server(sites, (), answers=False, limits=DRAIN, **own)
+        server = Server(sites, (), answers=False, limits=DRAIN)
         server.copy_program("/bin/sh", "flood")
         server.copy_program("/bin/ls")
         with server:

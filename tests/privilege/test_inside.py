@@ -46,9 +46,6 @@ if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
 #: Of security.md: "A worker of ours is to score at most 0.5".
 EXPOSURE_MAX = 0.5
 
-#: Not those of other servers on this machine: the kernel counts a uid's processes together.
-RANGE = "57001-57999"
-
 LAUNCHERS_SECRET = secrets.token_hex(16)
 SIBLINGS_SECRET = secrets.token_hex(16)
 
@@ -81,7 +78,7 @@ def server(abstract):
     with tempfile.TemporaryDirectory() as folder:
         files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode()}
     tls = f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\n'
-    text = lambda port: configuration(port, sites, {"server": {"user_range": RANGE}}) + tls
+    text = lambda port: configuration(port, sites, {}) + tls
     made = Server(sites, ("probe", "breakout"), text=text, files=files)
     for name in ("direct", "net", "steady"):
         made.copy_program("probe", name)

@@ -9,7 +9,6 @@ import ctypes
 import itertools
 import json
 import os
-import queue
 import re
 import subprocess
 import unittest
@@ -23,8 +22,8 @@ from harness import Server, service, site
 
 POSTS = {post: ALL_POSTS[post] for post in ("gate", "site", "service", "with network")}
 TITLES = {"gate": "gate 0", "site": "site main", "service": "bin/probe", "with network": "bin/net"}
-#: Two servers at a time, with uids that do not count against each other's limits of processes.
-RANGES = ("58001-58499", "58501-58999")
+#: Servers at a time.
+SERVERS = 2
 
 #: Without these nothing starts: what the server then says.
 FAILS = {
@@ -53,42 +52,31 @@ EVERYTHING = {
 }
 
 
-def made(without, span, **more):
-    """A server without these layers, and with uids of its own."""
+def made(without, **more):
+    """A server without these layers."""
     sites = [site("main", [service("probe", **more), service("net", "/net", network=["tcp:1"])]), site("other")]
-    settings = {"isolation": "degraded", "danger_without": list(without), "user_range": span, "gates": 1}
+    settings = {"isolation": "degraded", "danger_without": list(without), "gates": 1}
     server = Server(sites, server=settings)
     server.copy_program("probe", "net")
     return server
 
 
-def found(without, posts=POSTS, span=RANGES[0]):
+def found(without, posts=POSTS):
     """Attempts and facts of each post without these layers."""
-    with made(without, span) as server:
+    with made(without) as server:
         seen = {post: facts.of(server.process(TITLES[post])) for post in posts}
         return {post: (by_id(probe(server, POSTS[post])), seen[post]) for post in posts}
 
 
 def found_of_all(cases):
     """The same for many sets of layers, two at a time."""
-    spans = queue.Queue()
-    for span in RANGES:
-        spans.put(span)
-
-    def one(case):
-        span = spans.get()
-        try:
-            return found(*case, span=span)
-        finally:
-            spans.put(span)
-
-    with ThreadPoolExecutor(len(RANGES)) as pool:
-        return dict(zip((case[0] for case in cases), pool.map(one, cases)))
+    with ThreadPoolExecutor(SERVERS) as pool:
+        return dict(zip((case[0] for case in cases), pool.map(lambda case: found(*case), cases)))
 
 
 def layers():
     """The names of all layers in their order, as who writes a wrong one is told."""
-    server = made(["none"], RANGES[0])
+    server = made(["none"])
     try:
         text = server.command("check", server.config).stderr
     finally:
@@ -190,7 +178,7 @@ class Fails(unittest.TestCase):
     def test_nothing_starts(self):
         for layer, says in FAILS.items():
             with self.subTest(layer):
-                server = made([layer], RANGES[0])
+                server = made([layer])
                 server.__class__ = Broken
                 server.says = says
                 with server:
@@ -260,13 +248,13 @@ class Alone(unittest.TestCase):
     """Layers that keep away what has to be put there first."""
 
     def seen(self, without, **more):
-        with made(without, RANGES[0], **more) as server:
+        with made(without, **more) as server:
             return facts.of(server.process("bin/probe"))
 
     def test_label(self):
         """A security module, if there is one, has no such label: the service does not start, but without the layer."""
         label = {"label": "bulkhead-test-none"}
-        server = made([], RANGES[0], **label)
+        server = made([], **label)
         server.answers = False
         with server:
             self.assertTrue(until(lambda: "cannot start it: label" in server.log(), 5), server.log())
@@ -283,7 +271,7 @@ class Alone(unittest.TestCase):
         keyctl(JOIN_SESSION_KEYRING, 0)
         launchers = f"keyring {keyctl(GET_KEYRING_ID, SESSION_KEYRING, 0)}"
         for without, same in ((["seccomp"], False), (["seccomp", "keyring"], True)):
-            with made(without, RANGES[0]) as server:
+            with made(without) as server:
                 attempt = by_id(probe(server, "main/probe"))["keyring"]
             self.assertEqual((attempt["result"], attempt["detail"] == launchers), ("succeeded", same), attempt)
 
@@ -292,7 +280,7 @@ class Alone(unittest.TestCase):
         hints = json.dumps({"only": ["int80"], "inline": True, "alone": True})
         words = [program("bulkhead-probe"), "attempts", hints]
         outside = subprocess.run(words, capture_output=True, text=True, check=True, timeout=20).stdout
-        with made(["seccomp"], RANGES[0]) as server:
+        with made(["seccomp"]) as server:
             for name in POSTS.values():
                 found = by_id(probe(server, name, "foreign"))
                 self.assertEqual(found["int80"]["result"], by_id(json.loads(outside))["int80"]["result"], name)

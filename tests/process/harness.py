@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -26,11 +27,13 @@ TOP = Path(__file__).resolve().parents[2]
 #: others for a rootless run, which may go on beside this one.
 PORTS = (22_000, 32_000) if ROOTLESS else (12_000, 22_000)
 GIVEN = set()
+#: What configurations say that are written for one server on a machine; each server of a test gets a range of its own.
+USER_RANGE = "51001-51999"
 #: The programs of our own that have to lie side by side.
 ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "bulkhead-probe")
 
 SETTINGS = {
-    "server": {"user_range": "51001-51999", "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},
+    "server": {"user_range": USER_RANGE, "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},
     "tls": {},
     "log": {"access_format": "combined", "flush": "200ms"},
     "restart": {},
@@ -99,6 +102,12 @@ def end(process, seconds=10):
         process.wait(seconds)
     process.kill()
     process.wait()
+
+
+def free_uids():
+    """Uids that no other server of this machine has, be it of another run: there are two million such ranges."""
+    first = random.randrange(100, 2_000_000) * 1000
+    return range(first + 1, first + 1000)
 
 
 def free_port():
@@ -218,8 +227,9 @@ class Server:
                 self.write(f"{about['root']}/index.html", f"<h1>{about['name']}</h1>\n")
         for name, content in (files or {}).items():
             self.write(name, content)
-        self.config = self.folder / "bulkhead.toml"
-        self.config.write_text(text(self.port) if text else configuration(self.port, self.sites, settings))
+        self.config, self.uids = self.folder / "bulkhead.toml", free_uids()
+        text = text(self.port) if text else configuration(self.port, self.sites, settings)
+        self.config.write_text(self.with_uids(text))
         (self.folder / "bin").mkdir(exist_ok=True)
         for name in programs:
             self.copy_program(name)
@@ -230,6 +240,14 @@ class Server:
             if os.geteuid() == 0:
                 for path in [self.folder, *self.folder.rglob("*")]:
                     os.chown(path, NOBODY, NOBODY)
+
+    def with_uids(self, text):
+        """A configuration with this server's uids, where it does not name others."""
+        said = f'user_range = "{self.uids[0]}-{self.uids[-1]}"'
+        if "user_range" in text:
+            return re.sub(rf'user_range *= *"{USER_RANGE}"', said, text)
+        server = f"[server]\n{said}\n"
+        return text.replace("[server]\n", server, 1) if "[server]\n" in text else f"{text}\n{server}"
 
     def write(self, name, content):
         """Writes a file of the server's folder, for everybody to read."""

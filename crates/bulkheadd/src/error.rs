@@ -23,6 +23,10 @@ pub enum Error {
     Listen { address: std::net::SocketAddr, source: io::Error },
     /// The uid table cannot be read, or has run out of numbers.
     Identity { path: PathBuf, problem: String },
+    /// Another server of this machine has uids of this range.
+    UidRange { range: std::ops::RangeInclusive<u32>, other: String },
+    /// Something that is not ours runs under a uid of this range.
+    UidInUse { range: std::ops::RangeInclusive<u32>, uid: u32, pid: u32 },
     /// A program cannot be run safely.
     Program { path: PathBuf, problem: String },
     /// A program needs a library that it cannot be given; what is wrong with that follows "which".
@@ -69,6 +73,20 @@ impl fmt::Display for Error {
             ),
             Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
             Self::Identity { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::UidRange { range, other } => write!(
+                f,
+                "`user_range` {}-{} overlaps {other}: processes of the one could signal and trace those of the \
+                 other, and read its files; give one of the two another `user_range`, or stop the other one",
+                range.start(),
+                range.end()
+            ),
+            Self::UidInUse { range, uid, pid } => write!(
+                f,
+                "uid {uid} of `user_range` {}-{} is in use by process {pid}, which is none of this server's and could \
+                 signal and trace its processes; end it, or choose another `user_range`",
+                range.start(),
+                range.end()
+            ),
             Self::Program { path, problem } => write!(f, "program {}: {problem}", path.display()),
             Self::Library { program, library, problem } => {
                 write!(f, "program {} needs {library}, which {problem}", program.display())

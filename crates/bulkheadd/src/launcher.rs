@@ -39,6 +39,7 @@ use crate::runtime::Answers;
 use crate::spill::Spill;
 use crate::survey::Survey;
 use crate::tickets::Tickets;
+use crate::uid_range::{self, UidRange};
 
 /// How often the program of a broken partition is looked at.
 pub(crate) const BROKEN_CHECK: Duration = Duration::from_secs(1);
@@ -87,6 +88,8 @@ pub struct Launcher {
     pub(crate) survey: Survey,
     pub(crate) certificates: Certificates,
     pub(crate) rereading: Rereading,
+    /// Held for as long as the launcher lives.
+    uid_range: Option<UidRange>,
     pub(crate) tickets: Tickets,
     pub(crate) spill: Spill,
     pub(crate) bans: Bans,
@@ -111,11 +114,15 @@ impl Launcher {
         let root = rustix::process::geteuid().is_root();
         let gates = config.server.gates.map_or_else(cores, |gates| gates as usize);
         let places = Places::open(&config.server)?;
-        let mut identities =
-            root.then(|| Identities::load(&places.state, config.server.user_range.clone())).transpose()?;
+        let uid_range = root.then(|| uid_range::reserve(&config, &places.state)).transpose()?;
+        let identities = uid_range.as_ref().map(|uids| Identities::load(&places.state, uids.range.clone()));
+        let mut identities = identities.transpose()?;
         let posts = roster(&config, gates, identities.as_mut())?;
         if let Some(table) = &mut identities {
             table.save()?;
+        }
+        if let Some(uids) = &uid_range {
+            uid_range::wait_until_free(&uids.range)?;
         }
         let listeners = config
             .listeners
@@ -179,6 +186,7 @@ impl Launcher {
             started: Instant::now(),
             ground,
             places,
+            uid_range,
             rule,
             logs,
             rotation: Rotation::default(),
@@ -226,6 +234,9 @@ impl Launcher {
         }
         if root {
             self.journal.info(format!("limits are held by {}", self.ground.cgroups.kind()));
+        }
+        if let Some(note) = self.uid_range.as_mut().and_then(|uids| uids.note.take()) {
+            self.journal.warning(note);
         }
     }
 

@@ -46,6 +46,7 @@ mod stopping;
 mod supervise;
 mod survey;
 mod tickets;
+mod uid_range;
 
 use std::path::Path;
 use std::process::ExitCode;

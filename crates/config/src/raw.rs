@@ -35,6 +35,7 @@ pub(crate) struct RawConfig {
 /// `[server]`.
 pub(crate) struct RawServer {
     pub(crate) user_range: Option<At<RangeInclusive<u32>>>,
+    pub(crate) user_range_given: bool,
     pub(crate) state_dir: Option<At<PathBuf>>,
     pub(crate) run_dir: Option<At<PathBuf>>,
     pub(crate) log_dir: Option<At<PathBuf>>,
@@ -188,6 +189,7 @@ impl RawServer {
     fn finish(self) -> Option<Server> {
         Some(Server {
             user_range: self.user_range?.value,
+            user_range_given: self.user_range_given,
             state_dir: self.state_dir?.value,
             run_dir: self.run_dir?.value,
             log_dir: self.log_dir?.value,

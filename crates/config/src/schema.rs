@@ -40,6 +40,8 @@ pub struct Config {
 pub struct Server {
     /// The uids (and equal gids) given to partitions, one each; large enough for all of this file.
     pub user_range: RangeInclusive<u32>,
+    /// Whether the file says so; if not, it is the default.
+    pub user_range_given: bool,
     /// What must outlive a restart (the uid table).
     pub state_dir: PathBuf,
     /// Sockets and the pid file; short enough for the path of `admin.sock` in it.

@@ -21,6 +21,7 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>)
     };
     RawServer {
         user_range,
+        user_range_given: !table.lacks("user_range"),
         state_dir: folder(table, "state_dir", &dir.join("state"), dir, problems),
         run_dir: folder(table, "run_dir", &dir.join("run"), dir, problems),
         log_dir: folder(table, "log_dir", &dir.join("log"), dir, problems),

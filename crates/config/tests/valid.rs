@@ -112,6 +112,7 @@ fn main_job() -> Config {
         dir: "/srv".into(),
         server: Server {
             user_range: 51001..=51999,
+            user_range_given: true,
             state_dir: "/srv/state".into(),
             run_dir: "/srv/run".into(),
             log_dir: "/srv/log".into(),
@@ -231,7 +232,7 @@ fn the_policies_are_by_default_what_the_seeds_say() {
 fn what_is_left_out_has_its_default() {
     let text = "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n";
     let config = parse(text).unwrap();
-    let server = Server { gates: None, ..main_job().server };
+    let server = Server { gates: None, user_range_given: false, ..main_job().server };
     assert_eq!(config.server, server);
     assert_eq!(config.log, main_job().log);
     assert_eq!(config.restart, main_job().restart);

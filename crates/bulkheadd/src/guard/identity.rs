@@ -1,7 +1,7 @@
 //! Uids for a guard's gate and filters, which no other guard of this machine has at the same time.
 //!
-//! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or that
-//! `bulkhead run` gives to its partitions by default.
+//! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or of a range
+//! that a server has.
 //!
 //! Unlike partitions, these processes own no file, so a uid can be another guard's later. A lock on a file for each
 //! says which are taken; the kernel releases it with the guard.
@@ -16,6 +16,7 @@ use jail::Identity;
 use crate::error::{Error, at};
 use crate::identities::machine_users;
 use crate::places::own_directory;
+use crate::uid_range;
 
 /// Uids in use by this guard.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Leases {
     folder: PathBuf,
     range: RangeInclusive<u32>,
     foreign: HashSet<u32>,
+    /// Those of servers.
+    taken: Vec<RangeInclusive<u32>>,
     held: Vec<File>,
 }
 
@@ -30,12 +33,14 @@ impl Leases {
     /// Uids of `range`, whose locks are in `folder`.
     pub fn new(folder: &Path, range: RangeInclusive<u32>) -> Result<Self, Error> {
         own_directory(folder, 0o700)?;
-        Ok(Self { folder: folder.into(), range, foreign: machine_users(), held: Vec::new() })
+        let (foreign, taken) = (machine_users(), uid_range::taken());
+        Ok(Self { folder: folder.into(), range, foreign, taken, held: Vec::new() })
     }
 
     /// One that nobody has.
     pub fn take(&mut self) -> Result<Identity, Error> {
-        for uid in self.range.clone().filter(|uid| !self.foreign.contains(uid)) {
+        let is_taken = |uid: &u32| self.taken.iter().any(|range| range.contains(uid));
+        for uid in self.range.clone().filter(|uid| !self.foreign.contains(uid) && !is_taken(uid)) {
             let path = self.folder.join(uid.to_string());
             let lock = File::options().create(true).truncate(false).write(true).open(&path);
             let lock = lock.map_err(at("open", &path))?;
