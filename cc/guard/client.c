@@ -39,17 +39,23 @@ static void make_neutral(struct entry *entry, int fd)
     fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
+/* SECURITY: a connection that cannot go back is of no more use: its next request has passed no gate. A server that was
+ * not told of one that has come already hears of it now, and reads that the client has ended. */
+static void stays(struct entry *entry)
+{
+    entry->exchange.lost = true;
+    watch_again(entry);
+}
+
 /* With the entry's lock held. To the server, the client has closed; its closing of the descriptor is then local. */
 static void give_back(struct entry *entry, int fd)
 {
-    if (entry->references != 1 || entry->unwatched || !still_itself(entry, fd)) {
-        /* It stays for now. Of a next request that has come already, the server has not been told. */
-        watch_again(entry);
+    const bool ours = entry->references == 1 && !entry->unwatched && still_itself(entry, fd);
+    const int dead = ours ? dead_socket() : -1, status = fcntl(fd, F_GETFL), on_exec = fcntl(fd, F_GETFD);
+    if (dead < 0) {
+        stays(entry);
         return;
     }
-    const int dead = dead_socket(), status = fcntl(fd, F_GETFL), on_exec = fcntl(fd, F_GETFD);
-    if (dead < 0)
-        return;
     watch_leave(entry);
     make_neutral(entry, fd);
     if (channel_back(entry, fd)) {
@@ -58,7 +64,7 @@ static void give_back(struct entry *entry, int fd)
         entry->kind = GONE;
     } else {
         fcntl(fd, F_SETFL, status);
-        entry->exchange.lost = true;
+        stays(entry);
     }
     watch_return(entry);
     close(dead);
@@ -103,7 +109,7 @@ void client_moved(struct entry *entry, int fd, enum way way, const struct iovec 
         follow(entry, way, parts, count);
         if (exchange_idle(&entry->exchange))
             give_back(entry, fd);
-        if (entry->paused && !exchange_answering(&entry->exchange))
+        if (entry->paused && exchange_reading(&entry->exchange) != READS_LATER)
             watch_resume(entry);
     }
     pthread_mutex_unlock(&entry->lock);

@@ -11,9 +11,10 @@
 #include <string.h>
 
 #define PERSIST_VARIABLE "BULKHEAD_GUARD_PERSIST"
+#define FILTERS_VARIABLE "BULKHEAD_GUARD_FILTERS"
 
 int guard_control = -1;
-bool guard_persists = true;
+bool guard_persists = true, guard_filters;
 pid_t guard_owner;
 __thread int guard_inside __attribute__((tls_model("initial-exec")));
 
@@ -83,6 +84,7 @@ __attribute__((constructor)) static void start(void)
         return;
     const char *persist = getenv(PERSIST_VARIABLE);
     guard_persists = !persist || strcmp(persist, "0") != 0;
+    guard_filters = getenv(FILTERS_VARIABLE) != NULL;
     /* libuv would otherwise change its epoll sets through io_uring, where nobody can follow. */
     setenv("UV_USE_IO_URING", "0", 1);
     /* Node's cluster would otherwise accept in one process and send connections to others; its workers can accept. */

@@ -76,6 +76,7 @@ struct entry {
 /* guard.c */
 extern int guard_control;            /* the control descriptor; -1: not active */
 extern bool guard_persists;          /* connections go back between requests; false: they stay with the server */
+extern bool guard_filters;           /* there are filters, which have read the head of what is accepted */
 extern pid_t guard_owner;            /* whose table this is: a child of vfork(2) shares its memory */
 extern __thread int guard_inside;    /* the library's own calls are not followed */
 bool guard_mine(void);
@@ -132,6 +133,9 @@ void watch_pause(struct entry *entry);               /* until the answer is comp
 void watch_resume(struct entry *entry);
 void watch_again(struct entry *entry);               /* reports what is there, where only changes are reported */
 void watch_forget(struct entry *entry, int fd);      /* the descriptor is to be closed */
+
+/* leave.c: those of a message's descriptors that are clients' connections are not to be used by who gets them */
+void leave_in(const struct msghdr *message);
 
 /* listen.c */
 struct entry *listener_known_again(int fd);          /* one that was inherited through exec(2), or NULL */

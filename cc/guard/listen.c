@@ -240,7 +240,7 @@ static void begin_client(struct entry *client, const struct entry *listener, str
     if (getsockopt(bundle->fd, SOL_SOCKET, SO_COOKIE, &client->cookie, &size) < 0)
         client->exchange.lost = true;
     /* One that stays is not followed, and may read what it likes. */
-    client->exchange.lost |= !guard_persists;
+    client->exchange.free = !guard_persists;
     if (bundle->taken) {
         client->taken_size = bundle->taken;
         client->taken = bundle->bytes;

@@ -10,9 +10,145 @@
 #include "guard.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 __attribute__((noreturn)) void __chk_fail(void);
+
+/* LIMIT: what is thrown away at once of what comes to a connection that nobody reads any more. */
+enum { WASTE = 65536, WASTE_TIMES = 16 };
+
+/* LIMIT: what is read at once to be thrown away, as with MSG_TRUNC. */
+enum { SCRAP = 4096 };
+
+static bool waits(int fd, int flags)
+{
+    return !(flags & MSG_DONTWAIT) && !(real()->fcntl(fd, F_GETFL) & O_NONBLOCK);
+}
+
+/* What has passed until now; another thread may be writing. */
+static struct exchange as_it_is(struct entry *entry)
+{
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    const struct exchange now = entry->exchange;
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+    return now;
+}
+
+static void lose_track(struct entry *entry)
+{
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    entry->exchange.lost = true;
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+}
+
+/* Whether a server that will read nothing more is to hear that the client has ended. Not one that closes by itself, and
+ * may wait for the client to do so first; nor one whose answer is under way, unless the client asks on. */
+static bool hears_the_end(const struct exchange *now, bool thrown_away)
+{
+    return !now->leaves && (thrown_away || !now->waiting || now->in.stage > EMPTY_LINE);
+}
+
+/* To a server that has half of a request, an end would be one of the body, to some. */
+static ssize_t reset(void)
+{
+    errno = ECONNRESET;
+    return -1;
+}
+
+/* Nothing is to be read any more: what comes is thrown away, so that closing the connection makes no reset of the
+ * answer. */
+static ssize_t read_nothing(struct entry *entry, int fd, int flags)
+{
+    const struct exchange now = as_it_is(entry);
+    const bool wait = waits(fd, flags), half = now.in.stage > EMPTY_LINE || !(now.waiting || now.answered);
+    bool thrown_away = false;
+    for (int i = 0; i < WASTE_TIMES; i++) {
+        const bool ends = hears_the_end(&now, thrown_away);
+        const ssize_t got = real()->recv(fd, NULL, WASTE, MSG_TRUNC | (wait && !ends ? 0 : MSG_DONTWAIT));
+        if (got < 0 && ends && errno == EAGAIN)
+            return half ? reset() : 0;
+        if (got <= 0)
+            return got;
+        thrown_away = true;
+    }
+    errno = EAGAIN;
+    return wait || hears_the_end(&now, true) ? 0 : -1;
+}
+
+/* Something may have come while the server is answering. It is for later; there is nothing yet. A server that waits for
+ * it, although it has its request, would wait for ever: it hears that there is no more. */
+static ssize_t read_later(struct entry *entry, int fd, int flags)
+{
+    char byte;
+    if (waits(fd, flags))
+        return 0;
+    const ssize_t there = real()->recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (there <= 0)
+        return there;
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    watch_pause(entry);
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+    errno = EAGAIN;
+    return -1;
+}
+
+static bool reads_on(const struct exchange *exchange)
+{
+    const enum reading reading = exchange_reading(exchange);
+    return reading == READS_REQUEST || reading == READS_ALL;
+}
+
+/* A server that takes its buffer for a string shall not find the next request in it. */
+static void blank_out(const struct iovec *parts, size_t from, size_t to)
+{
+    for (size_t at = 0; at < to; at += parts->iov_len, parts++) {
+        const size_t skip = from > at ? from - at : 0, end = to - at < parts->iov_len ? to - at : parts->iov_len;
+        if (skip < end)
+            memset((char *)parts->iov_base + skip, 0, end - skip);
+    }
+}
+
+/* How much of what was looked at belongs to the request. Piece by piece, as the pieces lie. */
+static size_t request_part(struct entry *entry, const struct iovec *parts, size_t count)
+{
+    struct exchange ahead = as_it_is(entry);
+    size_t all = 0;
+    for (; count; parts++) {
+        const size_t part = parts->iov_len < count ? parts->iov_len : count;
+        const size_t ours = exchange_request_part(&ahead, parts->iov_base, part);
+        all += ours;
+        if (ours < part)
+            break;
+        exchange_read(&ahead, parts->iov_base, part);
+        if (!reads_on(&ahead))
+            break;
+        count -= part;
+    }
+    return all;
+}
+
+/* Looks at what is there, and then reads as much as belongs to the request. */
+static ssize_t read_request(struct entry *entry, int fd, struct msghdr *message, int flags)
+{
+    const ssize_t there = real()->recvmsg(fd, message, flags | MSG_PEEK);
+    if (there <= 0)
+        return there;
+    const size_t part = request_part(entry, message->msg_iov, (size_t)there);
+    if (!part) {
+        lose_track(entry);
+        return read_nothing(entry, fd, flags);
+    }
+    blank_out(message->msg_iov, part, (size_t)there);
+    /* Read by throwing away: the bytes are where they belong. */
+    return flags & MSG_PEEK ? (ssize_t)part : real()->recv(fd, NULL, part, MSG_TRUNC | MSG_DONTWAIT);
+}
 
 /* Copies taken bytes into `parts`. Once all are used up, the epoll sets need not know of them any more. */
 static ssize_t read_taken(struct entry *entry, const struct iovec *parts, size_t parts_count, bool peek)
@@ -31,6 +167,8 @@ static ssize_t read_taken(struct entry *entry, const struct iovec *parts, size_t
         at += part;
         count += part;
     }
+    const bool nothing = taken && !count;
+    entry->exchange.lost |= nothing;
     if (taken && !peek) {
         entry->taken_at = at;
         if (at == entry->taken_size) {
@@ -40,13 +178,7 @@ static ssize_t read_taken(struct entry *entry, const struct iovec *parts, size_t
     }
     pthread_mutex_unlock(&entry->lock);
     guard_inside--;
-    return (ssize_t)count;
-}
-
-/* What is to be read into nothing is left to the kernel. */
-static bool has_taken(const struct entry *entry, size_t room)
-{
-    return entry && entry->kind == CLIENT && entry->taken && room;
+    return nothing ? reset() : (ssize_t)count;
 }
 
 static size_t whole(const struct iovec *parts, size_t parts_count)
@@ -57,125 +189,101 @@ static size_t whole(const struct iovec *parts, size_t parts_count)
     return size;
 }
 
-/* Whether more could be read than belongs to the request. */
-static bool could_exceed(const struct exchange *exchange, size_t room, int flags)
+/* Every way to read ends here; `entry` is a client's. */
+static ssize_t receive(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
-    if (exchange->lost || exchange->last || room == 0 || flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE | MSG_WAITALL))
-        return false;
-    return !((exchange->in.stage == COUNTED || exchange->in.stage == CHUNK) && exchange->in.left >= room);
-}
-
-/* What has passed until now; another thread may be writing. */
-static struct exchange as_it_is(struct entry *entry)
-{
-    guard_inside++;
-    pthread_mutex_lock(&entry->lock);
-    const struct exchange now = entry->exchange;
-    pthread_mutex_unlock(&entry->lock);
-    guard_inside--;
-    return now;
-}
-
-/* How much of what was looked at belongs to the request. Piece by piece, as the pieces lie. */
-static size_t request_part(struct entry *entry, const struct iovec *parts, size_t count)
-{
-    struct exchange ahead = as_it_is(entry);
-    size_t all = 0;
-    for (; count; parts++) {
-        const size_t part = parts->iov_len < count ? parts->iov_len : count;
-        const size_t ours = exchange_request_part(&ahead, parts->iov_base, part);
-        all += ours;
-        if (ours < part)
-            break;
-        exchange_read(&ahead, parts->iov_base, part);
-        if (exchange_answering(&ahead))
-            break;
-        count -= part;
+    const size_t room = whole(message->msg_iov, message->msg_iovlen);
+    const enum reading reading = exchange_reading(&entry->exchange);
+    if (flags & (MSG_OOB | MSG_ERRQUEUE) || !room)
+        return real()->recvmsg(fd, message, flags);
+    /* A server that is told nothing does not learn of bytes that are kept for it, either. */
+    if (entry->taken && reads_on(&entry->exchange)) {
+        message->msg_namelen = 0;
+        message->msg_controllen = 0;
+        message->msg_flags = 0;
+        return read_taken(entry, message->msg_iov, message->msg_iovlen, flags & MSG_PEEK);
     }
+    switch (reading) {
+    case READS_NOTHING:
+        return read_nothing(entry, fd, flags);
+    case READS_LATER:
+        return read_later(entry, fd, flags);
+    case READS_REQUEST:
+        if (exchange_body_left(&entry->exchange) < room)
+            return read_request(entry, fd, message, flags);
+        break;
+    case READS_ALL:
+        break;
+    }
+    return real()->recvmsg(fd, message, flags);
+}
+
+/* What nobody wants to have is read all the same, so that it can be followed. */
+static ssize_t receive_to_drop(struct entry *entry, int fd, size_t count, int flags)
+{
+    unsigned char scrap[SCRAP];
+    struct iovec part = {scrap, count < SCRAP ? count : SCRAP};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    const ssize_t got = receive(entry, fd, &message, flags & ~(MSG_TRUNC | MSG_WAITALL));
+    if (got > 0 && !(flags & MSG_PEEK))
+        client_moved(entry, fd, READ, &part, (size_t)got);
+    return got;
+}
+
+static ssize_t receive_once(struct entry *entry, int fd, struct msghdr *message, int flags)
+{
+    if (flags & MSG_TRUNC && exchange_reading(&entry->exchange) != READS_ALL)
+        return receive_to_drop(entry, fd, whole(message->msg_iov, message->msg_iovlen), flags);
+    const ssize_t got = receive(entry, fd, message, flags);
+    if (got > 0 && entry->kind == CLIENT && !(flags & (MSG_PEEK | MSG_ERRQUEUE)))
+        client_moved(entry, fd, READ, flags & MSG_TRUNC ? NULL : message->msg_iov, (size_t)got);
+    return got;
+}
+
+/* With MSG_WAITALL, it is read until all room is filled, or the request has ended. Into one piece only: that is how it is
+ * used, and otherwise a server is content with less. */
+static ssize_t receive_all(struct entry *entry, int fd, struct msghdr *message, int flags)
+{
+    struct iovec rest = message->msg_iov[0];
+    struct msghdr piece = {.msg_iov = &rest, .msg_iovlen = 1};
+    ssize_t all = 0;
+    while (rest.iov_len) {
+        const ssize_t got = receive_once(entry, fd, &piece, flags & ~MSG_WAITALL);
+        if (got <= 0)
+            return all ? all : got;
+        all += got;
+        rest.iov_base = (char *)rest.iov_base + got;
+        rest.iov_len -= (size_t)got;
+        if (entry->kind != CLIENT || !reads_on(&entry->exchange))
+            break;
+    }
+    message->msg_flags = 0;
     return all;
 }
 
-/* Something has come while the server is answering. It is for later; there is nothing yet. */
-static ssize_t nothing_yet(struct entry *entry)
+static ssize_t receive_and_follow(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
-    guard_inside++;
-    pthread_mutex_lock(&entry->lock);
-    watch_pause(entry);
-    pthread_mutex_unlock(&entry->lock);
-    guard_inside--;
-    errno = EAGAIN;
-    return -1;
+    const bool all = flags & MSG_WAITALL && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) && message->msg_iovlen == 1;
+    return all ? receive_all(entry, fd, message, flags) : receive_once(entry, fd, message, flags & ~MSG_WAITALL);
 }
 
-/* Looks at what is there, and then reads as much as belongs to the request. */
-static ssize_t read_request(struct entry *entry, int fd, struct msghdr *message, int flags)
-{
-    const bool answering = exchange_answering(&entry->exchange);
-    /* A server that waits here although it has not answered must not wait for ever: it gets what comes. */
-    if (answering && !(flags & MSG_DONTWAIT) && !(real()->fcntl(fd, F_GETFL) & O_NONBLOCK))
-        return real()->recvmsg(fd, message, flags);
-    const ssize_t there = real()->recvmsg(fd, message, flags | MSG_PEEK);
-    if (there <= 0)
-        return there;
-    if (answering)
-        return nothing_yet(entry);
-    /* Read by throwing away: the bytes are where they belong. */
-    return real()->recv(fd, NULL, request_part(entry, message->msg_iov, (size_t)there), MSG_TRUNC | MSG_DONTWAIT);
-}
-
-/* The same for calls that have no message. */
-static ssize_t read_parts(struct entry *entry, int fd, const struct iovec *parts, size_t count, int flags)
+static ssize_t receive_parts(struct entry *entry, int fd, const struct iovec *parts, size_t count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
-    return read_request(entry, fd, &message, flags);
-}
-
-static ssize_t was_read(struct entry *entry, int fd, const struct iovec *parts, ssize_t count, int flags)
-{
-    if (count > 0 && entry && entry->kind == CLIENT && !(flags & (MSG_PEEK | MSG_ERRQUEUE)))
-        client_moved(entry, fd, READ, flags & MSG_TRUNC ? NULL : parts, (size_t)count);
-    return count;
+    return receive_and_follow(entry, fd, &message, flags);
 }
 
 EXPORT ssize_t read(int fd, void *buffer, size_t count)
 {
     struct entry *entry = client_of(fd);
-    if (!entry)
-        return real()->read(fd, buffer, count);
     const struct iovec part = {buffer, count};
-    ssize_t got;
-    if (has_taken(entry, count))
-        got = read_taken(entry, &part, 1, false);
-    else if (could_exceed(&entry->exchange, count, 0))
-        got = read_parts(entry, fd, &part, 1, 0);
-    else
-        got = real()->read(fd, buffer, count);
-    return was_read(entry, fd, &part, got, 0);
+    return entry ? receive_parts(entry, fd, &part, 1, 0) : real()->read(fd, buffer, count);
 }
 
 EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 {
-    struct entry *entry = client_of(fd);
-    if (!entry)
-        return real()->readv(fd, parts, count);
-    const size_t room = count > 0 ? whole(parts, (size_t)count) : 0;
-    ssize_t got;
-    if (has_taken(entry, room))
-        got = read_taken(entry, parts, (size_t)count, false);
-    else if (could_exceed(&entry->exchange, room, 0))
-        got = read_parts(entry, fd, parts, (size_t)count, 0);
-    else
-        got = real()->readv(fd, parts, count);
-    return was_read(entry, fd, parts, got, 0);
-}
-
-/* With MSG_WAITALL, what the taken bytes do not fill is waited for in the socket. */
-static ssize_t rest(int fd, unsigned char *buffer, size_t count, ssize_t got, int flags)
-{
-    if (got < 0 || (size_t)got == count || !(flags & MSG_WAITALL))
-        return got;
-    const ssize_t more = real()->recv(fd, buffer + got, count - (size_t)got, flags);
-    return more > 0 ? got + more : got;
+    struct entry *entry = count >= 0 && count <= IOV_MAX ? client_of(fd) : NULL;
+    return entry ? receive_parts(entry, fd, parts, (size_t)count, 0) : real()->readv(fd, parts, count);
 }
 
 EXPORT ssize_t recvfrom(int fd, void *buffer, size_t count, int flags, __SOCKADDR_ARG from, socklen_t *size)
@@ -184,17 +292,9 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t count, int flags, __SOCKADD
     const struct iovec part = {buffer, count};
     if (!entry)
         return real()->recvfrom(fd, buffer, count, flags, from, size);
-    if (!has_taken(entry, count) || flags & (MSG_OOB | MSG_ERRQUEUE)) {
-        const bool one = could_exceed(&entry->exchange, count, flags);
-        if (one && size)
-            *size = 0;
-        return was_read(entry, fd, &part, one ? read_parts(entry, fd, &part, 1, flags)
-                                              : real()->recvfrom(fd, buffer, count, flags, from, size), flags);
-    }
-    const ssize_t got = read_taken(entry, &part, 1, flags & MSG_PEEK);
     if (size)
         *size = 0;
-    return was_read(entry, fd, &part, rest(fd, buffer, count, got, flags), flags & ~MSG_TRUNC);
+    return receive_parts(entry, fd, &part, 1, flags);
 }
 
 EXPORT ssize_t recv(int fd, void *buffer, size_t count, int flags)
@@ -207,19 +307,7 @@ EXPORT ssize_t recv(int fd, void *buffer, size_t count, int flags)
 EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
     struct entry *entry = client_of(fd);
-    if (!entry)
-        return real()->recvmsg(fd, message, flags);
-    const size_t room = whole(message->msg_iov, message->msg_iovlen);
-    if (!has_taken(entry, room) || flags & MSG_ERRQUEUE) {
-        const bool one = could_exceed(&entry->exchange, room, flags);
-        return was_read(entry, fd, message->msg_iov,
-                        one ? read_request(entry, fd, message, flags) : real()->recvmsg(fd, message, flags), flags);
-    }
-    message->msg_namelen = 0;
-    message->msg_controllen = 0;
-    message->msg_flags = 0;
-    const ssize_t got = read_taken(entry, message->msg_iov, message->msg_iovlen, flags & MSG_PEEK);
-    return was_read(entry, fd, message->msg_iov, got, flags & ~MSG_TRUNC);
+    return entry ? receive_and_follow(entry, fd, message, flags) : real()->recvmsg(fd, message, flags);
 }
 
 EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)

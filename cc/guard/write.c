@@ -54,6 +54,8 @@ EXPORT ssize_t sendto(int fd, const void *bytes, size_t count, int flags, __CONS
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     struct entry *entry = entry_of(fd);
+    if (message->msg_controllen)
+        leave_in(message);
     return gone(entry) ? -1 : wrote(entry, fd, message->msg_iov, real()->sendmsg(fd, message, flags));
 }
 
@@ -62,6 +64,9 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
     struct entry *entry = entry_of(fd);
     if (gone(entry))
         return -1;
+    for (unsigned i = 0; i < count; i++)
+        if (messages[i].msg_hdr.msg_controllen)
+            leave_in(&messages[i].msg_hdr);
     const int sent = real()->sendmmsg(fd, messages, count, flags);
     for (int i = 0; i < sent; i++)
         wrote(entry, fd, messages[i].msg_hdr.msg_iov, messages[i].msg_len);
@@ -86,11 +91,14 @@ EXPORT ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset
     struct entry *source = client_of(from), *target = entry_of(to);
     if (gone(target))
         return -1;
-    if (source && source->taken) {
-        /* They cannot be put into a pipe's place in order; the caller falls back to reading. */
+    const bool freely = !source || exchange_reading(&source->exchange) == READS_ALL;
+    if (source && (source->taken || (!freely && !exchange_body_left(&source->exchange)))) {
+        /* What is not surely of a body has to be looked at; the caller falls back to reading. */
         errno = EINVAL;
         return -1;
     }
+    if (!freely && exchange_body_left(&source->exchange) < count)
+        count = (size_t)exchange_body_left(&source->exchange);
     const ssize_t moved = real()->splice(from, from_offset, to, to_offset, count, flags);
     if (moved > 0 && source)
         client_moved(source, from, READ, NULL, (size_t)moved);

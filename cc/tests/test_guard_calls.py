@@ -122,16 +122,18 @@ class Calls(SmallServer):
                 os.write(copies[0], ANSWER)
                 for fd in copies:
                     os.close(fd)
-                # Only now does nobody else hold it.
-                head(copy)
-                copy.sendall(ANSWER)
+                # Its next request would have passed no gate.
                 assert copy.recv(10) == b""
                 copy.close()
             """)
-        self.asks(2)
+        for _ in range(2):
+            with Client(self.server) as client:
+                client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+                self.assertEqual(client.answer()[0::2], (200, b"ok"))
+                self.assertRaises((EOFError, ConnectionError), client.line)
         gate = self.server.gate
-        self.server.wait_for(lambda: len(gate.back) == 1, "the connection to come back")
-        self.assertEqual((gate.took, gate.done, gate.held()), ([1], [], 0))
+        self.server.wait_for(lambda: gate.done == [1, 2], "the end of both connections")
+        self.assertEqual((gate.took, gate.back, gate.held()), ([1, 2], [], 0))
 
     def test_listener_is_known_again_after_exec(self):
         self.serve("""
@@ -216,6 +218,56 @@ class Calls(SmallServer):
         self.said("no connection will come any more")
         self.said("turns 1")
 
+    PASSING = """
+        import threading
+        listener = listen()
+        ours, theirs = socket.socketpair()
+        served = threading.Event()
+        def serve_passed():
+            while True:
+                fd = socket.recv_fds(theirs, 1, 1)[1][0]
+                # By a call that nobody follows, as another process would.
+                text = ctypes.create_string_buffer(200)
+                got = ctypes.CDLL(None).__read(fd, text, 200)
+                say("got", text.raw[:max(got, 0)])
+                os.close(fd)
+                served.set()
+        threading.Thread(target=serve_passed, daemon=True).start()
+        while True:
+            client, _ = listener.accept()
+            socket.send_fds(ours, [b"c"], [client.fileno()])
+            served.wait()
+            client.close()
+        """
+
+    def test_what_is_passed_on_with_filters_is_closed(self):
+        """The head of the first request is the filter's; the second one, which it has not had, would be taken for that."""
+        self.serve(self.PASSING, take=True, environment={"BULKHEAD_GUARD_FILTERS": "1"})
+        with Client(self.server) as client:
+            client.send(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertRaises((EOFError, ConnectionError), client.line)
+        self.said("passed to another process are closed")
+        self.assertNotIn("second", self.server.output())
+
+    def test_stdio_with_filters_is_closed(self):
+        self.serve("""
+            libc = ctypes.CDLL(None)
+            libc.fdopen.restype = ctypes.c_void_p
+            listener = listen()
+            while True:
+                fd = listener._accept()[0]
+                stream = ctypes.c_void_p(libc.fdopen(fd, b"r+"))
+                line = ctypes.create_string_buffer(200)
+                while libc.fgets(line, 200, stream):
+                    say("read", line.value)
+                libc.fclose(stream)
+            """, take=True, environment={"BULKHEAD_GUARD_FILTERS": "1"})
+        with Client(self.server) as client:
+            client.send(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertRaises((EOFError, ConnectionError), client.line)
+        self.said("connections that are read by stdio")
+        self.assertNotIn("second", self.server.output())
+
     def test_stdio(self):
         self.serve("""
             libc = ctypes.CDLL(None)
@@ -257,19 +309,21 @@ class Calls(SmallServer):
         self.server.wait_for(lambda: len(gate.back) == 5, "all to come back")
         self.assertEqual((len(gate.took), gate.done, len(gate.processes)), (5, [], 1))
 
-    def test_what_is_no_http_stays(self):
-        self.serve("""
-            listener = listen()
-            client, _ = listener.accept()
-            head(client)
-            client.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: x\\r\\nConnection: upgrade\\r\\n\\r\\n")
-            while text := client.recv(100):
-                client.sendall(ANSWER + text)
-            client.close()
-            time.sleep(9)
-            """)
+    SWITCHING = """
+        listener = listen()
+        client, _ = listener.accept()
+        head(client)
+        client.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: PROTOCOL\\r\\nConnection: upgrade\\r\\n\\r\\n")
+        while text := client.recv(100):
+            client.sendall(ANSWER + text)
+        client.close()
+        time.sleep(9)
+        """
+
+    def test_a_websocket_is_a_tunnel(self):
+        self.serve(self.SWITCHING.replace("PROTOCOL", "WebSocket"))
         with Client(self.server) as client:
-            client.send(b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+            client.send(b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x, websocket\r\nConnection: upgrade\r\n\r\n")
             self.assertEqual(client.line(), b"HTTP/1.1 101 Switching Protocols")
             for _ in range(3):
                 client.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -278,6 +332,20 @@ class Calls(SmallServer):
                 client.buffer = b""
         self.server.wait_for(lambda: self.server.gate.done == [1], "the end")
         self.assertEqual(self.server.gate.back, [])
+
+    def test_no_other_tunnel_carries_anything(self):
+        """What was not asked for, or may carry requests that no gate has seen."""
+        for asked, granted in (("h2c", "h2c"), ("websocket", "h2c"), ("x", "websocket"), ("websocket", "x")):
+            with self.subTest(asked=asked, granted=granted):
+                self.serve(self.SWITCHING.replace("PROTOCOL", granted))
+                with Client(self.server) as client:
+                    client.send(f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: {asked}\r\nConnection: upgrade\r\n\r\n".encode())
+                    self.assertEqual(client.line(), b"HTTP/1.1 101 Switching Protocols")
+                    client.send(b"GET /unseen HTTP/1.1\r\n\r\n")
+                    with self.assertRaises((EOFError, ConnectionError)):
+                        while True:
+                            client.more()
+                    self.assertNotIn(b"unseen", client.buffer)
 
     def test_program_that_is_not_guarded(self):
         """The library alone, without a guard, changes nothing."""

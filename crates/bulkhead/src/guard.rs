@@ -67,6 +67,9 @@ pub struct Guard {
     /// Send every request through this program first: its path and arguments, split at blanks; may be repeated.
     #[arg(long = "filter", value_name = "PROGRAM ARGS")]
     pub filters: Vec<String>,
+    /// With filters: also serve connections on which they see no requests, those under TLS. Without this they are refused.
+    #[arg(long)]
+    pub unfiltered: bool,
     /// Let filters read this folder; may be repeated.
     #[arg(long, value_name = "FOLDER", requires = "filters")]
     pub filter_read: Vec<PathBuf>,
@@ -223,6 +226,9 @@ impl Guard {
         }
         if !self.applies(Policy::Persist) {
             option("--persist", "no".into());
+        }
+        if self.unfiltered {
+            option("--unfiltered", "yes".into());
         }
         match self.by {
             By::Auto => {}

@@ -13,6 +13,7 @@ filters = [[\"bin/filter\"]]
 [[listen]]
 address = \"127.0.0.1:8443\"
 tls = true
+unfiltered = true
 [[site]]
 name = \"blog\"
 host = [\"blog.test\"]
@@ -50,17 +51,27 @@ impl Drop for Folder {
 
 #[test]
 fn a_warning_is_told_and_the_file_is_good() {
-    let folder = Folder::new("filters");
+    let folder = Folder::new("warning");
+    std::fs::set_permissions(folder.0.join("blog.pem"), PermissionsExt::from_mode(0o644)).unwrap();
     let (good, out, err) = folder.check(&[]);
     assert!(good && out.contains("bulkhead.toml: ok: 1 site"), "{out}{err}");
     assert!(
-        err.starts_with("bulkhead.toml:4:11: warning: requests on 127.0.0.1:8443 come under TLS"),
+        err.starts_with("bulkhead.toml:11:17: warning: `certificates` ") && err.contains("= help: "),
         "{err}"
     );
-    assert!(err.contains("= help: "), "{err}");
     let (good, out, err) = folder.check(&["--json"]);
     assert!(good && err.is_empty(), "{err}");
-    assert!(out.contains("\"severity\": \"warning\"") && out.contains("\"line\": 4"), "{out}");
+    assert!(out.contains("\"severity\": \"warning\"") && out.contains("\"line\": 11"), "{out}");
+}
+
+#[test]
+fn filters_that_see_no_requests_are_a_mistake() {
+    let folder = Folder::new("unfiltered");
+    std::fs::write(folder.0.join("bulkhead.toml"), CONFIG.replace("unfiltered = true\n", "")).unwrap();
+    let (good, out, err) = folder.check(&[]);
+    assert!(!good, "{out}{err}");
+    assert!(err.starts_with("bulkhead.toml:4:11: error: requests on 127.0.0.1:8443 come under TLS"), "{err}");
+    assert!(err.contains("= help: add `unfiltered = true`"), "{err}");
 }
 
 #[test]
@@ -71,7 +82,7 @@ fn a_private_key_for_everybody_is_told() {
         std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
         let (good, out, err) = folder.check(&[]);
         assert!(good, "{out}{err}");
-        err.contains("bulkhead.toml:10:17: warning: `certificates` ") && err.contains("chmod o-r")
+        err.contains("bulkhead.toml:11:17: warning: `certificates` ") && err.contains("chmod o-r")
     };
     assert!(told(0o644));
     assert!(!told(0o640));

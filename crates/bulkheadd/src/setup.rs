@@ -69,6 +69,9 @@ impl Ground {
                 let network = Text::new(network.as_str());
                 (LauncherToGate::ProxyTrusted { listener: index as u16, network }, None)
             }));
+            if listener.unfiltered {
+                told.push((LauncherToGate::Unfiltered { listener: index as u16 }, None));
+            }
         }
         for (host, path, post) in self.routes(posts) {
             for listener in self.listeners_of(post).filter(|&listener| self.takes_from(post, listener)) {

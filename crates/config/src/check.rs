@@ -25,7 +25,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     routes(raw, problems);
     worker::check(&raw.sites, problems);
     crate::tls::check(raw, problems);
-    filters_see_plaintext(raw, problems);
+    filters_see_requests(raw, problems);
     for site in &raw.sites {
         listen(raw, site, problems);
         purpose(site, problems);
@@ -34,20 +34,36 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     }
 }
 
-/// Filters read requests in the gate, which has no keys: what comes under TLS passes none of them.
-fn filters_see_plaintext(raw: &RawConfig, problems: &mut Problems<'_>) {
-    let Some(filter) = raw.conditioning.filters.first() else {
-        return;
-    };
-    let place = problems.place(filter.program.offset);
-    for listener in raw.listeners.iter().filter(|listener| listener.tls) {
+/// Filters read requests of HTTP/1.1 in the gate, which has no keys: what comes under TLS or as HTTP/2 passes none of
+/// them. That somebody relies on filters which are never asked is found out too late, so it must be said.
+fn filters_see_requests(raw: &RawConfig, problems: &mut Problems<'_>) {
+    let filter = raw.conditioning.filters.first().map(|filter| problems.place(filter.program.offset));
+    for listener in &raw.listeners {
+        let address = &listener.address;
+        let passes = match (listener.tls, listener.h2c) {
+            (true, _) => "come under TLS",
+            (false, true) => "may come as HTTP/2 (`h2c`)",
+            (false, false) if listener.unfiltered => {
+                let message = format!(
+                    "`unfiltered` on {}, which has neither `tls` nor `h2c`: filters see its requests",
+                    address.value
+                );
+                problems.report_help(address.offset, message, "remove `unfiltered`");
+                continue;
+            }
+            (false, false) => continue,
+        };
+        let Some(place) = filter.as_ref().filter(|_| !listener.unfiltered) else {
+            continue;
+        };
         let message = format!(
-            "requests on {} come under TLS and pass none of the `filters` (first at {place})",
-            listener.address.value
+            "requests on {} {passes}, where none of the `filters` (first at {place}) can see them",
+            address.value
         );
-        let help = "let a proxy in front of this server do TLS (`proxy_protocol` keeps clients' addresses), or say \
-                    in the sites what the filters check: `allow`, `deny`, `auth`, or a `hook` of a worker of your own";
-        problems.warn(listener.address.offset, message, help);
+        let help = "add `unfiltered = true` if they may pass the filters by; or let a proxy in front of this server do \
+                    TLS and HTTP/2 (`proxy_protocol` keeps clients' addresses), or say in the sites what the filters \
+                    check: `allow`, `deny`, `auth`, or a `hook` of a worker of your own";
+        problems.report_help(address.offset, message, help);
     }
 }
 

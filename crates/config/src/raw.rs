@@ -52,6 +52,7 @@ pub(crate) struct RawListener {
     pub(crate) redirect_to_https: bool,
     pub(crate) h2c: bool,
     pub(crate) proxies: Vec<String>,
+    pub(crate) unfiltered: bool,
 }
 
 /// `[conditioning]`.
@@ -160,6 +161,7 @@ impl RawListener {
             redirect_to_https: self.redirect_to_https,
             h2c: self.h2c,
             proxies: self.proxies,
+            unfiltered: self.unfiltered,
         }
     }
 }

@@ -168,7 +168,16 @@ pub(crate) const SERVER: Keys =
     ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
 pub(crate) const LISTEN: Keys = (
     "[[listen]]",
-    &["address", "shared_connections", "tls", "redirect_to_https", "h2c", "proxy_protocol", "trusted"],
+    &[
+        "address",
+        "shared_connections",
+        "tls",
+        "redirect_to_https",
+        "h2c",
+        "proxy_protocol",
+        "trusted",
+        "unfiltered",
+    ],
 );
 pub(crate) const TLS: Keys = (
     "[tls]",

@@ -97,6 +97,8 @@ pub struct Listener {
     /// With `proxy_protocol`: the networks, as `ADDRESS/BITS`, whose connections begin with its header; there are no
     /// others then. Empty without it.
     pub proxies: Vec<String>,
+    /// With `tls` or `h2c`: whether connections may pass the filters by, which cannot see the requests on them.
+    pub unfiltered: bool,
 }
 
 /// A version of TLS.

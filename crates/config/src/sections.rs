@@ -97,10 +97,16 @@ pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<R
         let mut flag = |key| table.get(key).and_then(|entry| entry.boolean(problems)).unwrap_or(false);
         let (shared_connections, tls) = (flag("shared_connections"), flag("tls"));
         let (redirect_to_https, h2c) = (flag("redirect_to_https"), flag("h2c"));
-        let proxies = proxies(&table, problems);
-        let listener =
-            |address| RawListener { address, shared_connections, tls, redirect_to_https, h2c, proxies };
-        listeners.extend(address.map(listener));
+        let (unfiltered, proxies) = (flag("unfiltered"), proxies(&table, problems));
+        listeners.extend(address.map(|address| RawListener {
+            address,
+            shared_connections,
+            tls,
+            redirect_to_https,
+            h2c,
+            proxies,
+            unfiltered,
+        }));
     }
     let known = count > 0 && listeners.len() == count;
     (listeners, known)

@@ -86,6 +86,7 @@ fn listener(address: &str) -> Listener {
         redirect_to_https: false,
         h2c: false,
         proxies: vec![],
+        unfiltered: false,
     }
 }
 

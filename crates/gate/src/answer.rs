@@ -37,6 +37,8 @@ pub enum Refusal {
     TooMany,
     /// It is no TLS, on a listener that speaks nothing else.
     NotTls,
+    /// No filter could see the requests on it.
+    Unseen,
     /// There is https for it, at this port.
     Redirect(u16),
 }
@@ -75,6 +77,7 @@ impl Refusal {
             }
             Self::Strange => (400, "Bad Request", "This server does not accept requests like this one."),
             Self::NotTls => (400, "Bad Request", "This port speaks TLS: use https."),
+            Self::Unseen => (400, "Bad Request", "This port speaks HTTP/1.1 only."),
             Self::Redirect(_) => (308, "Permanent Redirect", "This site is at https."),
             Self::TooMany => (429, "Too Many Requests", "These are more requests than one client may make."),
         }

@@ -6,6 +6,7 @@
 //! Source: seed 001, 3.1 (rows D1, L1).
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -80,7 +81,7 @@ impl Flow {
             (Some(desk), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
                 self.returned.set(self.returned.get() + 1);
                 let share = Some(Share::new(&self.shared));
-                Connection::handed_back(&desk, stream, bundle.taken.0, share, true);
+                Connection::handed_back(&desk, stream, bundle.taken.0, Some(bundle.peer), share, true);
                 0
             }
             (Some(_), _) => 1,
@@ -107,7 +108,7 @@ impl Owner for Flow {
     }
 
     /// A filter has only the one way on.
-    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>) {}
+    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
 
     fn retiring(&self) {}
 }

@@ -15,7 +15,7 @@ use wire::NO_PARTITION;
 use worker::outlets::Outgoing;
 
 use crate::answer::{self, Refusal};
-use crate::desk::{Desk, Listener, Place};
+use crate::desk::{Desk, Place};
 use crate::herald;
 use crate::incomplete::Stage;
 use crate::partition::{Partition, Share};
@@ -101,11 +101,13 @@ impl Connection {
         new.begin(desk, Stage::Silent, now);
     }
 
-    /// Takes a connection that a worker handed back, or that comes from the last filter.
+    /// Takes a connection that a worker handed back, or that comes from the last filter. `client` is whose it was when
+    /// it went there, as far as that is known: on listeners with `proxy_protocol`, its peer does not say it.
     pub fn handed_back(
         desk: &Rc<Desk>,
         stream: OwnedFd,
         taken: Vec<u8>,
+        client: Option<SocketAddr>,
         share: Option<Share>,
         filtered: bool,
     ) {
@@ -120,10 +122,19 @@ impl Connection {
             // Not a connection of a client, or one that is gone.
             return;
         };
-        // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here; nor of
-        // one whose PROXY header is gone, and with it whose it is.
-        let lost = |listener: &Listener| listener.speaks.get() == Speaks::Tls || listener.proxies.expected();
-        if !desk.has_room() || desk.listener(local).is_some_and(|listener| lost(&listener)) {
+        let peer = match desk.listener(local) {
+            // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here.
+            Some(listener) if listener.speaks.get() == Speaks::Tls => return,
+            // SECURITY: nor is anybody believed who cannot have had the connection of a proxy.
+            Some(listener) if listener.proxies.expected() => {
+                match client.filter(|_| listener.proxies.trusts(peer.ip())) {
+                    Some(client) => client,
+                    None => return,
+                }
+            }
+            _ => peer,
+        };
+        if !desk.has_room() {
             return;
         }
         desk.came();
@@ -194,6 +205,10 @@ impl Connection {
             && let Some(listener) = desk.listener(self.local)
             && let Some(place) = listener.default_place().filter(|place| place.partition.guarded.get())
         {
+            if desk.hides_from_filters(&listener) {
+                self.kind = wire::Kind::Tls;
+                return Seen::Refused(Refusal::Unseen, NO_PARTITION);
+            }
             return match is_whole_hello(bytes, limit) {
                 true => Seen::Whole { partition: place.partition, counted: !listener.shared.get() },
                 false => Seen::Partial { begun: true },

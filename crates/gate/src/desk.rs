@@ -60,6 +60,8 @@ pub struct Listener {
     pub shared: Cell<bool>,
     /// What is spoken on it.
     pub speaks: Cell<Speaks>,
+    /// Whether connections on which filters see no requests may pass them by.
+    pub unfiltered: Cell<bool>,
     /// Requests that are redirected to https, with the port there; 0 for those that are not.
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
@@ -180,6 +182,7 @@ impl Desk {
             routes: RefCell::default(),
             shared: Cell::new(false),
             speaks: Cell::default(),
+            unfiltered: Cell::default(),
             redirects: RefCell::default(),
             first: RefCell::default(),
             proxies: Proxies::default(),
@@ -201,6 +204,8 @@ impl Desk {
     /// Adds a line to the table of a listener.
     pub fn route(&self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
         let partition = self.new_partition(partition, &format!(" ({host}{path})"), site);
+        // What is no site's is a guarded server's, also before any process of that has said so.
+        partition.guarded.set(partition.guarded.get() || site == wire::NO_PARTITION);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
             let place = Place { partition: partition.clone(), site };
             if path == "/" {
@@ -234,6 +239,21 @@ impl Desk {
     pub fn share_connections(&self, listener: u16) {
         let listeners = self.listeners.borrow();
         listeners.iter().filter(|known| known.number == listener).for_each(|known| known.shared.set(true));
+    }
+
+    /// Connections of a listener on which filters see no requests may pass them by.
+    pub fn allow_unfiltered(&self, listener: u16) {
+        let listeners = self.listeners.borrow();
+        listeners
+            .iter()
+            .filter(|known| known.number == listener)
+            .for_each(|known| known.unfiltered.set(true));
+    }
+
+    /// Whether there are filters which would never see a request of a connection that comes by `listener` and is not of
+    /// HTTP/1.1.
+    pub fn hides_from_filters(&self, listener: &Listener) -> bool {
+        self.filters().is_some() && !listener.unfiltered.get()
     }
 
     /// Has connections on a listener begin with a header, which this network may send.
@@ -283,7 +303,7 @@ impl Desk {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
             Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
             Refusal::TooMany => shed.over_rate += 1,
-            Refusal::NotTls => shed.malformed += 1,
+            Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
             Refusal::NoSuchPlace | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
             // Whoever has let it wait has counted it.
             Refusal::Unavailable => {}

@@ -35,7 +35,8 @@ impl Proxies {
         !self.0.borrow().is_empty()
     }
 
-    fn trusts(&self, peer: IpAddr) -> bool {
+    /// Whether this is the address of a proxy that may say so.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
         self.0.borrow().iter().any(|network| network.contains(peer.to_canonical()))
     }
 }

@@ -4,7 +4,7 @@
 //! partition take the room of others.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -101,11 +101,11 @@ impl Owner for Host {
         }
     }
 
-    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>) {
+    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>, client: Option<SocketAddr>) {
         if let Some(desk) = self.desk.upgrade() {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
             let share = (!self.guarded.get()).then(|| Share::new(&self.shared));
-            Connection::handed_back(&desk, stream, taken, share, false);
+            Connection::handed_back(&desk, stream, taken, client, share, false);
         }
     }
 

@@ -136,6 +136,7 @@ impl Gate {
                 let wrong = |error| Fault::Launcher(format!("a proxy: {error}"));
                 desk.trust_proxy(listener, network.as_str().parse().map_err(wrong)?);
             }
+            (LauncherToGate::Unfiltered { listener }, None) => desk.allow_unfiltered(listener),
             (LauncherToGate::ChainFirst {}, Some(channel)) => desk.chain().begin(channel)?,
             (LauncherToGate::ChainLast {}, Some(channel)) => desk.chain().end(channel)?,
             (LauncherToGate::Attach { partition }, Some(channel)) => {

@@ -84,6 +84,9 @@ impl Connection {
     /// What becomes of a connection of which nothing but a host is known, or not even that.
     fn judge_nameless(&self, desk: &Desk, listener: &Listener, host: &[u8], now: Instant) -> Seen {
         let counted = !listener.shared.get();
+        if desk.hides_from_filters(listener) {
+            return Seen::Refused(Refusal::Unseen, NO_PARTITION);
+        }
         if counted && !desk.policies().within_rate(self.peer.ip(), now) {
             return Seen::Refused(Refusal::TooMany, NO_PARTITION);
         }

@@ -9,6 +9,7 @@
 //! connection", 6.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Owner for Pairs {
     }
 
     /// A service has no connections of clients from us, so what it hands back is its own invention.
-    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>) {}
+    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
 
     /// Pairs that nobody uses are closed, which lets the worker go, and no other from before is kept.
     fn retiring(&self) {

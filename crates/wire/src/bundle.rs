@@ -14,6 +14,9 @@ use crate::codec::{Bytes, choice, messages, record};
 /// LIMIT: a whole request head at its largest setting (64 KiB).
 pub const TAKEN_MAX: usize = 64 * 1024;
 
+/// In the place of a number that no source gives.
+pub const NUMBERLESS: u64 = u64::MAX;
+
 choice! {
     /// What is spoken on a connection, and by whom. Filters and guarded servers see the first two only.
     pub enum Kind {
@@ -57,7 +60,8 @@ messages! {
     pub enum FromWorker {
         /// The source may send that many more connections; and these, received earlier, have ended.
         1 => Returns { credits: u16, done: Vec<u64> },
-        /// A connection whose next request is another partition's; its descriptor comes along.
+        /// A connection whose next request is another partition's; its descriptor comes along. [`NUMBERLESS`], if it was
+        /// not this source that had sent it.
         2 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
         /// The worker retires: it will take what was sent, and asks for nothing more to be sent.
         3 => Drain {},

@@ -254,6 +254,9 @@ messages! {
         /// Connections on listener `listener` from this network begin with a header of the PROXY protocol, and there are
         /// no others on it.
         40 => ProxyTrusted { listener: u16, network: Text<64> },
+        /// With filters: connections on listener `listener` under TLS, or of HTTP/2, may pass them by; otherwise they are
+        /// refused, as no filter can see the requests on them.
+        41 => Unfiltered { listener: u16 },
     }
 }
 

@@ -287,6 +287,7 @@ impl Samples for LauncherToGate {
             Self::AttachShared { partition: 1 },
             Self::AttachProcess { partition: u16::MAX },
             proxy_trusted(),
+            Self::Unfiltered { listener: 1 },
             Self::ReportShed {},
             Self::Capacity { partition: 1, connections: u32::MAX },
             Self::Speaks { listener: 1, tls: true, h2c: false },

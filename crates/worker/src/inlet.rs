@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
-use wire::{Bytes, FromWorker, NUMBERS_MAX, TAKEN_MAX, ToWorker};
+use wire::{Bytes, FromWorker, NUMBERLESS, NUMBERS_MAX, TAKEN_MAX, ToWorker};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
@@ -258,7 +258,10 @@ impl Lease {
         let Some(inlet) = self.inlets.way_back(&self) else {
             return Err(stream);
         };
-        let message = FromWorker::Back { id: self.id, taken: Bytes(taken) };
+        let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &inlet));
+        // To another source, this one's number would be somebody else's.
+        let id = if ours { self.id } else { NUMBERLESS };
+        let message = FromWorker::Back { id, taken: Bytes(taken) };
         inlet.line.send(&message, Some(stream.as_fd())).await.map_err(|_| stream)
     }
 }

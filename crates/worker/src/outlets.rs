@@ -56,8 +56,9 @@ pub trait Owner {
     fn delivered(&self);
     /// No worker took this connection in time, or too many wait already.
     fn undelivered(&self, outgoing: Outgoing);
-    /// A worker hands this connection back: its next request is another partition's.
-    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>);
+    /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
+    /// was sent, if it is one of ours.
+    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>, client: Option<SocketAddr>);
     /// A worker retires or is gone: what was sent to it should not be used for new work.
     fn retiring(&self);
 }

@@ -40,7 +40,7 @@ impl Owner for Counts {
     fn undelivered(&self, _: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
     }
-    fn handed_back(&self, _: OwnedFd, _: Vec<u8>) {}
+    fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
     fn retiring(&self) {}
 }
 

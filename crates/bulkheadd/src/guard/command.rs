@@ -25,6 +25,8 @@ const CONTROL_VARIABLE: &str = "BULKHEAD_GUARD";
 const LISTEN_VARIABLE: &str = "BULKHEAD_GUARD_LISTEN";
 /// Set to `0` where kept-alive connections stay with the server.
 const PERSIST_VARIABLE: &str = "BULKHEAD_GUARD_PERSIST";
+/// Set where filters have read the heads of requests.
+const FILTERS_VARIABLE: &str = "BULKHEAD_GUARD_FILTERS";
 
 /// A command that runs.
 #[derive(Debug)]
@@ -131,6 +133,9 @@ impl Order<'_> {
             }
             if !self.persists {
                 set(PERSIST_VARIABLE, "0".into());
+            }
+            if self.filtered {
+                set(FILTERS_VARIABLE, "1".into());
             }
         }
         let variable = |(mut name, value): (OsString, OsString)| {

@@ -34,6 +34,15 @@ struct Front {
     shared: Vec<(u32, OwnedFd)>,
 }
 
+/// What holds for all that the server listens on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms {
+    /// How many connections the server can serve at once, if that is known.
+    pub capacity: Option<u32>,
+    /// Whether connections on which filters see no requests may pass them by.
+    pub unfiltered: bool,
+}
+
 /// Everything that the gate accepts on and sends to.
 #[derive(Debug, Default)]
 pub struct Fronts {
@@ -43,8 +52,7 @@ pub struct Fronts {
     processes: BTreeMap<u32, OwnedFd>,
     /// Whether the guard listens itself.
     own: bool,
-    /// How many connections the server can serve at once, if that is known.
-    capacity: Option<u32>,
+    terms: Terms,
     next_listener: u16,
     next_partition: u16,
     next_end: u32,
@@ -52,8 +60,8 @@ pub struct Fronts {
 
 impl Fronts {
     /// With sockets of the guard's own, on which the server's connections come; or without, on the server's.
-    pub fn new(own: Vec<(SocketAddr, OwnedFd)>, capacity: Option<u32>) -> Self {
-        let mut fronts = Self { own: !own.is_empty(), capacity, ..Self::default() };
+    pub fn new(own: Vec<(SocketAddr, OwnedFd)>, terms: Terms) -> Self {
+        let mut fronts = Self { own: !own.is_empty(), terms, ..Self::default() };
         if fronts.own {
             let sockets = own.into_iter().map(|(_, socket)| (fronts.listener(), socket)).collect();
             fronts.fronts.insert(0, Front { number: None, sockets, shared: Vec::new() });
@@ -76,7 +84,7 @@ impl Fronts {
     pub fn at_first(&self) -> Result<Vec<Told>, Error> {
         let mut told = Vec::new();
         for (partition, front) in &self.fronts {
-            told.extend(front.opened(*partition, self.capacity)?);
+            told.extend(front.opened(*partition, self.terms)?);
         }
         Ok(told)
     }
@@ -103,7 +111,7 @@ impl Fronts {
         }
         let (partition, listener) = (self.partition(number), self.listener());
         let front = Front { number: Some(number), sockets: vec![(listener, socket)], shared: Vec::new() };
-        let told = front.opened(partition, self.capacity)?;
+        let told = front.opened(partition, self.terms)?;
         self.fronts.insert(partition, front);
         Ok(told)
     }
@@ -184,11 +192,14 @@ impl Fronts {
 }
 
 impl Front {
-    fn opened(&self, partition: u16, capacity: Option<u32>) -> Result<Vec<Told>, Error> {
-        let capacity = capacity.map(|connections| LauncherToGate::Capacity { partition, connections });
+    fn opened(&self, partition: u16, terms: Terms) -> Result<Vec<Told>, Error> {
+        let capacity = terms.capacity.map(|connections| LauncherToGate::Capacity { partition, connections });
         let mut told: Vec<Told> = capacity.into_iter().map(|message| (message, None)).collect();
         for (listener, socket) in &self.sockets {
             told.push((LauncherToGate::Listen { index: *listener }, Some(duplicate(socket)?)));
+            if terms.unfiltered {
+                told.push((LauncherToGate::Unfiltered { listener: *listener }, None));
+            }
             let (host, path) = (Text::new("*"), Text::new("/"));
             let (listener, site) = (*listener, NO_PARTITION);
             told.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
@@ -241,7 +252,7 @@ mod tests {
 
     #[test]
     fn each_socket_of_the_server_is_a_partition() {
-        let mut fronts = Fronts::new(Vec::new(), None);
+        let mut fronts = Fronts::new(Vec::new(), Terms::default());
         let told = fronts.listening(7, socket()).unwrap();
         assert!(matches!(
             kinds(&told)[..],
@@ -261,7 +272,7 @@ mod tests {
 
     #[test]
     fn with_sockets_of_our_own_all_of_the_servers_are_one() {
-        let mut fronts = Fronts::new(vec![("127.0.0.1:1".parse().unwrap(), socket())], None);
+        let mut fronts = Fronts::new(vec![("127.0.0.1:1".parse().unwrap(), socket())], Terms::default());
         assert!(fronts.is_own() && !fronts.listens());
         assert!(fronts.listening(3, socket()).unwrap().is_empty());
         let (one, _) = fronts.accepting(3, end()).unwrap().unwrap();
@@ -274,16 +285,22 @@ mod tests {
     #[test]
     fn the_capacity_is_told_before_anything_comes() {
         let first = |told: Vec<Told>| told.into_iter().next().map(|(message, _)| message);
-        let mut fronts = Fronts::new(Vec::new(), Some(20));
+        let mut fronts = Fronts::new(Vec::new(), Terms { capacity: Some(20), unfiltered: true });
         let capacity = LauncherToGate::Capacity { partition: 0, connections: 20 };
         assert_eq!(first(fronts.listening(7, socket()).unwrap()), Some(capacity));
         let again = LauncherToGate::Capacity { partition: 0, connections: 20 };
-        assert_eq!(first(fronts.at_first().unwrap()), Some(again));
+        let told = fronts.at_first().unwrap();
+        // Before the route, with which accepting begins.
+        assert!(matches!(
+            kinds(&told)[2..],
+            [LauncherToGate::Unfiltered { listener: 0 }, LauncherToGate::Route { .. }]
+        ));
+        assert_eq!(first(told), Some(again));
     }
 
     #[test]
     fn what_is_no_socket_is_not_passed_on() {
-        let mut fronts = Fronts::new(Vec::new(), None);
+        let mut fronts = Fronts::new(Vec::new(), Terms::default());
         let file = || OwnedFd::from(File::open("/dev/null").unwrap());
         assert!(fronts.listening(1, file()).unwrap().is_empty());
         assert!(fronts.listening(1, end()).unwrap().is_empty());

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use config::Config;
 
+use crate::guard::fronts::Terms;
+
 /// How the server is brought to take connections from the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -44,8 +46,8 @@ pub struct Options {
     pub report: Option<Duration>,
     /// Whether kept-alive connections return to the gate.
     pub persists: bool,
-    /// How many connections the server can serve at once; as many as the gate holds, without a word.
-    pub capacity: Option<u32>,
+    /// What holds for all that the server listens on.
+    pub terms: Terms,
     /// What is guarded.
     pub guarded: Guarded,
 }
@@ -60,6 +62,7 @@ struct Words {
     report: Option<Duration>,
     keeps: bool,
     capacity: Option<NonZeroU32>,
+    unfiltered: bool,
     control: Option<RawFd>,
 }
 
@@ -92,6 +95,7 @@ impl Words {
             "--control" => self.control = Some(value.parse().map_err(|_| wrong())?),
             "--capacity" => self.capacity = Some(value.parse().map_err(|_| wrong())?),
             "--persist" => self.keeps = value == "no",
+            "--unfiltered" => self.unfiltered = value == "yes",
             "--by" => {
                 self.by = Some(match value.as_str() {
                     "auto" => By::Auto,
@@ -114,13 +118,21 @@ impl Words {
         let text = self.text.ok_or("there is no configuration; use `bulkhead guard`")?;
         let folder = self.folder.unwrap_or_else(|| "/".into());
         let config = Config::parse(&text, "options", &folder).map_err(|problems| problems.to_string())?;
+        if self.keeps && !self.unfiltered && !config.conditioning.filters.is_empty() {
+            // Said with the words of `bulkhead guard`, where it comes from.
+            return Err(
+                "--filter sees only the first request of each connection without --policy flt_persist; \
+                        add that, or --unfiltered if the others may pass filters by"
+                    .into(),
+            );
+        }
         Ok(Options {
             config,
             listen: self.listen,
             by: self.by.unwrap_or(By::Auto),
             report: self.report,
             persists: !self.keeps,
-            capacity: self.capacity.map(NonZeroU32::get),
+            terms: Terms { capacity: self.capacity.map(NonZeroU32::get), unfiltered: self.unfiltered },
             guarded,
         })
     }
@@ -148,10 +160,19 @@ mod tests {
         let options = parse(&["--config-text", TEXT, "--control", "5", "--persist", "no"]).unwrap();
         assert!(matches!(options.guarded, Guarded::Parent(5)) && !options.persists);
         let options = parse(&["--config-text", TEXT, "--capacity", "20", "--", "server"]).unwrap();
-        assert_eq!(options.capacity, Some(20));
+        assert_eq!((options.terms.capacity, options.terms.unfiltered), (Some(20), false));
         assert!(parse(&["--config-text", TEXT]).is_err());
         assert!(parse(&["--config-text", TEXT, "--"]).is_err());
         assert!(parse(&["--config-text", TEXT, "--control", "5", "--", "server"]).is_err());
+    }
+
+    #[test]
+    fn filters_see_all_requests_or_it_is_said_that_they_do_not() {
+        let filters = format!("[conditioning]\nfilters = [[\"/bin/true\"]]\n{TEXT}");
+        let keeps = ["--config-text", &filters, "--persist", "no"];
+        let parse = |more: &[&str]| parse(&[&keeps[..], more, &["--", "server"]].concat());
+        assert!(parse(&[]).unwrap_err().contains("flt_persist"));
+        assert!(parse(&["--unfiltered", "yes"]).unwrap().terms.unfiltered);
     }
 
     #[test]

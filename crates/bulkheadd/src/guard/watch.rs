@@ -90,7 +90,7 @@ impl Guard {
         let flags = epoll::CreateFlags::CLOEXEC;
         let epoll = epoll::create(flags).map_err(|error| during("make an epoll")(error.into()))?;
         let signals = sys::signals::guard_descriptor().map_err(during("watch signals"))?;
-        let desk = Desk { epoll, fronts: Fronts::new(own, options.capacity), gate };
+        let desk = Desk { epoll, fronts: Fronts::new(own, options.terms), gate };
         desk.must_watch(&signals, Key::Signals)?;
         if let Some(control) = &control {
             desk.must_watch(control, Key::Control)?;

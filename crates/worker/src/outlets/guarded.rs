@@ -154,7 +154,7 @@ impl Guarded {
                 Ok((FromGuarded::Done { id }, None)) => self.done(&mut holds, id),
                 Ok((FromGuarded::Back { id, taken }, Some(stream))) => {
                     self.done(&mut holds, id);
-                    partition.owner.handed_back(stream, taken.0);
+                    partition.owner.handed_back(stream, taken.0, None);
                 }
                 _ => return 1,
             }

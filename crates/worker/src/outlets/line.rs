@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
@@ -38,8 +39,8 @@ pub struct Line {
     draining: Cell<bool>,
     /// Notified when a channel has no more room.
     full: Notify,
-    /// What the worker holds.
-    sent: RefCell<HashMap<u64, Client>>,
+    /// What the worker holds, and whose it is.
+    sent: RefCell<HashMap<u64, (Client, SocketAddr)>>,
     /// Whether its nonsense was told; once is enough.
     told: Cell<bool>,
 }
@@ -100,7 +101,7 @@ impl Line {
             Way::Server(..) | Way::Filter => self.channel.try_send_any(&message, stream),
         };
         let Err(error) = result else {
-            self.has_sent(id, client);
+            self.has_sent(id, client, outgoing.peer);
             return Ok(());
         };
         if error.kind() == io::ErrorKind::WouldBlock && !matches!(self.way, Way::Credits) {
@@ -113,11 +114,11 @@ impl Line {
         Err(outgoing)
     }
 
-    fn has_sent(&self, id: u64, client: Client) {
+    fn has_sent(&self, id: u64, client: Client, peer: SocketAddr) {
         match &self.way {
             Way::Credits => {
                 self.credits.set(self.credits.get() - 1);
-                self.sent.borrow_mut().insert(id, client);
+                self.sent.borrow_mut().insert(id, (client, peer));
             }
             Way::Server(guarded, outlets) => guarded.sent(id, client, outlets),
             Way::Filter => {}
@@ -140,7 +141,7 @@ impl Outlets {
     /// A channel is gone, and what was sent on it.
     fn lose(self: &Rc<Self>, line: &Rc<Line>) {
         self.lines.borrow_mut().retain(|other| !Rc::ptr_eq(other, line));
-        for (_, client) in line.sent.take() {
+        for (_, (client, _)) in line.sent.take() {
             self.release(client);
         }
         self.owner.retiring();
@@ -154,7 +155,7 @@ impl Outlets {
                 for id in done {
                     let ended = line.sent.borrow_mut().remove(&id);
                     match ended {
-                        Some(client) => self.release(client),
+                        Some((client, _)) => self.release(client),
                         None => unknown = true,
                     }
                 }
@@ -170,10 +171,11 @@ impl Outlets {
                 self.serve_queue();
                 nonsense
             }
-            // Its number is not checked: it may be that of another source, which is gone. A worker can make up a
-            // connection, as any client can; it is treated as one.
-            (FromWorker::Back { taken, .. }, Some(stream)) => {
-                self.owner.handed_back(stream, taken.0);
+            // One that another source had sent, which is gone, has no number here. A worker can make up a connection, as any
+            // client can; it is treated as one.
+            (FromWorker::Back { id, taken }, Some(stream)) => {
+                let client = line.sent.borrow().get(&id).map(|(_, peer)| *peer);
+                self.owner.handed_back(stream, taken.0, client);
                 0
             }
             (FromWorker::Drain {}, None) => {
