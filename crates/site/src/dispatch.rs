@@ -399,8 +399,9 @@ async fn rewrite<P: Partition>(
     let Ok(mut plan) = site.rules.plan(&path) else {
         return Answered::own(answer::error(StatusCode::BAD_REQUEST));
     };
-    // SECURITY: the terms of where it leads hold as well.
-    if let Some(refused) = admit(site, &plan.covering, Origin::Server, ends, request.headers()).await {
+    // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for it.
+    let origin = if target == *to { Origin::Server } else { Origin::Client };
+    if let Some(refused) = admit(site, &plan.covering, origin, ends, request.headers()).await {
         return Answered::own(refused);
     }
     redirect_internally(&mut request, &path);
