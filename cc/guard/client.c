@@ -84,12 +84,12 @@ void client_take_leftover(struct entry *entry)
 static void follow(struct entry *entry, enum way way, const struct iovec *parts, size_t count)
 {
     if (!parts) {
-        (way == READ ? exchange_read_blind : exchange_wrote_blind)(&entry->exchange, count);
+        (way == READ ? cc_exchange_read_blind : cc_exchange_wrote_blind)(&entry->exchange, count);
         return;
     }
     for (; count; parts++) {
         const size_t part = parts->iov_len < count ? parts->iov_len : count;
-        (way == READ ? exchange_read : exchange_wrote)(&entry->exchange, parts->iov_base, part);
+        (way == READ ? cc_exchange_read : cc_exchange_wrote)(&entry->exchange, parts->iov_base, part);
         count -= part;
     }
 }
@@ -107,9 +107,9 @@ void client_moved(struct entry *entry, int fd, enum way way, const struct iovec 
         if (!entry->announced)
             entry->announced = channel_took(entry);
         follow(entry, way, parts, count);
-        if (exchange_idle(&entry->exchange))
+        if (cc_exchange_idle(&entry->exchange))
             give_back(entry, fd);
-        if (entry->paused && exchange_reading(&entry->exchange) != READS_LATER)
+        if (entry->paused && cc_exchange_reading(&entry->exchange) != READS_LATER)
             watch_resume(entry);
     }
     pthread_mutex_unlock(&entry->lock);

@@ -101,7 +101,7 @@ static ssize_t read_later(struct entry *entry, int fd, int flags)
 
 static bool reads_on(const struct exchange *exchange)
 {
-    const enum reading reading = exchange_reading(exchange);
+    const enum reading reading = cc_exchange_reading(exchange);
     return reading == READS_REQUEST || reading == READS_ALL;
 }
 
@@ -122,11 +122,11 @@ static size_t request_part(struct entry *entry, const struct iovec *parts, size_
     size_t all = 0;
     for (; count; parts++) {
         const size_t part = parts->iov_len < count ? parts->iov_len : count;
-        const size_t ours = exchange_request_part(&ahead, parts->iov_base, part);
+        const size_t ours = cc_exchange_request_part(&ahead, parts->iov_base, part);
         all += ours;
         if (ours < part)
             break;
-        exchange_read(&ahead, parts->iov_base, part);
+        cc_exchange_read(&ahead, parts->iov_base, part);
         if (!reads_on(&ahead))
             break;
         count -= part;
@@ -159,7 +159,7 @@ static ssize_t read_taken(struct entry *entry, const struct iovec *parts, size_t
     const unsigned char *taken = entry->taken;
     size_t at = entry->taken_at, end = at;
     if (taken)
-        end += exchange_request_part(&entry->exchange, taken + at, entry->taken_size - at);
+        end += cc_exchange_request_part(&entry->exchange, taken + at, entry->taken_size - at);
     for (size_t i = 0; taken && i < parts_count && at < end; i++) {
         const size_t left = end - at, part = parts[i].iov_len < left ? parts[i].iov_len : left;
         if (part)
@@ -193,7 +193,7 @@ static size_t whole(const struct iovec *parts, size_t parts_count)
 static ssize_t receive(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
     const size_t room = whole(message->msg_iov, message->msg_iovlen);
-    const enum reading reading = exchange_reading(&entry->exchange);
+    const enum reading reading = cc_exchange_reading(&entry->exchange);
     if (flags & (MSG_OOB | MSG_ERRQUEUE) || !room)
         return real()->recvmsg(fd, message, flags);
     /* A server that is told nothing does not learn of bytes that are kept for it, either. */
@@ -209,7 +209,7 @@ static ssize_t receive(struct entry *entry, int fd, struct msghdr *message, int 
     case READS_LATER:
         return read_later(entry, fd, flags);
     case READS_REQUEST:
-        if (exchange_body_left(&entry->exchange) < room)
+        if (cc_exchange_body_left(&entry->exchange) < room)
             return read_request(entry, fd, message, flags);
         break;
     case READS_ALL:
@@ -232,7 +232,7 @@ static ssize_t receive_to_drop(struct entry *entry, int fd, size_t count, int fl
 
 static ssize_t receive_once(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
-    if (flags & MSG_TRUNC && exchange_reading(&entry->exchange) != READS_ALL)
+    if (flags & MSG_TRUNC && cc_exchange_reading(&entry->exchange) != READS_ALL)
         return receive_to_drop(entry, fd, whole(message->msg_iov, message->msg_iovlen), flags);
     const ssize_t got = receive(entry, fd, message, flags);
     if (got > 0 && entry->kind == CLIENT && !(flags & (MSG_PEEK | MSG_ERRQUEUE)))

@@ -91,14 +91,14 @@ EXPORT ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset
     struct entry *source = client_of(from), *target = entry_of(to);
     if (gone(target))
         return -1;
-    const bool freely = !source || exchange_reading(&source->exchange) == READS_ALL;
-    if (source && (source->taken || (!freely && !exchange_body_left(&source->exchange)))) {
+    const bool freely = !source || cc_exchange_reading(&source->exchange) == READS_ALL;
+    if (source && (source->taken || (!freely && !cc_exchange_body_left(&source->exchange)))) {
         /* What is not surely of a body has to be looked at; the caller falls back to reading. */
         errno = EINVAL;
         return -1;
     }
-    if (!freely && exchange_body_left(&source->exchange) < count)
-        count = (size_t)exchange_body_left(&source->exchange);
+    if (!freely && cc_exchange_body_left(&source->exchange) < count)
+        count = (size_t)cc_exchange_body_left(&source->exchange);
     const ssize_t moved = real()->splice(from, from_offset, to, to_offset, count, flags);
     if (moved > 0 && source)
         client_moved(source, from, READ, NULL, (size_t)moved);

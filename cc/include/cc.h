@@ -41,11 +41,12 @@ int cc_createlsock_on(const struct sockaddr *address, socklen_t length, int back
 int cc_accept(int s, struct sockaddr *addr, socklen_t *addrlen);
 int cc_accept4(int s, struct sockaddr *addr, socklen_t *addrlen, int flags);
 
-/* read(2); never reads beyond the head of the request before all of that head was returned. */
+/* read(2); never reads beyond the request, with its body: at its end it returns 0, or fails with EAGAIN on a descriptor
+ * that does not block. ECONNRESET: it cannot be known where the request ends. */
 ssize_t cc_read(int fd, void *buf, size_t count);
 
 /* Closes the descriptor. When no other refers to the connection, in any process of cc_fork: with 0 the gate has it
- * back and waits for its next request; with anything else, here or at an earlier close, the connection ends. */
+ * back, if the request was read whole, and waits for its next request; with anything else, here or at an earlier close, the connection ends. */
 int cc_close(int fd, int closeAllFilters);
 
 /* select(2), poll(2), epoll(7), which know of requests that cc_accept has buffered. */

@@ -1,7 +1,7 @@
 /* cc_accept, cc_read, cc_close: the life of a connection in a server.
  *
  * Runs in: a server's processes and threads. Sees: bundles from the gate, requests of clients. Never: reads beyond the
- * head of a request that the server has not read whole. */
+ * request that the server was given. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -101,37 +101,25 @@ int cc_accept(int s, struct sockaddr *addr, socklen_t *addrlen)
     return cc_accept4(s, addr, addrlen, 0);
 }
 
-/* How many of `count` bytes belong to the head, which ends with an empty line; all, once it has ended. */
-static size_t of_head(enum cci_head *head, const unsigned char *bytes, size_t count)
-{
-    for (size_t i = 0; i < count && *head != CCI_WHOLE; i++) {
-        if (bytes[i] == '\n')
-            *head = *head == CCI_NOTHING ? CCI_NOTHING : *head == CCI_LINE ? CCI_END : CCI_WHOLE;
-        else if (bytes[i] != '\r')
-            *head = CCI_LINE;
-        else if (*head == CCI_END)
-            *head = CCI_END_CR;
-        else if (*head == CCI_END_CR)
-            *head = CCI_LINE;
-        if (*head == CCI_WHOLE)
-            return i + 1;
-    }
-    return count;
-}
-
-/* From what came in the bundle. */
-static size_t read_buffered(struct cci_connection *connection, void *buf, size_t count)
+/* From what came in the bundle. -1 where it is no request any more. */
+static ssize_t read_buffered(struct cci_connection *connection, void *buf, size_t count)
 {
     const unsigned char *bytes = connection->taken + connection->next;
     size_t there = connection->len - connection->next;
-    size_t part = of_head(&connection->head, bytes, count < there ? count : there);
+    size_t part = cc_exchange_request_part(&connection->exchange, bytes, count < there ? count : there);
+    if (!part) {
+        connection->exchange.lost = true;
+        errno = ECONNRESET;
+        return -1;
+    }
     memcpy(buf, bytes, part);
+    cc_exchange_read(&connection->exchange, buf, part);
     cci_took(connection, part);
-    return part;
+    return (ssize_t)part;
 }
 
-/* From the socket, but not beyond the head: the next request on the connection is for whoever gets it from the gate. */
-static ssize_t read_head(int fd, void *buf, size_t count)
+/* From the socket, but not beyond the request: the next one is for whoever gets it from the gate. */
+static ssize_t read_request(int fd, void *buf, size_t count)
 {
     ssize_t there = recv(fd, buf, count, MSG_PEEK);
     if (there <= 0)
@@ -139,29 +127,54 @@ static ssize_t read_head(int fd, void *buf, size_t count)
     size_t part = (size_t)there;
     cci_lock();
     struct cci_connection *connection = cci_find(fd, CCI_CONNECTION);
-    if (connection)
-        part = of_head(&connection->head, buf, part);
+    if (connection) {
+        part = cc_exchange_request_part(&connection->exchange, buf, part);
+        cc_exchange_read(&connection->exchange, buf, part);
+        connection->exchange.lost |= !part;
+    }
     cci_unlock();
     /* A server that takes the buffer for a string shall not find the next request in it. */
     memset((char *)buf + part, 0, (size_t)there - part);
+    if (!part) {
+        errno = ECONNRESET;
+        return -1;
+    }
     return recv(fd, buf, part, 0);
+}
+
+/* There is nothing more of the request. Whoever does not wait is told so until the client ends the connection. */
+static ssize_t read_nothing(int fd)
+{
+    char byte;
+    if (!(fcntl(fd, F_GETFL) & O_NONBLOCK))
+        return 0;
+    ssize_t there = recv(fd, &byte, 1, MSG_PEEK);
+    if (there <= 0)
+        return there;
+    errno = EAGAIN;
+    return -1;
 }
 
 ssize_t cc_read(int fd, void *buf, size_t count)
 {
-    bool in_head = false;
+    enum reading reading = READS_ALL;
     cci_lock();
     struct cci_connection *connection = cci_find(fd, CCI_CONNECTION);
     if (connection && count > 0) {
-        if (cci_is_buffered(connection)) {
-            size_t part = read_buffered(connection, buf, count);
+        reading = cc_exchange_reading(&connection->exchange);
+        if (cci_is_buffered(connection) && reading == READS_REQUEST) {
+            ssize_t part = read_buffered(connection, buf, count);
             cci_unlock();
-            return (ssize_t)part;
+            return part;
         }
-        in_head = connection->head != CCI_WHOLE;
     }
     cci_unlock();
-    return in_head ? read_head(fd, buf, count) : read(fd, buf, count);
+    switch (reading) {
+    case READS_REQUEST: return read_request(fd, buf, count);
+    case READS_LATER: return read_nothing(fd);
+    case READS_NOTHING: errno = ECONNRESET; return -1;
+    default: return read(fd, buf, count);
+    }
 }
 
 int cc_close(int fd, int closeAllFilters)

@@ -51,8 +51,8 @@ static void settle(struct cci_connection *connection, int fd)
     int process = cci_guard_process(connection->guard);
     const unsigned char *rest = connection->taken + connection->next;
     bool last = was_last_process(connection);
-    /* A request that was not read would come again, for ever. */
-    bool back = !connection->abandoned && connection->head == CCI_WHOLE;
+    /* A request that was not read would come again, for ever; and what is left of its body would be the next one. */
+    bool back = !connection->abandoned && cc_exchange_reading(&connection->exchange) == READS_LATER;
 
     if (last && back && cc_core_back(process, connection->id, fd, rest, connection->len - connection->next) == 0)
         return;

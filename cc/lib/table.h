@@ -14,6 +14,8 @@
 #include <sys/queue.h>
 #include <sys/socket.h>
 
+#include "../core/exchange.h"
+
 /* What cc_createlsock started. It stays until neither a listening descriptor nor a connection of it is left. */
 struct cci_guard {
     LIST_ENTRY(cci_guard) all;
@@ -31,9 +33,6 @@ struct cci_shared {
     atomic_bool abandoned; /* one of them closed it for all */
 };
 
-/* How far cc_read got in the head of the request: what it waits for is an empty line after a line. */
-enum cci_head { CCI_NOTHING, CCI_LINE, CCI_END, CCI_END_CR, CCI_WHOLE };
-
 struct cci_watch;
 
 struct cci_connection {
@@ -46,7 +45,7 @@ struct cci_connection {
     struct cci_shared *shared; /* NULL until cc_fork */
     bool abandoned;            /* it ends with its last descriptor */
     bool foreign;              /* a plain fork(2) brought it here: another process answers for it */
-    enum cci_head head;
+    struct exchange exchange;  /* how far cc_read got in the request; what is written is not followed */
     LIST_HEAD(, cci_watch) watches;
     size_t next, len; /* of `taken`: what cc_read has not returned yet begins at `next` */
     unsigned char taken[];

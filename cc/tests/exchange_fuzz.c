@@ -54,7 +54,7 @@ static void check(const struct exchange *exchange, bool was_lost)
         fail("more answers than questions");
     if (was_lost && !exchange->lost)
         fail("found its way again");
-    if (exchange->lost && exchange_idle(exchange))
+    if (exchange->lost && cc_exchange_idle(exchange))
         fail("is sure although it is lost");
 }
 
@@ -65,15 +65,15 @@ static void feed(struct exchange *exchange, bool wrote, const unsigned char *byt
     unsigned char *copy = malloc(count ? count : 1);
     memcpy(copy, bytes, count);
     if (!wrote) {
-        const size_t part = exchange_request_part(exchange, copy, count);
+        const size_t part = cc_exchange_request_part(exchange, copy, count);
         struct exchange ahead = *exchange;
-        exchange_read(&ahead, copy, part < count ? part : count);
+        cc_exchange_read(&ahead, copy, part < count ? part : count);
         const bool ended = ahead.lost || ahead.in.stage == START;
-        exchange_read(&ahead, copy + part, part < count ? count - part : 0);
+        cc_exchange_read(&ahead, copy + part, part < count ? count - part : 0);
         if (part > count || (part < count && !ended && !ahead.lost))
             fail("a part that is no whole request");
     }
-    (wrote ? exchange_wrote : exchange_read)(exchange, copy, count);
+    (wrote ? cc_exchange_wrote : cc_exchange_read)(exchange, copy, count);
     free(copy);
     check(exchange, was_lost);
 }
@@ -91,23 +91,23 @@ static void compare(const unsigned char *bytes, size_t count, unsigned seed)
 {
     struct exchange exchange = {0};
     size_t at = 0, come = 0;
-    while (come < count && exchange_reading(&exchange) == READS_REQUEST) {
+    while (come < count && cc_exchange_reading(&exchange) == READS_REQUEST) {
         seed = seed * 1103515245 + 12345;
         const size_t more = seed >> 31 ? count - come : 1 + (seed >> 16) % 40;
         come = more < count - come ? come + more : count;
-        const size_t part = exchange_request_part(&exchange, bytes + at, come - at);
-        exchange_read(&exchange, bytes + at, part);
+        const size_t part = cc_exchange_request_part(&exchange, bytes + at, come - at);
+        cc_exchange_read(&exchange, bytes + at, part);
         at += part;
         /* What is left of a request is where it cannot be followed. */
-        exchange.lost |= at < come && exchange_reading(&exchange) == READS_REQUEST;
+        exchange.lost |= at < come && cc_exchange_reading(&exchange) == READS_REQUEST;
     }
     const long long length = is_tls(bytes, count) ? INCOMPLETE : one_request((const char *)bytes, count);
-    const bool whole = exchange_reading(&exchange) == READS_LATER;
+    const bool whole = cc_exchange_reading(&exchange) == READS_LATER;
     if (exchange.free != is_tls(bytes, count))
         fail("is not followed");
     if (whole != (length >= 0))
         fail(whole ? "takes what is no request for one" : "does not see the end of a request");
-    if (length == BAD && exchange_reading(&exchange) == READS_REQUEST)
+    if (length == BAD && cc_exchange_reading(&exchange) == READS_REQUEST)
         fail("goes on with what is no request");
     if (whole && (long long)at != length)
         fail("sees another end of a request");
@@ -122,8 +122,8 @@ static void run(const unsigned char *bytes, size_t count, unsigned seed)
         size_t size = bytes[at + 1];
         at += 2;
         if (blind) {
-            (wrote ? exchange_wrote_blind : exchange_read_blind)(&whole, size);
-            (wrote ? exchange_wrote_blind : exchange_read_blind)(&cut, size);
+            (wrote ? cc_exchange_wrote_blind : cc_exchange_read_blind)(&whole, size);
+            (wrote ? cc_exchange_wrote_blind : cc_exchange_read_blind)(&cut, size);
             continue;
         }
         size = size < count - at ? size : count - at;
@@ -136,7 +136,7 @@ static void run(const unsigned char *bytes, size_t count, unsigned seed)
         }
     }
     if (whole.lost != cut.lost || (!whole.lost && (whole.waiting != cut.waiting || whole.last != cut.last ||
-                                                   exchange_idle(&whole) != exchange_idle(&cut))))
+                                                   cc_exchange_idle(&whole) != cc_exchange_idle(&cut))))
         fail("depends on where the bytes are cut");
 }
 

@@ -75,8 +75,8 @@ int main(int argc, char *argv[])
 {
     static const struct { const char *name; void (*run)(void); } scenarios[] = {
         {"accepting", accepting}, {"pipelined", pipelined}, {"bytewise", bytewise}, {"body", body},
-        {"unread", unread}, {"selecting", selecting}, {"polling", polling}, {"epolling", epolling},
-        {"epolling_thread", epolling_thread}, {"duplicating", duplicating}, {"forking", forking},
+        {"strange_body", strange_body}, {"unread", unread}, {"selecting", selecting}, {"polling", polling},
+        {"epolling", epolling}, {"epolling_thread", epolling_thread}, {"duplicating", duplicating}, {"forking", forking},
         {"preforking", preforking}, {"losing", losing}, {"ordinary", ordinary}, {"ending", ending}};
     CHECK(argc == 3);
     alarm(60);

@@ -37,7 +37,7 @@ int served(int *client);       /* a connection whose request was read and answer
 void comes_again(int client);  /* it went back, and its next request is accepted anew; ends it */
 
 /* exercise_calls.c: accepting, reading, closing; what is no connection */
-void accepting(void), pipelined(void), bytewise(void), body(void), unread(void), ordinary(void), ending(void);
+void accepting(void), pipelined(void), bytewise(void), body(void), strange_body(void), unread(void), ordinary(void), ending(void);
 /* exercise_waiting.c */
 void selecting(void), polling(void), epolling(void), epolling_thread(void);
 /* exercise_shared.c: a connection with several descriptors, or in several processes */

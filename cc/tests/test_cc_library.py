@@ -54,6 +54,10 @@ class Library(unittest.TestCase):
     def test_body(self):
         self.run_both("body")
 
+    def test_strange_body(self):
+        for report in self.run_both("strange_body"):
+            self.assertEqual((report["back"], len(report["done"])), ([], 2))
+
     def test_unread(self):
         for report in self.run_both("unread"):
             self.assertEqual((report["back"], len(report["done"])), ([], 1))

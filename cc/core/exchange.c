@@ -3,76 +3,13 @@
  *
  * Runs in: a guarded server. Sees: a client's bytes, the server's bytes. Never: allocates, guesses.
  */
-#include "exchange.h"
-
-#include <string.h>
+#include "exchange_parts.h"
 
 /* A record of TLS that begins a handshake (RFC 8446 5.1); no request begins so. */
 enum { TLS_HANDSHAKE = 0x16 };
 
-static bool is_request(const struct exchange *exchange, const struct message *message)
-{
-    return message == &exchange->in;
-}
-
-static void next(struct message *message, enum stage stage)
-{
-    message->stage = stage;
-    message->word_size = 0;
-    message->cr = message->word_ended = message->began = false;
-}
-
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
-/* RFC 9110 5.6.2. */
-static bool is_token(char c)
-{
-    const char low = (char)(c | 0x20);
-    return (low >= 'a' && low <= 'z') || c == '-' || (c >= '0' && c <= '9') ||
-           (c > ' ' && c < 0x7f && strchr("!#$%&'*+.^_`|~", c));
-}
-
-static void add_to_word(struct message *message, char c)
-{
-    if (message->word_size < EXCHANGE_WORD_MAX)
-        message->word[message->word_size] = c;
-    if (message->word_size <= EXCHANGE_WORD_MAX)
-        message->word_size++;
-}
-
-static bool word_is(const struct message *message, const char *text)
-{
-    return message->word_size == strlen(text) && memcmp(message->word, text, message->word_size) == 0;
-}
-
-static bool word_begins(const struct message *message, const char *text)
-{
-    return message->word_size >= strlen(text) && memcmp(message->word, text, strlen(text)) == 0;
-}
-
-/* SECURITY: in a request, lines end with CR LF, and neither comes by itself: servers disagree on both. */
-static bool line_feed(struct exchange *exchange, const struct message *message)
-{
-    exchange->lost |= is_request(exchange, message) && !message->cr;
-    return !exchange->lost;
-}
-
-static bool lonely_cr(struct exchange *exchange, const struct message *message, char next_byte)
-{
-    exchange->lost |= message->cr && next_byte != '\n' && is_request(exchange, message);
-    return exchange->lost;
-}
-
 /* Goes on to the end of a line; true if it was there. `began` says then whether there was anything before it. */
-static bool to_line_end(struct exchange *exchange, struct message *message, const char **at, size_t *count)
+bool cc_exchange_to_line_end(struct exchange *exchange, struct message *message, const char **at, size_t *count)
 {
     const char *const begin = *at, *const end = memchr(begin, '\n', *count);
     const size_t part = end ? (size_t)(end - begin) : *count;
@@ -90,7 +27,7 @@ static bool to_line_end(struct exchange *exchange, struct message *message, cons
 }
 
 /* RFC 9112 6.3: the end of one message, and so the start of the next. */
-static void end_message(struct exchange *exchange, struct message *message)
+void cc_exchange_end_message(struct exchange *exchange, struct message *message)
 {
     next(message, START);
     if (is_request(exchange, message))
@@ -100,106 +37,11 @@ static void end_message(struct exchange *exchange, struct message *message)
     exchange->answered = true;
 }
 
-/* RFC 9112 3: the version is the end of the line. Seven bytes of it are compared: eight, less a CR. */
-static void request_line(struct exchange *exchange, struct message *message)
-{
-    const uint64_t version = message->tail & 0xffffffffffffff;
-    message->version_1_1 = version == 0x5454502f312e31; /* TTP/1.1 */
-    if (!message->version_1_1 && version != 0x5454502f312e30)
-        exchange->lost = true;
-    /* What follows a tunnel, and the preface of HTTP/2, is no HTTP/1; the gate passes neither on. */
-    if (word_begins(message, "CONNECT ") || word_begins(message, "PRI "))
-        exchange->lost = true;
-    message->left = word_begins(message, "HEAD ");
-}
-
-/* RFC 9112 4: HTTP/1.x, a blank, three digits (kept in `left` until the head has ended). */
-static void status_line(struct exchange *exchange, struct message *message)
-{
-    const char *digits = message->word + 9;
-    message->version_1_1 = word_begins(message, "HTTP/1.1 ");
-    message->left = 0;
-    if (message->word_size < 12 || !(message->version_1_1 || word_begins(message, "HTTP/1.0 "))) {
-        exchange->lost = true;
-        return;
-    }
-    for (int i = 0; i < 3; i++) {
-        if (digits[i] < '0' || digits[i] > '9')
-            exchange->lost = true;
-        message->left = message->left * 10 + (uint64_t)(digits[i] - '0');
-    }
-    if (message->left < 100)
-        exchange->lost = true;
-}
-
-static void first_line(struct exchange *exchange, struct message *message, const char **at, size_t *count)
-{
-    const char *const begin = *at;
-    const size_t before = *count;
-    const bool ended = to_line_end(exchange, message, at, count);
-    const size_t part = before - *count - ended;
-    for (size_t i = 0; i < part && message->word_size < EXCHANGE_WORD_MAX; i++)
-        add_to_word(message, begin[i]);
-    for (size_t i = part > 8 ? part - 8 : 0; i < part; i++)
-        message->tail = message->tail << 8 | (unsigned char)begin[i];
-    if (!ended)
-        return;
-    if (message->cr) {
-        message->tail >>= 8;
-        message->word_size -= message->word_size && message->word[message->word_size - 1] == '\r';
-    }
-    message->counted = message->chunked = message->says_close = message->says_keep = false;
-    message->says_websocket = message->trailers = false;
-    (is_request(exchange, message) ? request_line : status_line)(exchange, message);
-    message->tail = 0;
-    next(message, NAME);
-}
-
-static void content_length(struct exchange *exchange, struct message *message)
-{
-    uint64_t length = 0;
-    /* LIMIT: 18 digits fit into the number; the crate `request` has the same limit. */
-    if (message->word_size == 0 || message->word_size > 18)
-        exchange->lost = true;
-    for (size_t i = 0; i < message->word_size && !exchange->lost; i++) {
-        if (message->word[i] < '0' || message->word[i] > '9')
-            exchange->lost = true;
-        length = length * 10 + (uint64_t)(message->word[i] - '0');
-    }
-    if (message->counted && message->length != length)
-        exchange->lost = true;
-    message->counted = true;
-    message->length = length;
-}
-
-/* An element of a list, or a whole value, has ended. */
-static void end_word(struct exchange *exchange, struct message *message)
-{
-    switch (message->name) {
-    case LENGTH:
-        content_length(exchange, message);
-        break;
-    case CODING:
-        exchange->lost |= message->chunked || !word_is(message, "chunked");
-        message->chunked = true;
-        break;
-    case CONNECTION:
-        message->says_close |= word_is(message, "close");
-        message->says_keep |= word_is(message, "keep-alive");
-        break;
-    default: /* UPGRADE */
-        message->says_websocket |= word_is(message, "websocket");
-        break;
-    }
-    message->word_size = 0;
-    message->word_ended = false;
-}
-
 /* RFC 9112 6.3: what follows the head. `certain` says whether it is known where a body without a length ends. */
 static void begin_body(struct exchange *exchange, struct message *message, bool none, bool certain)
 {
     if (none || (message->counted && message->length == 0 && !message->chunked)) {
-        end_message(exchange, message);
+        cc_exchange_end_message(exchange, message);
     } else if (message->chunked && !message->counted && (message->version_1_1 || !is_request(exchange, message))) {
         next(message, CHUNK_SIZE);
         message->left = 0;
@@ -207,7 +49,7 @@ static void begin_body(struct exchange *exchange, struct message *message, bool 
         message->left = message->length;
         message->stage = COUNTED;
     } else if (certain && !message->chunked) {
-        end_message(exchange, message);
+        cc_exchange_end_message(exchange, message);
     } else {
         /* What has neither ends with the connection. */
         exchange->leaves |= !is_request(exchange, message);
@@ -251,7 +93,7 @@ static void end_answer_head(struct exchange *exchange, struct message *message)
 }
 
 /* The head of a message has ended. What its first line said is gone but for the version, and HEAD. */
-static void end_head(struct exchange *exchange, struct message *message)
+void cc_exchange_end_head(struct exchange *exchange, struct message *message)
 {
     const bool request = is_request(exchange, message), interim = !request && message->left < 200;
     if (!interim && (message->version_1_1 ? message->says_close : !message->says_keep || message->says_close)) {
@@ -262,88 +104,6 @@ static void end_head(struct exchange *exchange, struct message *message)
         end_request_head(exchange, message, message->left);
     else
         end_answer_head(exchange, message);
-}
-
-/* The names of header lines that matter; what comes in trailers does not. */
-static void end_name(struct message *message)
-{
-    static const char *const names[] = {"content-length", "transfer-encoding", "connection", "upgrade"};
-    enum stage stage = OTHER_VALUE;
-    for (enum name name = LENGTH; name <= UPGRADE && !message->trailers; name++) {
-        if (word_is(message, names[name])) {
-            message->name = name;
-            stage = VALUE;
-        }
-    }
-    next(message, stage);
-}
-
-/* A line without a colon: the empty one, which is the end. */
-static void end_fields(struct exchange *exchange, struct message *message)
-{
-    if (!line_feed(exchange, message))
-        return;
-    if (message->began)
-        exchange->lost = true;
-    else if (message->trailers)
-        end_message(exchange, message);
-    else
-        end_head(exchange, message);
-}
-
-/* RFC 9112 5.1: no blank in a name; at the start of one it would continue the line before. */
-static void name(struct exchange *exchange, struct message *message, const char **at, size_t *count)
-{
-    while (*count && !exchange->lost) {
-        const char c = **at;
-        if (lonely_cr(exchange, message, c))
-            return;
-        ++*at, --*count;
-        if (c == '\n') {
-            end_fields(exchange, message);
-            return;
-        }
-        if (c == ':') {
-            exchange->lost |= !message->began;
-            end_name(message);
-            return;
-        }
-        message->cr = c == '\r';
-        if (message->cr)
-            continue;
-        exchange->lost |= !is_token(c) && (is_request(exchange, message) || !message->began);
-        message->began = true;
-        add_to_word(message, lower(c));
-    }
-}
-
-static void value(struct exchange *exchange, struct message *message, const char **at, size_t *count)
-{
-    const bool is_list = message->name == CONNECTION || message->name == UPGRADE;
-    while (*count && !exchange->lost) {
-        const char c = **at;
-        if (lonely_cr(exchange, message, c))
-            return;
-        ++*at, --*count;
-        if (c == '\n') {
-            if (line_feed(exchange, message)) {
-                end_word(exchange, message);
-                next(message, NAME);
-            }
-            return;
-        }
-        message->cr = c == '\r';
-        if (c == ',' && is_list) {
-            end_word(exchange, message);
-        } else if (blank(c) || c == '\r') {
-            message->word_ended = message->word_size > 0;
-        } else if (message->word_ended) {
-            exchange->lost |= !is_list;
-            message->word_size = EXCHANGE_WORD_MAX + 1;
-        } else {
-            add_to_word(message, lower(c));
-        }
-    }
 }
 
 /* The line with the size of a chunk has ended. */
@@ -407,7 +167,7 @@ static void pass_body(struct exchange *exchange, struct message *message, uint64
     if (message->left)
         return;
     if (message->stage == COUNTED)
-        end_message(exchange, message);
+        cc_exchange_end_message(exchange, message);
     else
         next(message, CHUNK_END);
 }
@@ -422,7 +182,7 @@ static void body(struct exchange *exchange, struct message *message, const char 
 
 static void chunk_end(struct exchange *exchange, struct message *message, const char **at, size_t *count)
 {
-    const bool ended = to_line_end(exchange, message, at, count);
+    const bool ended = cc_exchange_to_line_end(exchange, message, at, count);
     exchange->lost |= message->began;
     if (!ended || exchange->lost)
         return;
@@ -465,11 +225,11 @@ static void step(struct exchange *exchange, struct message *message, const char 
     switch (message->stage) {
     case START: begin(exchange, message, at, count); break;
     case EMPTY_LINE: empty_line(exchange, message, at, count); break;
-    case FIRST_LINE: first_line(exchange, message, at, count); break;
-    case NAME: name(exchange, message, at, count); break;
-    case VALUE: value(exchange, message, at, count); break;
+    case FIRST_LINE: cc_exchange_first_line(exchange, message, at, count); break;
+    case NAME: cc_exchange_name(exchange, message, at, count); break;
+    case VALUE: cc_exchange_value(exchange, message, at, count); break;
     case OTHER_VALUE:
-        if (to_line_end(exchange, message, at, count))
+        if (cc_exchange_to_line_end(exchange, message, at, count))
             next(message, NAME);
         break;
     case COUNTED:
@@ -487,7 +247,7 @@ static void follow(struct exchange *exchange, struct message *message, const cha
         step(exchange, message, &at, &count);
 }
 
-size_t exchange_request_part(const struct exchange *exchange, const void *bytes, size_t count)
+size_t cc_exchange_request_part(const struct exchange *exchange, const void *bytes, size_t count)
 {
     struct exchange ahead = *exchange;
     const char *at = bytes;
@@ -505,7 +265,7 @@ size_t exchange_request_part(const struct exchange *exchange, const void *bytes,
     return count;
 }
 
-enum reading exchange_reading(const struct exchange *exchange)
+enum reading cc_exchange_reading(const struct exchange *exchange)
 {
     if (exchange->free)
         return READS_ALL;
@@ -518,7 +278,7 @@ enum reading exchange_reading(const struct exchange *exchange)
     return exchange->answered ? READS_NOTHING : READS_REQUEST;
 }
 
-uint64_t exchange_body_left(const struct exchange *exchange)
+uint64_t cc_exchange_body_left(const struct exchange *exchange)
 {
     const bool within = exchange->in.stage == COUNTED || exchange->in.stage == CHUNK;
     return within && !exchange->lost ? exchange->in.left : 0;
@@ -534,27 +294,27 @@ static void follow_blind(struct exchange *exchange, struct message *message, siz
         exchange->lost = true;
 }
 
-void exchange_read(struct exchange *exchange, const void *bytes, size_t count)
+void cc_exchange_read(struct exchange *exchange, const void *bytes, size_t count)
 {
     follow(exchange, &exchange->in, bytes, count);
 }
 
-void exchange_wrote(struct exchange *exchange, const void *bytes, size_t count)
+void cc_exchange_wrote(struct exchange *exchange, const void *bytes, size_t count)
 {
     follow(exchange, &exchange->out, bytes, count);
 }
 
-void exchange_read_blind(struct exchange *exchange, size_t count)
+void cc_exchange_read_blind(struct exchange *exchange, size_t count)
 {
     follow_blind(exchange, &exchange->in, count);
 }
 
-void exchange_wrote_blind(struct exchange *exchange, size_t count)
+void cc_exchange_wrote_blind(struct exchange *exchange, size_t count)
 {
     follow_blind(exchange, &exchange->out, count);
 }
 
-bool exchange_idle(const struct exchange *exchange)
+bool cc_exchange_idle(const struct exchange *exchange)
 {
     return exchange->answered && !exchange->free && !exchange->lost && !exchange->last && exchange->waiting == 0 &&
            exchange->in.stage == START && exchange->out.stage == START;

@@ -61,24 +61,24 @@ enum reading {
     READS_LATER,   /* nothing, as long as it has not answered */
     READS_NOTHING, /* nothing any more */
 };
-enum reading exchange_reading(const struct exchange *exchange);
+enum reading cc_exchange_reading(const struct exchange *exchange);
 
 /* The server has read, or written, these bytes. */
-void exchange_read(struct exchange *exchange, const void *bytes, size_t count);
-void exchange_wrote(struct exchange *exchange, const void *bytes, size_t count);
+void cc_exchange_read(struct exchange *exchange, const void *bytes, size_t count);
+void cc_exchange_wrote(struct exchange *exchange, const void *bytes, size_t count);
 
 /* It has read, or written, that many bytes that nobody has looked at (sendfile, splice): the inside of a body. */
-void exchange_read_blind(struct exchange *exchange, size_t count);
-void exchange_wrote_blind(struct exchange *exchange, size_t count);
+void cc_exchange_read_blind(struct exchange *exchange, size_t count);
+void cc_exchange_wrote_blind(struct exchange *exchange, size_t count);
 
 /* How many of `count` bytes that come next belong to the request that the server reads: up to its end, or to where it
  * cannot be followed any more. */
-size_t exchange_request_part(const struct exchange *exchange, const void *bytes, size_t count);
+size_t cc_exchange_request_part(const struct exchange *exchange, const void *bytes, size_t count);
 
 /* How many bytes that come next certainly belong to the body. */
-uint64_t exchange_body_left(const struct exchange *exchange);
+uint64_t cc_exchange_body_left(const struct exchange *exchange);
 
 /* Whether all that was asked is answered, and both sides would go on. */
-bool exchange_idle(const struct exchange *exchange);
+bool cc_exchange_idle(const struct exchange *exchange);
 
 #endif
