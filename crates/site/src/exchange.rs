@@ -23,7 +23,7 @@ use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::limit::Side;
 use crate::pace::Pace;
-use crate::partition::{Ends, Partition, Site};
+use crate::partition::{Ends, Partition, Site, Waits};
 use crate::socket::expired;
 use crate::stream::Stream;
 use crate::wire_io::{Gauge, Left, Wire};
@@ -97,9 +97,12 @@ pub(crate) async fn exchange<P: Partition>(
         .header_read_timeout(None)
         .max_headers(HEADER_LINES_MAX + 1)
         .serve_connection(wire, service);
-    // A client that stops sending may still be reading what is there for it. Until there is something, it has gone: what
-    // it asked for may be waiting for its turn, and need not.
-    let watch = if site.may_be_passed_on(head.path) { Watch::ToTheEnd } else { Watch::UntilAnswered };
+    // A client that stops sending may still be reading, so only what others would work on is given up for it.
+    let watch = match site.waits_for(head.path) {
+        Waits::ForBackend => Watch::ToTheEnd,
+        Waits::ForPassword => Watch::UntilAnswered,
+        Waits::ForNothing => Watch::Never,
+    };
     let outcome = drive(&mut connection, &stream, &gauge, watch).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
@@ -150,6 +153,8 @@ enum Watch {
     ToTheEnd,
     /// Until its answer begins.
     UntilAnswered,
+    /// Not at all.
+    Never,
 }
 
 impl Watch {
@@ -157,6 +162,7 @@ impl Watch {
         match self {
             Watch::ToTheEnd => true,
             Watch::UntilAnswered => gauge.status.get() == 0,
+            Watch::Never => false,
         }
     }
 }

@@ -218,6 +218,17 @@ pub(crate) struct Hsts {
     pub line: Vec<u8>,
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Files are answered at once.
+    ForNothing,
+    /// A password is to be verified.
+    ForPassword,
+    /// Somebody else works on the request.
+    ForBackend,
+}
+
 /// What all connections of a worker share.
 pub struct Site<P> {
     /// The worker's own part.
@@ -226,6 +237,8 @@ pub struct Site<P> {
     pub roots: Roots,
     /// What is done by path.
     pub rules: Rc<Rules>,
+    /// Whether an index file may be a program of a backend.
+    pub(crate) index_runs: bool,
     /// Who waits for a password to be verified.
     pub guesses: Rc<Guesses>,
     /// Functions that routes name.
@@ -250,6 +263,11 @@ impl<P: Partition> Site<P> {
     pub fn set_up(partition: P, mut setup: Setup) -> Site<P> {
         let names = setup.names();
         let rules = names.rules.clone();
+        let runs = |name: &String| {
+            let name = NormalPath::of_file(name.as_bytes());
+            name.is_ok_and(|name| rules.plan(&name).is_ok_and(|plan| plan.rule.is_some_and(Rule::passes_on)))
+        };
+        let index_runs = names.index.iter().any(runs);
         let roots = match (setup.root.take(), setup.vhosts.take()) {
             (Some(root), _) => Roots::One(Root::new(root, names)),
             (None, Some(folder)) => Roots::hosts(folder, names),
@@ -261,6 +279,7 @@ impl<P: Partition> Site<P> {
             partition,
             roots,
             rules,
+            index_runs,
             guesses: Guesses::new(),
             hooks: Hooks::default(),
             negotiator: Negotiator::new(&settings.encodings),
@@ -289,14 +308,16 @@ impl<P: Partition> Site<P> {
         }
     }
 
-    /// Whether somebody else may work on a request for this path, whom it is worth telling that the client has gone.
-    pub(crate) fn may_be_passed_on(&self, path: &str) -> bool {
-        let Ok(path) = NormalPath::parse(path) else { return false };
-        // Which index file a folder has is not known yet.
-        let may_run = path.is_folder() && self.rules.iter().any(Rule::passes_on);
-        may_run
-            || self.partition.service(&path).is_some()
-            || self.rules.plan(&path).is_ok_and(|plan| plan.rule.is_some_and(Rule::passes_on))
+    /// What a request for a path waits for, as far as the path tells.
+    pub(crate) fn waits_for(&self, path: &str) -> Waits {
+        let Ok(path) = NormalPath::parse(path) else { return Waits::ForNothing };
+        let Ok(plan) = self.rules.plan(&path) else { return Waits::ForNothing };
+        let is_passed_on = plan.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
+        match is_passed_on || self.partition.service(&path).is_some() {
+            true => Waits::ForBackend,
+            false if plan.private() => Waits::ForPassword,
+            false => Waits::ForNothing,
+        }
     }
 
     /// Adds that to an answer.
