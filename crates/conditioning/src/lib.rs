@@ -29,6 +29,6 @@ pub use network::{Exempt, Network, NetworkError};
 pub use pace::{MinRate, Pace};
 pub use parked::Parked;
 pub use queue::{Priority, Queue, Waiting};
-pub use rate::Rate;
+pub use rate::{Asked, Rate};
 pub use shares::{ShareLimits, Shares};
 pub use tree::{Key, Tree};

@@ -1,6 +1,6 @@
 //! How many requests one client may make: a bucket of tokens for each.
 //!
-//! Runs in: gates, filters; pure. Sees: addresses of clients. Never: takes more memory the more clients there are.
+//! Runs in: gates, site workers, filters; pure. Sees: addresses of clients. Never: takes more memory the more clients there are.
 //!
 //! A bucket is one moment: when it will be full. It is empty if that is a whole bucket's filling time ahead.
 //! Row D13.
@@ -14,6 +14,17 @@ use crate::recent::Recent;
 
 /// LIMIT: clients whose buckets are known; about 5 MiB. That of one who was not heard of for longest is full again.
 const CLIENTS_MAX: u32 = 65_536;
+
+/// What a client may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Make this request, and many more.
+    Within,
+    /// Make this request; more than half of the bucket is used.
+    Low,
+    /// Not make this request.
+    Over,
+}
 
 /// See the file's head.
 #[derive(Debug)]
@@ -46,19 +57,76 @@ impl Rate {
         Self { exempt, ..self }
     }
 
+    /// Knows the buckets of at most so many clients.
+    pub fn remembering(self, clients: u32) -> Self {
+        Self { full_at: Recent::new(clients), ..self }
+    }
+
     /// Whether `address` may make a request now; takes a token if it may.
     pub fn take(&mut self, address: IpAddr, now: Instant) -> bool {
+        self.ask(address, now) != Asked::Over
+    }
+
+    /// As [`Rate::take`], and whether the bucket of `address` is less than half full.
+    pub fn ask(&mut self, address: IpAddr, now: Instant) -> Asked {
         if self.interval.is_zero() || self.exempt.contains(address) {
-            return true;
+            return Asked::Within;
         }
         let full_at = self.full_at.hear(Origin::from(address), || now);
         let then = (*full_at).max(now) + self.interval;
-        let may = then <= now + self.filling;
-        if may {
-            *full_at = then;
-        } else {
+        if then > now + self.filling {
             self.over_rate += 1;
+            return Asked::Over;
         }
-        may
+        *full_at = then;
+        if then > now + self.filling / 2 { Asked::Low } else { Asked::Within }
+    }
+
+    /// How much of the bucket of `address` is used, as the time after which it is full again.
+    pub fn used(&self, address: IpAddr, now: Instant) -> Duration {
+        let full_at = self.full_at.get(address.into());
+        full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
+    /// Notes that so much of the bucket of `address` is used, as somebody says who has seen more of its requests.
+    pub fn hear(&mut self, address: IpAddr, used: Duration, now: Instant) {
+        let then = now + used.min(self.filling);
+        let full_at = self.full_at.hear(address.into(), || then);
+        *full_at = then.max(*full_at);
+    }
+
+    /// [`Rate::take`] for clients that something was [heard](Rate::hear) of; others may.
+    pub fn take_if_heard(&mut self, address: IpAddr, now: Instant) -> bool {
+        self.full_at.get(address.into()).is_none() || self.take(address, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_bucket_says_when_it_is_low() {
+        let (mut rate, now) = (Rate::new(10, 4), Instant::now());
+        let asked: Vec<Asked> = (0..5).map(|_| rate.ask(HERE, now)).collect();
+        assert_eq!(asked, [Asked::Within, Asked::Within, Asked::Low, Asked::Low, Asked::Over]);
+        assert_eq!((rate.used(HERE, now), rate.used(HERE, now + MS * 150)), (MS * 400, MS * 250));
+        assert_eq!(rate.used(HERE, now + MS * 1000), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_heard_counts_and_no_more_than_a_bucket() {
+        let (mut rate, now) = (Rate::new(10, 4), Instant::now());
+        assert!((0..9).all(|_| rate.take_if_heard(HERE, now)), "nothing was heard of it");
+        rate.hear(HERE, MS * 300, now);
+        rate.hear(HERE, MS * 100, now);
+        assert!(rate.take_if_heard(HERE, now), "one is left");
+        assert!(!rate.take_if_heard(HERE, now));
+        rate.hear(HERE, Duration::MAX, now);
+        assert!(!rate.take_if_heard(HERE, now + MS * 99));
+        assert!(rate.take_if_heard(HERE, now + MS * 100));
     }
 }

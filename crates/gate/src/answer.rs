@@ -35,6 +35,10 @@ pub enum Refusal {
     Strange,
     /// The client makes more requests than it may.
     TooMany,
+    /// The client makes more requests of one partition than it may, as this one's worker says.
+    ///
+    /// SECURITY: no offence, as bans are of all partitions.
+    TooManyThere,
     /// It is no TLS, on a listener that speaks nothing else.
     NotTls,
     /// No filter could see the requests on it.
@@ -79,7 +83,9 @@ impl Refusal {
             Self::NotTls => (400, "Bad Request", "This port speaks TLS: use https."),
             Self::Unseen => (400, "Bad Request", "This port speaks HTTP/1.1 only."),
             Self::Redirect(_) => (308, "Permanent Redirect", "This site is at https."),
-            Self::TooMany => (429, "Too Many Requests", "These are more requests than one client may make."),
+            Self::TooMany | Self::TooManyThere => {
+                (429, "Too Many Requests", "These are more requests than one client may make.")
+            }
         }
     }
 
@@ -87,7 +93,7 @@ impl Refusal {
     fn retry_after(self) -> &'static str {
         match self {
             Self::Unavailable => "Retry-After: 5\r\n",
-            Self::TooMany => "Retry-After: 1\r\n",
+            Self::TooMany | Self::TooManyThere => "Retry-After: 1\r\n",
             _ => "",
         }
     }

@@ -259,6 +259,9 @@ impl Connection {
             None => Seen::Refused(Refusal::NoSuchPlace, NO_PARTITION),
             Some(place) if place.partition.is_broken() => Seen::Refused(Refusal::Broken, place.site),
             Some(place) if counted && place.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
+            Some(place) if counted && !place.partition.within_rate(self.peer.ip(), now) => {
+                Seen::Refused(Refusal::TooManyThere, place.site)
+            }
             Some(place) => Seen::Whole { partition: place.partition, counted },
         }
     }

@@ -302,7 +302,7 @@ impl Desk {
         self.sheds.note(|shed| match refusal {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
             Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
-            Refusal::TooMany => shed.over_rate += 1,
+            Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
             Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
             Refusal::NoSuchPlace | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
             // Whoever has let it wait has counted it.

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use conditioning::{Bans, Exempt};
+use conditioning::{Bans, Exempt, Rate};
 
 use worker::outlets::{Outgoing, Outlets, Owner};
 
@@ -29,6 +29,10 @@ pub struct Partition {
     ///
     /// SECURITY: only of this partition: a worker that was taken over names whom it likes.
     banned: RefCell<Option<Bans>>,
+    /// How much clients ask of its workers, if these have said that of any.
+    ///
+    /// SECURITY: only of this partition, for the same reason.
+    rate: Rc<RefCell<Option<Rate>>>,
 }
 
 impl Partition {
@@ -37,11 +41,18 @@ impl Partition {
         let guarded = Rc::new(Cell::new(false));
         let broken = Rc::new(Cell::new(false));
         let (desk_of_host, shared) = (desk.me.clone(), Rc::default());
-        let host =
-            Host { desk: desk_of_host, site, shared, guarded: guarded.clone(), broken: broken.clone() };
+        let rate = Rc::new(RefCell::default());
+        let host = Host {
+            desk: desk_of_host,
+            site,
+            shared,
+            guarded: guarded.clone(),
+            broken: broken.clone(),
+            rate: Rc::clone(&rate),
+        };
         let Limits { start_timeout, connections, .. } = desk.limits;
         let outlets = Outlets::new(name, start_timeout, connections, Rc::new(host));
-        Rc::new(Self { outlets, broken, guarded, banned: RefCell::default() })
+        Rc::new(Self { outlets, broken, guarded, banned: RefCell::default(), rate })
     }
 
     /// Whether requests are answered with 500 here.
@@ -75,6 +86,13 @@ impl Partition {
     }
 }
 
+impl Partition {
+    /// Whether a client may make one more request here now, as far as its workers have said.
+    pub fn within_rate(&self, client: IpAddr, now: Instant) -> bool {
+        self.rate.borrow_mut().as_mut().is_none_or(|rate| rate.take_if_heard(client, now))
+    }
+}
+
 /// What is told by the workers of a partition.
 struct Host {
     desk: Weak<Desk>,
@@ -83,6 +101,7 @@ struct Host {
     shared: Rc<Cell<u32>>,
     guarded: Rc<Cell<bool>>,
     broken: Rc<Cell<bool>>,
+    rate: Rc<RefCell<Option<Rate>>>,
 }
 
 impl Owner for Host {
@@ -107,6 +126,18 @@ impl Owner for Host {
             let share = (!self.guarded.get()).then(|| Share::new(&self.shared));
             Connection::handed_back(&desk, stream, taken, client, share, false);
         }
+    }
+
+    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
+        if let Some(desk) = self.desk.upgrade() {
+            let mut rate = self.rate.borrow_mut();
+            rate.get_or_insert_with(|| desk.policies().rate_of_partition()).hear(
+                client,
+                used,
+                Instant::now(),
+            );
+        }
+        true
     }
 
     fn retiring(&self) {}

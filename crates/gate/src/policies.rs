@@ -14,6 +14,9 @@ use conditioning::{Bans, Exempt, Priority, Rate, ShareLimits, Shares};
 use wire::Conditioning;
 use worker::outlets::{Outlets, share_limits};
 
+/// LIMIT: clients of whom the workers of one partition have said how much they ask for; about 300 KiB.
+const HEARD_MAX: u32 = 4096;
+
 /// The policies of a gate.
 pub struct Policies {
     /// How long a connection may send nothing at all; without a value, as long as a head may take.
@@ -22,6 +25,8 @@ pub struct Policies {
     priority: Priority,
     limits: Option<ShareLimits>,
     exempt: Exempt,
+    /// Requests a second of a client, and how many at once.
+    rates: (u32, u32),
     rate: RefCell<Rate>,
     bans: RefCell<Bans>,
 }
@@ -44,6 +49,7 @@ impl Policies {
                 Priority::Fifo
             },
             limits: ordered.map(share_limits),
+            rates: (rate, burst),
             rate: RefCell::new(Rate::new(rate, burst).exempting(exempt.clone())),
             bans: RefCell::new(Bans::new(after, milliseconds(time), exempt.clone())),
             exempt,
@@ -64,6 +70,12 @@ impl Policies {
     /// Whether a client may make one more request now.
     pub fn within_rate(&self, client: IpAddr, now: Instant) -> bool {
         self.rate.borrow_mut().take(client, now)
+    }
+
+    /// The same limit, for what the workers of one partition say of their clients.
+    pub fn rate_of_partition(&self) -> Rate {
+        let (rate, burst) = self.rates;
+        Rate::new(rate, burst).exempting(self.exempt.clone()).remembering(HEARD_MAX)
     }
 
     /// Whether nothing of a client is heard.

@@ -218,6 +218,45 @@ fn more_than_the_rate_is_429() {
 }
 
 #[test]
+fn what_a_worker_says_of_a_client_counts_for_its_own_partition() {
+    run(async {
+        let ordered = Conditioning { rate_max: 1, rate_burst: 100, ban_after: 1, ..policies() };
+        let exempt = LauncherToGate::Exempt { network: Text::new("127.64.0.0/16") };
+        let gate = Gate::start_with(Limits::default(), vec![order(ordered), exempt]).await;
+        let (worker, line) = (gate.worker(2).await, gate.line(1).await);
+        let says = |client: [u8; 4], used_ms| {
+            let (address_high, address_low) = wire::halves(client.into());
+            let mut message = Vec::new();
+            FromWorker::Rate { address_high, address_low, used_ms }.encode(&mut message);
+            sys::seqpacket::send(&line, &message, None).unwrap();
+        };
+        // Of nobody who is exempt, and of no more than a bucket.
+        says(LIGHT, u32::MAX);
+        says([127, 2, 0, 1], 1);
+        says(HEAVY, u32::MAX);
+        grant(&line, 10, vec![]);
+        let (mut light, mut other) = (
+            gate.client_from(LIGHT, &get("a.test")).await,
+            gate.client_from([127, 2, 0, 1], &get("a.test")).await,
+        );
+        let _both = received(&line, 2).await;
+        for _ in 0..3 {
+            let got = read_all(&mut gate.client_from(HEAVY, &get("a.test")).await).await;
+            assert!(got.starts_with("HTTP/1.1 429 ") && got.contains("\r\nRetry-After: 1\r\n"), "{got}");
+            // Elsewhere it is as welcome as before: that was no offence either.
+            let mut elsewhere = gate.client_from(HEAVY, &get("b.test")).await;
+            answer(&worker, "b").await;
+            assert_eq!(read_all(&mut elsewhere).await, "b");
+        }
+        let (shed, _) = gate.shed().await;
+        assert_eq!((shed.over_rate, shed.bans), (3, 0));
+        drop(line);
+        // Its channel is gone, and with it the connections that it held.
+        assert!(is_closed(&mut light).await && is_closed(&mut other).await);
+    });
+}
+
+#[test]
 fn who_offends_again_and_again_is_not_heard() {
     run(async {
         let ordered = Conditioning { ban_after: 3, ban_time_ms: 400, ..policies() };

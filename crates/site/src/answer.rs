@@ -40,6 +40,11 @@ pub(crate) fn overloaded() -> Response<ResponseBody> {
     answer
 }
 
+/// After how many seconds a client may ask again, where it was refused for that: a bucket has at least one token then.
+pub(crate) fn retry_after(status: StatusCode) -> Option<u16> {
+    (status == StatusCode::TOO_MANY_REQUESTS).then_some(1)
+}
+
 /// An error answer.
 pub fn error(status: StatusCode) -> Response<ResponseBody> {
     let mut response = empty(status);

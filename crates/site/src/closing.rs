@@ -35,12 +35,8 @@ impl<P: Partition> Link<'_, P> {
         self.end_with(refusal.status()).await
     }
 
-    /// Answers a request that is another partition's, on a connection that cannot be handed back: its keys are here.
-    pub(crate) async fn misdirected(&mut self) -> Next {
-        self.end_with(StatusCode::MISDIRECTED_REQUEST).await
-    }
-
-    async fn end_with(&mut self, status: StatusCode) -> Next {
+    /// Answers the request that `taken` begins with by an error, and ends the connection.
+    pub(crate) async fn end_with(&mut self, status: StatusCode) -> Next {
         let taken = std::mem::take(&mut self.taken);
         let head = match head::check(&taken, usize::MAX) {
             Checked::Whole(head) => Some(head),
@@ -65,9 +61,13 @@ impl<P: Partition> Link<'_, P> {
         let date = self.site.clock.date();
         let hsts = self.site.hsts.borrow().clone().filter(|_| self.ends.tls);
         let secure = hsts.as_ref().map_or(&b""[..], |hsts| &hsts.line);
+        let later = match answer::retry_after(status) {
+            Some(seconds) => format!("Retry-After: {seconds}\r\n"),
+            None => String::new(),
+        };
         format!(
             "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\nConnection: close\r\n\
-             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}",
+             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}{later}",
             status.as_str(),
             status.canonical_reason().unwrap_or("Error"),
             answer::SERVER,

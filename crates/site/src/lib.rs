@@ -32,6 +32,7 @@ pub mod partition;
 mod peer;
 mod proxy;
 pub mod range;
+mod rates;
 pub mod relay;
 pub mod roots;
 pub mod rules;

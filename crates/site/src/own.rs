@@ -26,6 +26,7 @@ use crate::files::Files;
 use crate::gather::gather;
 use crate::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::partition::{Access, Ends, Limits, Partition, Site};
+use crate::rates::Rates;
 use crate::relay::{Relay, plain};
 use crate::rules::Rule;
 use crate::upstream::{self, Backends};
@@ -141,6 +142,9 @@ pub struct Own {
     connections: u32,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
+    /// Requests a second of each client, any number if that is 0, and how many at once.
+    rate: (u32, u32),
+    rates: Rates,
     /// The connections that come in.
     pub inlets: Rc<Inlets>,
     log: Log,
@@ -190,6 +194,8 @@ impl Own {
             start_timeout: ms(limits.start_timeout_ms),
             connections: limits.connections,
             priority: Priority::Recency,
+            rate: (0, 0),
+            rates: Rates::new((0, 0), Exempt::default()),
             inlets,
             log,
             filtered: false,
@@ -211,23 +217,25 @@ impl Own {
         self.limits.body_rate = MinRate::new(policies.body_min_rate, GRACE);
         self.limits.response_rate = MinRate::new(policies.response_min_rate, GRACE);
         self.limits.strict = policies.strict;
+        self.rate = (policies.rate_max, policies.rate_burst);
         self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
         self.shares = share_limits(policies);
         self.set_policy();
     }
 
-    /// Counts no shares for the clients of `network`.
+    /// Counts neither shares nor requests for the clients of `network`.
     pub fn exempt(&mut self, network: Network) {
         self.exempt.0.push(network);
         self.set_policy();
     }
 
-    /// Counts no shares for what comes in at `port`: its clients' addresses are not known.
+    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not known.
     pub fn share_port(&mut self, port: u16) {
         self.shared_ports.push(port);
     }
 
-    fn set_policy(&self) {
+    fn set_policy(&mut self) {
+        self.rates = Rates::new(self.rate, self.exempt.clone());
         for limit in [&self.limit, &self.streams] {
             limit.set_policy(self.priority, self.shares, self.exempt.clone());
         }
@@ -325,6 +333,11 @@ impl Own {
 impl Partition for Own {
     fn owns(&self, host: &[u8], path: &str) -> bool {
         self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    fn allows(&self, ends: &Ends, now: Instant) -> bool {
+        let known = || !self.shared_ports.contains(&ends.local.port());
+        !self.rates.limit() || !known() || self.rates.allow(ends.peer.ip(), now, &self.inlets)
     }
 
     fn filtered(&self) -> bool {
@@ -435,6 +448,7 @@ impl Site<Own> {
             shed.unavailable += counts.unavailable;
             shed.waiting_now += counts.waiting as u32;
         }
+        shed.over_rate = self.partition.rates.refused();
         shed.incomplete_now = self.seats.idle();
         let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
         for (range, held) in self.seats.ranges(RANGES_MAX) {

@@ -195,6 +195,12 @@ pub trait Partition: 'static {
         let _ = peer;
     }
 
+    /// Whether a client may make one more request of this site now; asked once for each. Must be quick.
+    fn allows(&self, ends: &Ends, now: Instant) -> bool {
+        let _ = (ends, now);
+        true
+    }
+
     /// Whether only the first request of a connection is answered here: filters are to see the others as well.
     fn filtered(&self) -> bool {
         false

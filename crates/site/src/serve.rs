@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use http::StatusCode;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::task::coop::unconstrained;
@@ -95,7 +96,8 @@ pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Ou
                 Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(link.handshake()).await,
                 Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
-                Next::Misdirected => Box::pin(link.misdirected()).await,
+                Next::Misdirected => Box::pin(link.end_with(StatusCode::MISDIRECTED_REQUEST)).await,
+                Next::TooMany => Box::pin(link.end_with(StatusCode::TOO_MANY_REQUESTS)).await,
                 Next::Close => return link.close(),
                 Next::HandBack => return link.hand_back(),
             };
@@ -114,6 +116,8 @@ pub(crate) enum Next {
     Refuse(Refusal),
     /// A request on a connection under TLS that is not ours.
     Misdirected,
+    /// A request of a client that has made too many.
+    TooMany,
     Close,
     HandBack,
 }
@@ -237,6 +241,9 @@ impl<P: Partition> Link<'_, P> {
             }
             if !owned || (again && !self.ends.tls && self.site.partition.filtered()) {
                 break Next::HandBack;
+            }
+            if !self.site.partition.allows(&self.ends, self.arrived) {
+                break Next::TooMany;
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
                 Next::General => break Next::General,

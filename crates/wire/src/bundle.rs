@@ -65,6 +65,9 @@ messages! {
         2 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
         /// The worker retires: it will take what was sent, and asks for nothing more to be sent.
         3 => Drain {},
+        /// A client, its address as in `Ban`, has used so much of what `rate_max` allows it, on connections that the
+        /// worker holds, in milliseconds until it has all of it again. Only a gate takes it, for the worker's partition.
+        4 => Rate { address_high: u64, address_low: u64, used_ms: u32 },
     }
 }
 

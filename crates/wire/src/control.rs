@@ -357,7 +357,7 @@ messages! {
         12 => Filtered {},
         /// Before `Begin`: the service `partition` may have so many requests at once; its share of the places without.
         13 => Requests { partition: u16, requests: u32 },
-        /// Before `Begin`: a network whose clients have no shares.
+        /// Before `Begin`: a network whose clients have no shares and no rates.
         14 => Exempt { network: Text<64> },
         /// Before `Begin`: what comes in at this port is from a load balancer, whose address says nothing of clients.
         15 => SharedConnections { port: u16 },

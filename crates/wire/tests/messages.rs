@@ -154,6 +154,8 @@ impl Samples for FromWorker {
             Self::Back { id: 0, taken: bytes(0) },
             Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) },
             Self::Drain {},
+            Self::Rate { address_high: 0, address_low: 0xffff_c000_0201, used_ms: 0 },
+            Self::Rate { address_high: u64::MAX, address_low: u64::MAX, used_ms: u32::MAX },
         ]
     }
 }

@@ -138,6 +138,13 @@ impl Inlets {
         self.changed.notify_waiters();
     }
 
+    /// Says something to every gate that has room for it now.
+    pub fn tell_gates(&self, message: &FromWorker) {
+        for source in self.sources.borrow().iter().filter(|source| !source.relays && !source.ended.get()) {
+            let _ = source.line.try_send(message, None);
+        }
+    }
+
     /// Whether the worker retires.
     pub fn draining(&self) -> bool {
         self.draining.get()

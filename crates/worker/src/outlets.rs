@@ -59,6 +59,11 @@ pub trait Owner {
     /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
     /// was sent, if it is one of ours.
     fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>, client: Option<SocketAddr>);
+    /// A worker says how much a client has used of what it may ask for; whether that is for this owner to hear.
+    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
+        let _ = (client, used);
+        false
+    }
     /// A worker retires or is gone: what was sent to it should not be used for new work.
     fn retiring(&self);
 }

@@ -97,13 +97,23 @@ pub(super) async fn answer<P: Partition>(
     };
     let asked = upgrade::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
-    let response = match refusal.map_or_else(|| admit(&site, &ticket.raw), Err) {
+    // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
+    let admitted = match (site.partition.allows(&ends, ticket.began), refusal) {
+        (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
+        (true, Some(status)) => Err(status),
+        (true, None) => admit(&site, &ticket.raw),
+    };
+    let response = match admitted {
         Ok(admitted) => produce(&site, ends, admitted, request, &mut respond).await,
         Err(status) => {
-            if status != StatusCode::MISDIRECTED_REQUEST {
+            if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
             }
-            Some(upgrade::refusal(status))
+            let mut refused = upgrade::refusal(status);
+            if let Some(seconds) = answer::retry_after(status) {
+                refused.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            Some(refused)
         }
     };
     // The client has gone: nobody is left to be told.

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use wire::{Bundle, Bytes, FromWorker, ToWorker};
@@ -177,6 +178,13 @@ impl Outlets {
                 let client = line.sent.borrow().get(&id).map(|(_, peer)| *peer);
                 self.owner.handed_back(stream, taken.0, client);
                 0
+            }
+            (FromWorker::Rate { address_high, address_low, used_ms }, None) => {
+                let client = wire::address_of(address_high, address_low).to_canonical();
+                match self.owner.rate_used(client, Duration::from_millis(used_ms.into())) {
+                    true => 0,
+                    false => self.nonsense(line, "a client's rate, which is for gates"),
+                }
             }
             (FromWorker::Drain {}, None) => {
                 line.drain();
