@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use common::{Gate, Limits, answer, get, is_closed, open, pause, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wire::{Bundle, LauncherToGate, Message, ToWorker};
+use wire::{Bundle, LauncherToGate, Message, Text, ToWorker};
 
 /// A chain of one filter: what it reads from, and what it writes to.
 struct Filter {
@@ -183,5 +183,68 @@ fn a_successor_takes_over_and_nothing_is_lost() {
         old.pass(held.0, held.1);
         answer(&a, "first").await;
         assert_eq!(read_all(&mut first).await, "first");
+    });
+}
+
+/// A listener on which connections begin with a header, from us.
+fn proxied() -> LauncherToGate {
+    LauncherToGate::ProxyTrusted { listener: 0, network: Text::new("127.0.0.1/32") }
+}
+
+fn from_proxy(client: &str, rest: &[u8]) -> Vec<u8> {
+    [format!("PROXY TCP4 {client} 127.0.0.1 4711 80\r\n").as_bytes(), rest].concat()
+}
+
+#[test]
+fn whose_a_proxys_connection_is_outlives_the_filters_and_a_worker() {
+    run(async {
+        let gate = Gate::start_with(Limits::default(), vec![proxied()]).await;
+        let filter = Filter::attach(&gate).await;
+        let worker = gate.worker(1).await;
+        let two = [get("a.test"), get("a.test")].concat();
+        let mut client = gate.client(&from_proxy("192.0.2.7", &two)).await;
+        let named = "192.0.2.7:4711".parse().unwrap();
+        for word in ["first", "second"] {
+            let (bundle, stream) = filter.next().await;
+            assert_eq!((bundle.peer, &bundle.taken.0), (named, &get("a.test")), "{word}");
+            filter.pass(bundle, stream);
+            let arrival = worker.next().await.unwrap();
+            assert_eq!(arrival.peer, named, "{word}");
+            let (mut server, _, lease) = open(arrival);
+            server.write_all(word.as_bytes()).await.unwrap();
+            if word == "first" {
+                lease.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
+            }
+        }
+        assert_eq!(read_all(&mut client).await, "firstsecond");
+    });
+}
+
+#[test]
+fn what_filters_cannot_see_is_refused_unless_that_is_wanted() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let hello = include_bytes!("../../../fuzz/seeds/client_hello/openssl-1");
+    run(async {
+        for (tls, bytes) in [(true, &hello[..]), (false, PREFACE)] {
+            let speaks = LauncherToGate::Speaks { listener: 0, tls, h2c: !tls };
+            let wanted = LauncherToGate::Unfiltered { listener: 0 };
+            for more in [vec![speaks.clone()], vec![speaks, wanted]] {
+                let unfiltered = more.len() > 1;
+                let gate = Gate::start_with(Limits::default(), more).await;
+                let _filter = Filter::attach(&gate).await;
+                let worker = gate.worker(1).await;
+                let mut client = gate.client(bytes).await;
+                if unfiltered {
+                    assert_eq!(worker.next().await.unwrap().tls, tls);
+                } else {
+                    let mut said = Vec::new();
+                    client.read_to_end(&mut said).await.unwrap();
+                    assert!(
+                        said == [21, 3, 3, 0, 2, 2, 80] || said.starts_with(b"HTTP/1.1 400 "),
+                        "{said:?}"
+                    );
+                }
+            }
+        }
     });
 }

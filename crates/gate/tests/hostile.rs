@@ -2,14 +2,16 @@
 //!
 //! Runs in: tests.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use common::{Gate, Limits, answer, get, pause, read_all, run};
-use wire::{Bytes, FromWorker, Message};
+use common::{Gate, Limits, answer, get, is_closed, pause, read_all, run};
+use wire::{Bundle, Bytes, FromWorker, LauncherToGate, Message, Text, ToWorker};
 use worker::inlet::Inlets;
 
 fn bytes(message: &FromWorker) -> Vec<u8> {
@@ -104,6 +106,47 @@ fn what_is_handed_back_must_be_a_connection() {
         assert_eq!(gate.counters().await.connections_now, 0);
         others_go_on(&gate, &worker).await;
     });
+}
+
+#[test]
+fn whose_a_proxys_connection_was_is_what_the_gate_knows() {
+    run(async {
+        let proxied = LauncherToGate::ProxyTrusted { listener: 0, network: Text::new("127.0.0.1/32") };
+        let gate = Gate::start_with(Limits::default(), vec![proxied]).await;
+        let line = gate.line(1).await;
+        let credits = FromWorker::Returns { credits: 9, done: Vec::new() };
+        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        let request = [b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n", &get("a.test")[..]].concat();
+        // With the number of another connection, its client may be claimed; with that of none, nobody's.
+        for (number, known) in [(None, true), (Some(77), false), (Some(wire::NUMBERLESS), false)] {
+            let mut client = gate.client(&request).await;
+            let (bundle, stream) = connection(&line).await;
+            let back = FromWorker::Back { id: number.unwrap_or(bundle.id), taken: Bytes(get("a.test")) };
+            sys::seqpacket::send(&line, &bytes(&back), Some(stream.as_fd())).unwrap();
+            drop(stream);
+            if known {
+                let (again, _) = connection(&line).await;
+                assert_eq!(again.peer, "192.0.2.7:4711".parse().unwrap());
+            } else {
+                assert!(is_closed(&mut client).await);
+            }
+        }
+    });
+}
+
+/// The next connection on a bare channel.
+async fn connection(line: &OwnedFd) -> (Bundle, OwnedFd) {
+    let mut buffer = vec![0; wire::MESSAGE_MAX];
+    loop {
+        match sys::seqpacket::receive(line, &mut buffer) {
+            Ok(Some(got)) => {
+                let ToWorker::Connection { bundle } = ToWorker::decode(&buffer[..got.len]).unwrap();
+                return (bundle, got.descriptor.unwrap());
+            }
+            Ok(None) => panic!("the gate has closed the channel"),
+            Err(_) => pause(2).await,
+        }
+    }
 }
 
 #[test]
