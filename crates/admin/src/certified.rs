@@ -16,7 +16,10 @@ pub(crate) struct Certificate {
     fault: Option<&'static str>,
     /// The kind of the key that is in use, if one is.
     key: Option<&'static str>,
+    not_before: Option<u64>,
     not_after: Option<u64>,
+    /// Whether it names a host of the site.
+    named: Option<bool>,
     staple: State,
 }
 
@@ -39,7 +42,9 @@ impl Certificate {
             file: file.to_owned(),
             fault: (verdict != Verdict::Good).then(|| verdict.words()),
             key: held.then(|| holding.kind.name()),
+            not_before: held.then_some(holding.not_before),
             not_after: held.then_some(holding.not_after),
+            named: held.then_some(holding.named),
             staple: State::new(staple),
         }
     }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
+use wire::tls::Holding;
 
 use crate::fault::Fault;
 use crate::order::{self, printable};
@@ -16,9 +17,6 @@ use crate::table::{age, align};
 const HEADER: [&str; 7] = ["SITE", "CERTIFICATE", "KEY", "DAYS LEFT", "STAPLE", "FOR", "ASKED"];
 const NUMBERS: [usize; 3] = [3, 5, 6];
 const DAY: u64 = 24 * 3600;
-/// LIMIT: days before its end at which a certificate is warned of. Who renews automatically does so 30 days before it,
-/// or after two thirds of a short life; one that is left is one that nobody renews.
-const SOON_DAYS: u64 = 14;
 
 /// What the server says why nothing, or nothing newer, is stapled; in words.
 const TROUBLES: [(&str, &str); 8] = [
@@ -39,7 +37,9 @@ struct Certificate {
     file: String,
     fault: Option<String>,
     key: Option<String>,
+    not_before: Option<u64>,
     not_after: Option<u64>,
+    named: Option<bool>,
     staple: Staple,
 }
 
@@ -90,21 +90,21 @@ impl Certificate {
     }
 
     fn warnings(&self, now: u64) -> Vec<String> {
-        let end = self.not_after.and_then(|end| match end.saturating_sub(now) / DAY {
-            _ if end <= now => Some("it has expired: clients refuse it; renew it".to_owned()),
-            0 => Some("it ends within a day; renew it".to_owned()),
-            left @ 1..SOON_DAYS => {
-                Some(format!("it ends in {left} day{}; renew it", if left == 1 { "" } else { "s" }))
-            }
-            _ => None,
-        });
+        let holding = Holding {
+            not_before: self.not_before.unwrap_or(0),
+            not_after: self.not_after.unwrap_or(0),
+            named: self.named.unwrap_or(true),
+            ..Holding::NOTHING
+        };
+        let objections = holding.objections(now);
+        let objections = objections.map(|one| format!("it {}; {}", one.words(), one.remedy()));
         let revoked = self.staple.state.as_deref() == Some("revoked");
         let revoked = revoked.then(|| "its authority says that it is revoked: replace it".to_owned());
         let fault = self.fault.as_deref().map(printable).map(|fault| match self.key {
             Some(_) => format!("the file {fault}; what it said before is in use"),
             None => format!("the file {fault}; the site goes on without it"),
         });
-        [fault, end, revoked].into_iter().flatten().collect()
+        fault.into_iter().chain(objections).chain(revoked).collect()
     }
 }
 
@@ -153,7 +153,20 @@ mod tests {
         assert_eq!(says(DAY - 1), ["it ends within a day; renew it"]);
         assert_eq!(says(2 * DAY - 1), ["it ends in 1 day; renew it"]);
         assert_eq!(says(2 * DAY), ["it ends in 2 days; renew it"]);
-        assert!(says(SOON_DAYS * DAY).is_empty());
+        assert!(says(14 * DAY).is_empty());
+    }
+
+    #[test]
+    fn what_clients_refuse_is_said() {
+        let mut one = list().remove(0);
+        (one.not_before, one.named) = (Some(1001), Some(false));
+        let expected = [
+            "it is not valid yet: clients refuse it; wait for its first day, or set this machine's clock right",
+            "it names none of the site's hosts: clients refuse it; use a certificate whose subject alternative names \
+             have one of them",
+        ];
+        assert_eq!(one.warnings(1000), expected);
+        assert_eq!(one.warnings(1001), expected[1..]);
     }
 
     #[test]

@@ -2,14 +2,26 @@
 //!
 //! Runs in: the `bulkhead` command. Sees: the operator's file. Never: runs or changes anything.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use certificate::own;
 use config::{Config, Diagnostic};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde::Serialize;
+use wire::tls::Holding;
+use zeroize::Zeroizing;
 
 use crate::fault::Fault;
+use crate::order::printable;
 use crate::table::print;
+
+/// LIMIT: as for the signer; a key and a chain of 16 certificates at their largest fit in less.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A mistake as JSON.
 #[derive(Debug, Serialize)]
@@ -37,7 +49,8 @@ impl<'d> From<&'d Diagnostic> for Mistake<'d> {
 
 /// Checks a configuration and says what is wrong with it.
 pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let checked = Config::load(path);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let checked = Config::load_with(path, |file, hosts| certificate(file, hosts, now));
     if json {
         let mistakes = match &checked {
             Ok(config) => &config.warnings,
@@ -57,6 +70,27 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
         Err(_) if json => Ok(ExitCode::from(2)),
         Err(diagnostics) => Err(Fault::Usage(diagnostics.to_string())),
     }
+}
+
+/// What is to be said of a file with a key and its certificates; what is wrong with the file itself, its signer says.
+fn certificate(path: &Path, hosts: &[&str], now: u64) -> Vec<(String, String)> {
+    let shown = printable(&path.display().to_string());
+    let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize));
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text));
+    if let Err(error) = read {
+        let what = format!("{shown} cannot be read by this user, so its certificate is not checked: {error}");
+        return vec![(what, "check as the user who starts bulkhead".to_owned())];
+    }
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
+    let own = own::first(&chain).and_then(|own| Some((own, own::validity(own)?)));
+    let Some((own, (not_before, not_after))) = own else {
+        let what = format!("{shown} has no certificate that can be read");
+        return vec![(what, "put the site's certificate into it, as PEM, with its chain and key".to_owned())];
+    };
+    let named = own::names_one_of(own, hosts.iter().copied());
+    let holding = Holding { not_before, not_after, named, ..Holding::NOTHING };
+    let objections = holding.objections(now);
+    objections.map(|one| (format!("{shown} {}", one.words()), one.remedy().to_owned())).collect()
 }
 
 fn summary(config: &Config) -> String {

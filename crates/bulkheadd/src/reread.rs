@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::{Config, Site};
 use wire::stapler::LauncherToStapler;
-use wire::tls::{Holding, LauncherToSigner, Verdict};
+use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
 use crate::launcher::Launcher;
@@ -60,12 +60,14 @@ struct Place {
     owed: Vec<u64>,
     /// What the signer has said last, if it is for one.
     said: (Verdict, Holding),
+    /// What was said against it, so that each objection is said once.
+    objected: Vec<Objection>,
 }
 
 impl Place {
     fn new(purpose: Purpose, path: PathBuf, given: Option<Stamp>) -> Self {
         let said = (Verdict::Unreadable, Holding::NOTHING);
-        Self { purpose, path, given, owed: Vec::new(), said }
+        Self { purpose, path, given, owed: Vec::new(), said, objected: Vec::new() }
     }
 
     /// Whether this signer's word was asked for; it is asked for once.
@@ -158,6 +160,13 @@ pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
 impl Launcher {
     /// Gives a new signer every certificate, the channels being made elsewhere.
     pub(crate) fn introduce_signer(&mut self, signer: u64) {
+        let sites = (0u16..).zip(&self.ground.config.sites).filter(|(_, site)| site.tls.is_some());
+        let hosts = sites.flat_map(|(site, about)| {
+            about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
+        });
+        for host in hosts.collect::<Vec<_>>() {
+            self.tell(signer, &host, None);
+        }
         self.give_all(signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
         self.tell(signer, &LauncherToSigner::Begin {}, None);
     }
@@ -238,6 +247,19 @@ impl Launcher {
                 Ok(_) => self.give(place, &self.readers(place)),
                 Err(error) => self.complain(place, &error.to_string()),
             }
+            self.object(place);
+        }
+    }
+
+    /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
+    /// last days.
+    fn object(&mut self, place: usize) {
+        let Place { said: (_, holding), objected, .. } = &mut self.rereading.places[place];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let found: Vec<Objection> = holding.objections(now).collect();
+        let before = std::mem::replace(objected, found.clone());
+        for objection in found.into_iter().filter(|one| !before.contains(one)) {
+            self.complain(place, &format!("it {}; {}", objection.words(), objection.remedy()));
         }
     }
 
@@ -254,11 +276,12 @@ impl Launcher {
             self.rereading.places[place].said = (verdict, holding);
         }
         match place {
-            Some(_) if verdict == Verdict::Good && !self.announced => {}
             Some(place) if verdict == Verdict::Good => {
-                if let Some(about) = self.about(place) {
+                if let Some(about) = self.about(place).filter(|_| self.announced) {
                     self.journal.info(format!("{about} is in use"));
                 }
+                self.rereading.places[place].objected.clear();
+                self.object(place);
             }
             Some(place) => {
                 let what =

@@ -1,12 +1,13 @@
 //! What a client's certificate says, and the header in which it is passed on.
 //!
-//! Runs in: site workers, which write the header, and services, which read it; in the signer, for the date of a site's
-//! own. Untrusted input: in the first two, a certificate that an authority of the operator's has signed, for whoever asked
+//! Runs in: site workers, which write the header, and services, which read it; in the signer and `bulkhead check`, for what a
+//! site's own says. Untrusted input: in the first two, a certificate that an authority of the operator's has signed, for whoever asked
 //! it; in services, the header. Does no input or output. Never: decides whether a certificate is good; that was done in the handshake, before it came here.
 //!
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
 pub mod der;
+pub mod own;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -115,12 +116,6 @@ impl ClientCertificate {
         }
         pem + "-----END CERTIFICATE-----\n"
     }
-}
-
-/// Until when a certificate is valid, in seconds since 1970; `None` if it cannot be read.
-pub fn not_after(der: &[u8]) -> Option<u64> {
-    let parsed = der::decode::<x509_cert::Certificate>(der).ok()?;
-    Some(parsed.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
 }
 
 /// From when on and until when a list of revoked certificates holds (RFC 5280 5.1.2.4 and 5), in seconds since 1970.

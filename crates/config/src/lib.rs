@@ -55,9 +55,25 @@ impl Config {
     ///
     /// Every mistake found, each with its place; or the one reason why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Diagnostics> {
+        Self::load_with(path, |_, _| Vec::new())
+    }
+
+    /// The same, with what `look` says of each file of `certificates` of a site with these hosts, as warnings: what is
+    /// the matter, and what to do.
+    ///
+    /// # Errors
+    ///
+    /// As for `load`.
+    pub fn load_with(
+        path: &Path,
+        look: impl Fn(&Path, &[&str]) -> Vec<(String, String)>,
+    ) -> Result<Config, Diagnostics> {
         let name = path.display().to_string();
         let (text, dir) = files::read(path, &name)?;
-        build(&text, &name, &dir, files::check)
+        build(&text, &name, &dir, |raw, problems| {
+            files::check(raw, problems);
+            tls::look_at_certificates(raw, look, problems);
+        })
     }
 
     /// Checks `text` without touching the file system. `name` is what diagnostics call the file; `dir`, which
@@ -76,7 +92,7 @@ fn build(
     text: &str,
     name: &str,
     dir: &Path,
-    last_checks: fn(&RawConfig, &mut Problems<'_>),
+    last_checks: impl FnOnce(&RawConfig, &mut Problems<'_>),
 ) -> Result<Config, Diagnostics> {
     let mut problems = Problems::new(name, text);
     if !dir.is_absolute() {

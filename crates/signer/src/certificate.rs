@@ -4,10 +4,11 @@
 
 use std::os::fd::OwnedFd;
 
+use certificate::own::names_one_of;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self, SectionKind};
 use webpki::EndEntityCert;
-use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, KeyKind, Verdict};
+use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, Holding, KeyKind, Verdict};
 use zeroize::Zeroizing;
 
 use crate::key::Key;
@@ -22,7 +23,7 @@ pub struct Certified {
     key: Key,
     /// The site's own certificate first, then whoever signed the one before.
     pub chain: Vec<CertificateDer<'static>>,
-    not_after: u64,
+    validity: (u64, u64),
 }
 
 impl Certified {
@@ -74,18 +75,21 @@ impl Certified {
             return Err(Verdict::BadCertificate);
         }
         let chain = ordered(&key, chain)?;
-        let own = chain.first().and_then(|own| certificate::not_after(own));
-        Ok(Self { key, not_after: own.ok_or(Verdict::BadCertificate)?, chain })
-    }
-
-    /// Until when its certificate is valid, in seconds since 1970.
-    pub fn not_after(&self) -> u64 {
-        self.not_after
+        let validity = chain.first().and_then(|own| certificate::own::validity(own));
+        Ok(Self { key, validity: validity.ok_or(Verdict::BadCertificate)?, chain })
     }
 
     /// The kind of its key.
     pub fn kind(&self) -> KeyKind {
         self.key.kind()
+    }
+
+    /// What is to be known of it, where it is for these hosts.
+    pub fn holding(&self, hosts: &[String]) -> Holding {
+        let (not_before, not_after) = self.validity;
+        let own = self.chain.first();
+        let named = own.is_some_and(|own| names_one_of(own, hosts.iter().map(String::as_str)));
+        Holding { kind: self.kind(), not_before, not_after, named }
     }
 
     /// Signs a step of a handshake.

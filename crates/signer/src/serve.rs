@@ -33,6 +33,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::new(start.control)?;
     let desk = Rc::new(Desk {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
+        hosts: RefCell::default(),
         held: RefCell::default(),
         clients: RefCell::default(),
         staplers: RefCell::default(),
@@ -46,6 +47,9 @@ pub async fn run(start: Start) -> Result<(), Fault> {
                 let holding = desk.holding(site, number);
                 let told = ChildToLauncher::Certificate { site, number, verdict, holding };
                 control.send(&told, None).await?;
+            }
+            (LauncherToSigner::Host { site, host }, None) => {
+                desk.hosts.borrow_mut().entry(site).or_default().push(host.as_str().to_owned());
             }
             (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => desk.attach_stapler(channel)?,
@@ -67,6 +71,8 @@ struct Held {
 
 struct Desk {
     log: Log,
+    /// By site.
+    hosts: RefCell<BTreeMap<u16, Vec<String>>>,
     /// By site and number.
     held: RefCell<BTreeMap<(u16, u16), Held>>,
     clients: RefCell<Vec<(u16, Rc<Line>)>>,
@@ -107,7 +113,9 @@ impl Desk {
     fn holding(&self, site: u16, number: u16) -> Holding {
         let held = self.held.borrow();
         let now = held.get(&(site, number)).map(|held| &held.now);
-        now.map_or(Holding::NOTHING, |now| Holding { kind: now.kind(), not_after: now.not_after() })
+        let hosts = self.hosts.borrow();
+        let hosts = hosts.get(&site).map_or(&[][..], Vec::as_slice);
+        now.map_or(Holding::NOTHING, |now| now.holding(hosts))
     }
 
     fn attach(self: &Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, the signer, site workers. Sees: in the signer, what a site that may be compromised asks to be
 //! signed. Never: a private key; those go from the launcher to the signer as open files, and stay there.
 
-use crate::codec::{Bytes, choice, messages, record};
+use crate::codec::{Bytes, Text, choice, messages, record};
 
 /// LIMIT: bytes of one certificate as a site gets it; those of authorities have 1 to 2 KiB.
 pub const CERTIFICATE_MAX: usize = 16 * 1024;
@@ -74,14 +74,75 @@ record! {
     pub struct Holding {
         /// The kind of its key.
         kind: KeyKind,
+        /// From when on the certificate is valid, in seconds since 1970.
+        not_before: u64,
         /// Until when the certificate is valid, in seconds since 1970; 0 if there is none in this place.
         not_after: u64,
+        /// Whether it names a host of its site.
+        named: bool,
+    }
+}
+
+/// Seconds of a day.
+const DAY: u64 = 24 * 3600;
+/// LIMIT: days before its end at which a certificate is warned of. Who renews automatically does so 30 days before it,
+/// or after two thirds of a short life; one that is left is one that nobody renews.
+const SOON_DAYS: u64 = 14;
+
+/// Why clients refuse a certificate, or soon will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objection {
+    /// Its end has passed.
+    Expired,
+    /// Its beginning has not come.
+    NotYet,
+    /// It is of hosts of somebody else's.
+    OtherName,
+    /// It ends after so many whole days.
+    EndsIn(u64),
+}
+
+impl Objection {
+    /// What is the matter, as in "it ...".
+    pub fn words(self) -> String {
+        match self {
+            Self::Expired => "has expired: clients refuse it".to_owned(),
+            Self::NotYet => "is not valid yet: clients refuse it".to_owned(),
+            Self::OtherName => "names none of the site's hosts: clients refuse it".to_owned(),
+            Self::EndsIn(0) => "ends within a day".to_owned(),
+            Self::EndsIn(1) => "ends in 1 day".to_owned(),
+            Self::EndsIn(days) => format!("ends in {days} days"),
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Expired | Self::EndsIn(_) => "renew it",
+            Self::NotYet => "wait for its first day, or set this machine's clock right",
+            Self::OtherName => "use a certificate whose subject alternative names have one of them",
+        }
+    }
+}
+
+impl Holding {
+    /// What is to be said against the certificate, at a time in seconds since 1970.
+    pub fn objections(&self, now: u64) -> impl Iterator<Item = Objection> {
+        let held = self.not_after != 0;
+        let time = match self.not_after.saturating_sub(now) / DAY {
+            _ if self.not_after <= now => Some(Objection::Expired),
+            _ if self.not_before > now => Some(Objection::NotYet),
+            left if left < SOON_DAYS => Some(Objection::EndsIn(left)),
+            _ => None,
+        };
+        let name = (!self.named).then_some(Objection::OtherName);
+        [time, name].into_iter().flatten().filter(move |_| held)
     }
 }
 
 impl Holding {
     /// Nothing.
-    pub const NOTHING: Self = Self { kind: KeyKind::P256, not_after: 0 };
+    pub const NOTHING: Self = Self { kind: KeyKind::P256, not_before: 0, not_after: 0, named: false };
 }
 
 impl KeyKind {
@@ -133,6 +194,8 @@ messages! {
         4 => Report {},
         /// The channel to a stapler comes along, which is to have all chains.
         5 => Stapler {},
+        /// A host of a site, before the certificates that are to name it.
+        6 => Host { site: u16, host: Text<255> },
     }
 }
 

@@ -217,7 +217,7 @@ impl Samples for ChildToLauncher {
             |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
         let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
         all.push(Self::Confirmed { ticket: u32::MAX });
-        let holding = Holding { kind: KeyKind::Rsa, not_after: u64::MAX };
+        let holding = Holding { kind: KeyKind::Rsa, not_before: 1, not_after: u64::MAX, named: true };
         all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good, holding });
         let holding = Holding::NOTHING;
         all.push(Self::Certificate { site: 1, number: 0, verdict: Verdict::Mismatch, holding });
@@ -404,6 +404,7 @@ impl Samples for LauncherToSigner {
             Self::Begin {},
             Self::Report {},
             Self::Stapler {},
+            Self::Host { site: 1, host: Text::new("a".repeat(255)) },
         ]
     }
 }
@@ -543,7 +544,12 @@ impl Samples for LauncherToAdmin {
             name: text(128),
             file: text(4096),
             verdict: Verdict::NoKey,
-            holding: Holding { kind: KeyKind::Ed25519, not_after: u64::MAX },
+            holding: Holding {
+                kind: KeyKind::Ed25519,
+                not_before: u64::MAX,
+                not_after: u64::MAX,
+                named: false,
+            },
             staple,
         }));
         for &role in Role::ALL {
