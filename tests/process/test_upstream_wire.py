@@ -82,7 +82,8 @@ class Closing(unittest.TestCase):
             self.assertEqual(behind.connections, 2)
 
 
-#: What a server says, what the client gets: a status and a body, or None for a connection that ends within the answer.
+#: What a server says, what the client gets: a status and a body, or None for 502 or a connection that ends within the
+#: answer, as the server's end comes with it or behind it.
 ANSWERS = {
     "100": (b"HTTP/1.1 100 Continue\r\n\r\n" + response(b"after"), (200, b"after")),
     "103": (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3 + response(b"after"), (200, b"after")),
@@ -93,14 +94,14 @@ ANSWERS = {
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 300\r\n\r\n", (304, b"")),
     "no length": (b"HTTP/1.1 200 OK\r\n\r\nto the end", (200, b"to the end")),
     "version 1.0": (b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", (200, b"abc")),
-    "the same length twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", (200, b"abc")),
+    "the same length twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", (502, None)),
     "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde", (502, None)),
     "a list of lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 3, 5\r\n\r\nabcde", (502, None)),
     "a negative length": (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nabc", (502, None)),
     "too short": (b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\nConnection: close\r\n\r\nabc", None),
     "chunks that break off": (CHUNKED + b"3\r\nabc\r\n", None),
-    "bad chunks": (CHUNKED + b"xyz\r\nabc\r\n0\r\n\r\n", None),
-    "a chunk without end": (CHUNKED + b"3\r\nabcdefg\r\n0\r\n\r\n", None),
+    "bad chunks": (CHUNKED + b"xyz\r\nabc\r\n0\r\n\r\n", (502, None)),
+    "a chunk without end": (CHUNKED + b"3\r\nabcdefg\r\n0\r\n\r\n", (502, None)),
     "a length and chunks": (
         b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", (502, None),
     ),
@@ -143,8 +144,10 @@ class Answers(unittest.TestCase):
             with self.subTest(name), self.server.connect() as connection:
                 connection.send(get("/app/" + name.replace(" ", "%20")))
                 if expected is None:
-                    with self.assertRaises(ConnectionError):
-                        connection.response()
+                    try:
+                        self.assertEqual(connection.response().status, 502)
+                    except ConnectionError:
+                        pass
                     continue
                 answer = connection.response()
                 status, body = expected

@@ -221,6 +221,16 @@ fn remove(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
     }
 }
 
+/// What `Content-Length` says: a number as RFC 9110 8.6 has it, in its one spelling.
+pub fn length(value: &[u8]) -> Option<u64> {
+    // LIMIT: 18 digits cannot overflow, and are more than any body here.
+    let is_number = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
+    // SECURITY: to some readers, what begins with a nought is octal.
+    let is_plain = value.len() == 1 || value.first() != Some(&b'0');
+    let sum = || value.iter().fold(0, |sum, &digit| sum * 10 + u64::from(digit - b'0'));
+    (is_number && is_plain).then(sum)
+}
+
 /// Makes the target of a request a path, and its host the one value of `Host`; the host, if it has one.
 pub fn settle_host<B>(request: &mut Request<B>) -> Option<HeaderValue> {
     let authority = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));

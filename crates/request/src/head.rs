@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use memchr::memchr_iter;
 
-use crate::target;
+use crate::{fields, target};
 
 /// LIMIT: header lines in one head, the number hyper's own parser has room for.
 pub const HEADER_LINES_MAX: usize = 100;
@@ -21,7 +21,7 @@ pub enum Refusal {
     TooLarge,
     /// Another version than HTTP/1.0 and HTTP/1.1.
     Version,
-    /// `CONNECT`, which only proxies answer.
+    /// `CONNECT`, which only proxies answer, and `TRACE`, which tells others what a browser keeps to itself.
     NotImplemented,
     /// An expectation other than `100-continue`.
     Expectation,
@@ -196,6 +196,17 @@ struct Fields<'a> {
     user_agent: &'a [u8],
 }
 
+/// SECURITY: RFC 9110 9.1 has methods in capitals, and lets case matter; some programs take `get` for `GET` all the same.
+fn check_method(method: &str) -> Result<(), Refusal> {
+    if !method.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
+        return Err(Refusal::Malformed("not a method"));
+    }
+    match method {
+        "CONNECT" | "TRACE" | "TRACK" => Err(Refusal::NotImplemented),
+        _ => Ok(()),
+    }
+}
+
 fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Refusal> {
     const MISSING: Refusal = Refusal::Malformed("not a request line");
     let method = request.method.ok_or(MISSING)?;
@@ -204,9 +215,7 @@ fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<He
     if bare_line_feed(head) {
         return Err(Refusal::Malformed("a bare line feed"));
     }
-    if method == "CONNECT" {
-        return Err(Refusal::NotImplemented);
-    }
+    check_method(method)?;
     let mut fields = Fields::default();
     for line in request.headers.iter() {
         fields.take(line.name.as_bytes(), line.value)?;
@@ -302,19 +311,15 @@ impl<'a> Fields<'a> {
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        // LIMIT: 18 digits cannot overflow, and are more than any body here.
-        if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
-            return Err(Refusal::Malformed("not a Content-Length"));
-        }
-        let length = value.iter().fold(0, |sum, &digit| sum * 10 + u64::from(digit - b'0'));
+        let length = fields::length(value).ok_or(Refusal::Malformed("not a Content-Length"))?;
         match self.length.replace(length) {
-            Some(other) if other != length => Err(Refusal::Malformed("several Content-Length")),
-            _ => Ok(()),
+            Some(_) => Err(Refusal::Malformed("several Content-Length")),
+            None => Ok(()),
         }
     }
 }
 
-/// Writes the head anew for those behind: origin-form, one `Content-Length`, without `Upgrade` and without
+/// Writes the head anew for those behind: origin-form, without `Upgrade` and without
 /// names that contain `_` (which CGI and its descendants take for `-`).
 pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + 8);
@@ -331,12 +336,10 @@ pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
     let mut request = httparse::Request::new(&mut []);
     // INVARIANT: `raw` has passed `check`; were it otherwise, no header line would be passed on.
     let _ = request.parse_with_uninit_headers(raw, &mut lines);
-    let (mut has_length, mut has_host) = (false, false);
+    let mut has_host = false;
     for line in request.headers.iter() {
-        let length = line.name.eq_ignore_ascii_case("content-length");
         has_host |= line.name.eq_ignore_ascii_case("host");
-        let dropped = line.name.contains('_') || line.name.eq_ignore_ascii_case("upgrade");
-        if dropped || (length && std::mem::replace(&mut has_length, true)) {
+        if line.name.contains('_') || line.name.eq_ignore_ascii_case("upgrade") {
             continue;
         }
         push_line(&mut out, line.name.as_bytes(), line.value);

@@ -17,6 +17,7 @@ use crate::body::{BoundedBody, ResponseBody};
 use crate::compress::dynamic::{self, Asked};
 use crate::error_page;
 use crate::partition::{Ends, Partition, Site};
+use crate::proxy::answer::leave_out_body;
 use crate::proxy::headers::clean_answer;
 use crate::roots::{Root, Roots};
 use crate::rules::auth::Verdict;
@@ -432,5 +433,6 @@ fn tidy(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         return answer::error(StatusCode::BAD_GATEWAY);
     }
     clean_answer(response.headers_mut());
+    leave_out_body(&mut response);
     response
 }

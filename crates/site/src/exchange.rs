@@ -17,6 +17,7 @@ use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use request::chunks::Chunks;
 use tokio::time::Sleep;
 
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
@@ -68,7 +69,7 @@ pub(crate) async fn exchange<P: Partition>(
     let left = match head.framing {
         Framing::None => Left::Exactly(0),
         Framing::Length(length) => Left::Exactly(length),
-        Framing::Chunked => Left::Free,
+        Framing::Chunked => Left::Chunked(Chunks::default()),
     };
     let wire = Wire {
         stream: stream.clone(),
@@ -77,7 +78,7 @@ pub(crate) async fn exchange<P: Partition>(
         taken,
         left,
     };
-    let keep = head.keep && left != Left::Free;
+    let keep = head.keep && head.framing != Framing::Chunked;
     let old = head.minor == 0 && keep;
     let websocket = upgrade::names_websocket(head);
     let service = {
@@ -110,6 +111,9 @@ pub(crate) async fn exchange<P: Partition>(
         _ => {}
     }
     let wire = connection.into_parts().io;
+    if gauge.broke.get() && head.minor == 0 {
+        wire.stream.borrow_mut().reset();
+    }
     let complete = wire.complete();
     let taken = wire.taken;
     let status = match gauge.status.get() {
@@ -280,13 +284,15 @@ async fn respond<P: Partition>(
     gauge.status.set(response.status().as_u16());
     *gauge.tunnel.borrow_mut() = upgrade::opened(&response);
     *gauge.stall.borrow_mut() = response.extensions_mut().remove();
-    response.map(|inner| Counted { inner, gauge: gauge.clone() })
+    response.map(|inner| Counted { inner, gauge: gauge.clone(), error: None })
 }
 
 /// A response body that counts.
 struct Counted {
     inner: ResponseBody,
     gauge: Rc<Gauge>,
+    /// Why the body has broken off; hyper is told when it has written what came before.
+    error: Option<BoxError>,
 }
 
 impl Body for Counted {
@@ -298,7 +304,16 @@ impl Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        if let Some(error) = this.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Err(error))) = polled {
+            this.gauge.broke.set(true);
+            this.error = Some(error);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             let length = frame.data_ref().map_or(0, Bytes::len) as u64;
             this.gauge.body_bytes.set(this.gauge.body_bytes.get() + length);

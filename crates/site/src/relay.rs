@@ -15,22 +15,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use conditioning::{Priority, Range};
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response, StatusCode, Version};
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use wire::Shed;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::answer::RETRY_AFTER;
-use crate::body::{BodyError, BoundedBody, ResponseBody};
+use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
 use crate::peer::Peer;
+use crate::proxy::answer::{self, fault};
 use crate::proxy::headers;
-use crate::upgrade::{self, Asked};
+use crate::upgrade;
 
 /// LIMIT: how often a request is sent that nobody has read; each time another worker has died with it waiting.
 const TRIES_MAX: u32 = 3;
@@ -123,13 +123,13 @@ impl Relay {
         if self.broken.get() {
             return plain(StatusCode::INTERNAL_SERVER_ERROR);
         }
-        let upgrade = upgrade::asked(request.extensions());
         headers::prepare(&mut request, ends);
+        headers::announce_body(&mut request);
         if let Ok(client) = HeaderValue::try_from(ends.peer.to_string()) {
             request.headers_mut().insert(headers::CLIENT, client);
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
-            Ok(Ok(answer)) => Self::pass_back(answer, upgrade),
+            Ok(Ok(answer)) => answer::pass_back(answer, ResponseBody::stream).await,
             Ok(Err(status)) => plain(status),
             Err(_) => plain(StatusCode::GATEWAY_TIMEOUT),
         }
@@ -140,6 +140,7 @@ impl Relay {
         ends: Ends,
         mut request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
+        let asked = upgrade::asked(request.extensions());
         let mut tries = 0;
         loop {
             tries += 1;
@@ -153,6 +154,10 @@ impl Relay {
                 None => self.connect(ends).await?,
             };
             match sender.send(request).await {
+                // Its pair ends with it: what is behind such an answer is nobody's.
+                Ok(answer) if answer::is_refused(&answer, asked.as_ref()) => {
+                    return Err(StatusCode::BAD_GATEWAY);
+                }
                 Ok(answer) => {
                     self.keep(sender, epoch);
                     return Ok(answer);
@@ -187,7 +192,7 @@ impl Relay {
             taken: Vec::new(),
         });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let handshake = answer::reader().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
         Ok(Peer::new(sender, connection))
     }
@@ -206,30 +211,6 @@ impl Relay {
             }
         });
     }
-
-    fn pass_back(answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
-        passed_back(answer, asked)
-            .map_or_else(|| plain(StatusCode::BAD_GATEWAY), |answer| answer.map(ResponseBody::stream))
-    }
-}
-
-/// Makes an answer one for the client; nothing if it could be read in two ways, or grants what it does not know.
-pub(crate) fn passed_back(
-    mut answer: Response<Incoming>,
-    asked: Option<Asked>,
-) -> Option<Response<Incoming>> {
-    let granted = asked.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
-    // RFC 9110 15.2: HTTP/1.0 has no such status.
-    let met = |asked: &Asked| answer.version() == Version::HTTP_11 && asked.is_met_by(answer.headers());
-    if granted.as_ref().is_some_and(|asked| !met(asked)) || is_ambiguous(answer.headers()) {
-        return None;
-    }
-    // RFC 9110 2.5: the version of a message is that of who sends it on.
-    *answer.version_mut() = Version::HTTP_11;
-    if granted.is_some() {
-        upgrade::grant(&mut answer);
-    }
-    Some(answer)
 }
 
 /// The same request again, with the body `empty` in place of one that has ended.
@@ -254,29 +235,6 @@ fn is_unread(error: &hyper::Error) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// RFC 9112 6.3: whether two readers could find the end of this answer in two places, or its coding would be lost.
-fn is_ambiguous(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else {
-        return false;
-    };
-    let is_plain =
-        coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
-    !is_plain || headers.contains_key(header::CONTENT_LENGTH)
-}
-
-/// Whose fault it is that an exchange failed: the client's, if its body was not as it should be.
-pub(crate) fn fault(error: &hyper::Error) -> StatusCode {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        match error.downcast_ref::<BodyError>() {
-            Some(error) => return error.status(),
-            None => cause = error.source(),
-        }
-    }
-    StatusCode::BAD_GATEWAY
 }
 
 /// An answer of our own in place of the service's.

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::StatusCode;
+use request::chunks::Chunks;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::task::coop::unconstrained;
@@ -333,11 +334,19 @@ impl<P: Partition> Link<'_, P> {
             return Next::Close;
         };
         let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
-        let strange = http::Uri::try_from(head.target).is_err();
-        if large || strange {
+        let refusal = match http::Uri::try_from(head.target) {
+            _ if large => Some(Refusal::BodyTooLarge),
+            Err(_) => Some(Refusal::Malformed("a target that is not a URI")),
+            // What has come of a body is looked at before anybody is asked, who might answer without reading it.
+            Ok(_) if head.framing == Framing::Chunked => {
+                let looked = Chunks::default().look(&taken[head.length..]);
+                looked.err().map(|malformed| Refusal::Malformed(malformed.0))
+            }
+            Ok(_) => None,
+        };
+        if let Some(refusal) = refusal {
             self.taken = taken.to_vec();
-            let strange = Refusal::Malformed("a target that is not a URI");
-            return Next::Refuse(if large { Refusal::BodyTooLarge } else { strange });
+            return Next::Refuse(refusal);
         }
         let Some(stream) = self.lend() else {
             return Next::Close;

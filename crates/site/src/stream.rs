@@ -5,6 +5,7 @@
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use http::HeaderValue;
 use rustix::net::SendFlags;
@@ -103,6 +104,14 @@ impl Stream {
                 Ok(count)
             }
             Stream::Tls(tls) => tls.try_write(bytes, moved),
+        }
+    }
+
+    /// Has the client see, once the connection is closed, that an answer which only its end would end was not whole.
+    /// Under TLS it sees that already: nobody has said that this is the end.
+    pub fn reset(&mut self) {
+        if let Stream::Plain(tcp) = self {
+            let _ = rustix::net::sockopt::set_socket_linger(&*tcp, Some(Duration::ZERO));
         }
     }
 

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
+use request::chunks::Chunks;
 use tokio::io::{AsyncWrite, ReadBuf};
 
 use crate::body::Intake;
@@ -48,6 +49,8 @@ pub(crate) struct Gauge {
     pub status: Cell<u16>,
     /// Bytes of the answer's body given to hyper.
     pub body_bytes: Cell<u64>,
+    /// Whether the body of the answer has broken off.
+    pub broke: Cell<bool>,
     /// What the connection becomes after the answer, if not one of HTTP.
     pub tunnel: RefCell<Option<Opened>>,
     /// Where the request holds a place that may be taken back.
@@ -67,6 +70,7 @@ impl Gauge {
             written: Cell::default(),
             status: Cell::default(),
             body_bytes: Cell::default(),
+            broke: Cell::default(),
             tunnel: RefCell::default(),
             stall: RefCell::default(),
         }
@@ -143,8 +147,8 @@ impl Gauge {
 pub(crate) enum Left {
     /// So many bytes.
     Exactly(u64),
-    /// As many as hyper takes; the connection ends with this request.
-    Free,
+    /// As many as hyper takes of this chunked body; the connection ends with this request.
+    Chunked(Chunks),
 }
 
 /// The adapter.
@@ -164,17 +168,21 @@ impl Wire {
         self.left == Left::Exactly(0)
     }
 
-    fn use_up(&mut self, count: usize) {
-        if let Left::Exactly(left) = &mut self.left {
-            *left = left.saturating_sub(count as u64);
+    /// Takes account of bytes of the body that hyper is given.
+    fn use_up(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.left {
+            Left::Exactly(left) => *left = left.saturating_sub(bytes.len() as u64),
+            // SECURITY: hyper takes blanks behind a size, and any byte in an extension, which others do not.
+            Left::Chunked(chunks) => chunks.look(bytes).map_err(io::Error::other)?,
         }
         self.gauge.delivered.set(self.complete());
+        Ok(())
     }
 
     fn allowed(&self, room: usize) -> usize {
         match self.left {
             Left::Exactly(left) => room.min(usize::try_from(left).unwrap_or(usize::MAX)),
-            Left::Free => room,
+            Left::Chunked(_) => room,
         }
     }
 
@@ -191,9 +199,9 @@ impl Wire {
             self.gauge.sends.wait();
         }
         ready!(polled)?;
+        self.use_up(buffer.filled())?;
         out.put_slice(buffer.filled());
         self.gauge.sends.moved(buffer.filled().len());
-        self.use_up(buffer.filled().len());
         Poll::Ready(Ok(()))
     }
 }
@@ -223,8 +231,9 @@ impl hyper::rt::Read for Wire {
             return this.read_socket(cx, room, &mut out);
         }
         let count = this.taken.len().min(room);
-        out.put_slice(&this.taken.split_to(count));
-        this.use_up(count);
+        let bytes = this.taken.split_to(count);
+        this.use_up(&bytes)?;
+        out.put_slice(&bytes);
         Poll::Ready(Ok(()))
     }
 }

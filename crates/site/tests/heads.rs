@@ -56,6 +56,11 @@ const BAD: &[(&str, u16)] = &[
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x1\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\ncontent-length: 2\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 010\r\n\r\n", 400),
+    ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 00\r\n\r\n", 400),
+    ("get / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400),
@@ -128,8 +133,8 @@ fn understands() {
     assert!(!head("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n").keep);
     let absolute = head("GET HTTP://a?q HTTP/1.1\r\nHost: A:80\r\n\r\n");
     assert_eq!((absolute.path, absolute.query, absolute.host), ("/", Some("q"), &b"a"[..]));
-    let twice = head("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\ncontent-length: 2\r\n\r\n");
-    assert_eq!(twice.framing, Framing::Length(2));
+    let long = head("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n");
+    assert_eq!(long.framing, Framing::Length(20));
     assert_eq!(
         head("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n").framing,
         Framing::Chunked

@@ -16,11 +16,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
 use super::record::{Decoder, Malformed, Record};
-use super::reply::{self, HEAD_BYTES_MAX, Reply};
+use super::reply::{self, Reply};
 use super::stdin::{self, Unsent};
 use super::words::Words;
 use super::{Pool, Upload};
 use crate::body::{BoxError, ResponseBody};
+use crate::proxy::answer::HEAD_BYTES_MAX;
 use crate::upstream::flow::Download;
 use crate::upstream::link::Link;
 

@@ -24,6 +24,7 @@ use crate::answer::status_of;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
 use crate::partition::Ends;
+use crate::proxy::answer::begun;
 use crate::proxy::{headers, is_safe};
 use crate::relay::plain;
 use crate::upstream::Dialer;
@@ -124,7 +125,7 @@ impl FastCgi {
         };
         match self.exchange(ready).await {
             Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
-            Ok(answer) => answer,
+            Ok(answer) => begun(answer).await,
             Err(status) => plain(status),
         }
     }

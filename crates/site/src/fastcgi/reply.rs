@@ -7,11 +7,9 @@
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use request::fields;
 
-/// LIMIT: bytes of the head: room for many cookies.
-pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// LIMIT: header lines.
-const LINES_MAX: usize = 100;
+use crate::proxy::answer::HEAD_LINES_MAX;
 
 /// What the head says.
 #[derive(Debug)]
@@ -44,7 +42,7 @@ pub fn parse(head: &[u8]) -> Result<Reply, BadReply> {
     let mut status = None;
     let lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     for (number, line) in lines.take_while(|line| !line.is_empty()).enumerate() {
-        if number == LINES_MAX {
+        if number == HEAD_LINES_MAX {
             return Err(BadReply("too many header lines"));
         }
         let (name, value) = field(line)?;
@@ -86,10 +84,7 @@ fn check_length(headers: &HeaderMap) -> Result<(), BadReply> {
     let Some(first) = lengths.next() else {
         return Ok(());
     };
-    let digits = first.as_bytes();
-    // LIMIT: 18 digits cannot overflow.
-    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
-    if lengths.next().is_some() || !is_number {
+    if lengths.next().is_some() || fields::length(first.as_bytes()).is_none() {
         return Err(BadReply("a bad Content-Length"));
     }
     Ok(())
@@ -150,6 +145,7 @@ mod tests {
             "Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
             "Content-Length: 1, 1\r\n\r\n",
             "Content-Length: +1\r\n\r\n",
+            "Content-Length: 010\r\n\r\n",
             "Content-Length: \r\n\r\n",
             "Content-Length: 1234567890123456789\r\n\r\n",
         ];

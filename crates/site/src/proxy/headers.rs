@@ -6,6 +6,7 @@
 use certificate::CLIENT_CERT;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Version};
+use http_body::Body;
 use request::fields::{self, Origin};
 
 use crate::partition::Ends;
@@ -23,6 +24,13 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
     fields::say_origin(headers, Origin { peer: ends.peer, scheme: ends.scheme() }, Some(host));
     if let Some(upgrade) = upgrade {
         upgrade::ask(headers, upgrade);
+    }
+}
+
+/// Has a body without a length sent in chunks, whatever the method: hyper would leave out that of a `GET`.
+pub(crate) fn announce_body<B: Body>(request: &mut Request<B>) {
+    if request.body().size_hint().exact().is_none() && !request.body().is_end_stream() {
+        request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }
 

@@ -4,6 +4,7 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and answers. Must never: treat
 //! the same request or answer in one way for one of them and in another way for another.
 
+pub(crate) mod answer;
 pub(crate) mod headers;
 
 use http::Method;

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
@@ -21,8 +20,9 @@ use super::flow::{Download, Progress, Upload};
 use crate::body::{BoundedBody, ResponseBody};
 use crate::partition::Ends;
 use crate::peer::Peer;
+use crate::proxy::answer::{self, fault};
 use crate::proxy::{headers, is_safe};
-use crate::relay::{copy_of, fault, passed_back, plain};
+use crate::relay::{copy_of, plain};
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -30,10 +30,6 @@ const IDLE_MAX: usize = 64;
 /// LIMIT: how long a connection is of use after its last answer. Servers close what rests, Node, Apache and uvicorn after
 /// 5 s, and what is sent at that moment is lost; a new connection costs less.
 const REST_MAX: Duration = Duration::from_secs(4);
-/// LIMIT: bytes of an answer's head, as large as any server's default.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-/// LIMIT: header lines of an answer.
-const HEAD_LINES_MAX: usize = 100;
 
 type Sender = Peer<Upload>;
 
@@ -66,10 +62,12 @@ impl Http {
 
     /// Has a server answer `request`.
     pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
-        let asked = upgrade::asked(request.extensions());
         headers::prepare(&mut request, ends);
+        headers::announce_body(&mut request);
+        let patience = self.patience;
+        let body = |body| ResponseBody::stream(Download::new(body, patience));
         match self.exchange(ends, request).await {
-            Ok(answer) => self.pass_back(answer, asked),
+            Ok(answer) => answer::pass_back(answer, body).await,
             Err(status) => plain(status),
         }
     }
@@ -80,6 +78,7 @@ impl Http {
         request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         let progress = Progress::new();
+        let asked = upgrade::asked(request.extensions());
         let repeatable = request.body().is_end_stream() && is_safe(request.method());
         let mut request = request.map(|body| Upload::new(body, progress.clone()));
         if let Some(mut sender) = self.kept() {
@@ -87,7 +86,7 @@ impl Http {
             let copy = repeatable.then(|| copy_of(&request, empty()));
             let sent = progress.watch(self.patience, sender.send(request)).await;
             match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-                Ok(answer) => return Ok(self.answered(sender, answer)),
+                Ok(answer) => return self.answered(sender, answer, asked),
                 // A kept connection that the server has closed: the request goes on a new one if it was not sent, or
                 // may be sent twice.
                 Err(mut error) => {
@@ -99,7 +98,7 @@ impl Http {
         progress.note();
         let sent = progress.watch(self.patience, sender.send(request)).await;
         match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-            Ok(answer) => Ok(self.answered(sender, answer)),
+            Ok(answer) => self.answered(sender, answer, asked),
             Err(error) => Err(fault(error.error())),
         }
     }
@@ -119,15 +118,21 @@ impl Http {
         };
         // It fits into the buffer of a new connection.
         link.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        let mut builder = http1::Builder::new();
-        let builder = builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEAD_LINES_MAX);
-        let handshake = builder.handshake(TokioIo::new(link)).await;
+        let handshake = answer::reader().handshake(TokioIo::new(link)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
         Ok(Peer::new(sender, connection))
     }
 
-    /// Keeps the connection once its answer has been passed on.
-    fn answered(&self, mut sender: Sender, answer: Response<Incoming>) -> Response<Incoming> {
+    /// Keeps the connection once its answer has been passed on; that of one that is refused is closed.
+    fn answered(
+        &self,
+        mut sender: Sender,
+        answer: Response<Incoming>,
+        asked: Option<Asked>,
+    ) -> Result<Response<Incoming>, StatusCode> {
+        if answer::is_refused(&answer, asked.as_ref()) {
+            return Err(StatusCode::BAD_GATEWAY);
+        }
         // One that begins with the name of a client is that client's.
         let reusable = self.proxy_header == ProxyHeader::None;
         if reusable && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -142,14 +147,6 @@ impl Http {
                 }
             });
         }
-        answer
-    }
-
-    fn pass_back(&self, answer: Response<Incoming>, asked: Option<Asked>) -> Response<ResponseBody> {
-        let Some(answer) = passed_back(answer, asked) else {
-            return plain(StatusCode::BAD_GATEWAY);
-        };
-        let patience = self.patience;
-        answer.map(|body| ResponseBody::stream(Download::new(body, patience)))
+        Ok(answer)
     }
 }
