@@ -36,9 +36,9 @@ def wrong():
     return basic(USERS[0], f"guess {next(NUMBERS)}")
 
 
-def asking(field, behind=b""):
+def asking(field, behind=b"", path="/members/"):
     """A request for what only users may have."""
-    return f"GET /members/ HTTP/1.1\r\nHost: main.test\r\nAuthorization: {field}\r\n\r\n".encode() + behind
+    return f"GET {path} HTTP/1.1\r\nHost: main.test\r\nAuthorization: {field}\r\n\r\n".encode() + behind
 
 
 def over_http2(stream, field):
@@ -85,7 +85,8 @@ class PasswordGuesses(unittest.TestCase):
     def setUp(self):
         self.server = serve(
             programs=(), files={"members/index.html": "members", "../users": self.users},
-            routes=[{"path": "/members/", "auth": {"users": "users", "realm": "Members"}}],
+            routes=[{"path": "/members/", "auth": {"users": "users", "realm": "Members"}},
+                    {"path": "/alias/", "rewrite": "/members/"}],
             server={"gates": 1}, log={"flush": "10ms"},
         )
         self.enterContext(self.server)
@@ -161,6 +162,9 @@ class PasswordGuesses(unittest.TestCase):
             "HTTP/1.1": lambda: [self.leave(self.plain, asking(wrong())) for _ in range(40)],
             "HTTP/1.1, with another request behind": lambda: [
                 self.leave(self.plain, asking(wrong(), asking(wrong()))) for _ in range(40)
+            ],
+            "a path that is rewritten": lambda: [
+                self.leave(self.plain, asking(wrong(), path="/alias/")) for _ in range(40)
             ],
             "TLS": lambda: [self.leave(self.secure, asking(wrong())) for _ in range(40)],
             "HTTP/2, each stream reset": self.leave_streams,

@@ -27,7 +27,7 @@ use crate::limit::{Permit, Refused};
 use crate::negotiate::Negotiator;
 use crate::roots::{Root, Roots};
 use crate::rules::guesses::Guesses;
-use crate::rules::{Rule, Rules};
+use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
 use crate::setup::Setup;
 use crate::socket::Socket;
@@ -319,9 +319,12 @@ impl<P: Partition> Site<P> {
         let Ok(path) = NormalPath::parse(path) else { return Waits::ForNothing };
         let Ok(plan) = self.rules.plan(&path) else { return Waits::ForNothing };
         let is_passed_on = plan.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
+        // Where a rewritten path leads is found out later, and its terms with it.
+        let is_rewritten = plan.rule.is_some_and(|rule| matches!(rule.action, Action::Rewrite(_)));
+        let waits = |rule: &Rule| rule.passes_on() || rule.terms.members.is_some();
         match is_passed_on || self.partition.service(&path).is_some() {
             true => Waits::ForBackend,
-            false if plan.private() => Waits::ForPassword,
+            false if plan.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::ForPassword,
             false => Waits::ForNothing,
         }
     }
