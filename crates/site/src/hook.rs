@@ -216,6 +216,25 @@ mod tests {
     }
 
     #[test]
+    fn a_function_is_told_of_the_client_by_us() {
+        let mut hooks = Hooks::default();
+        hooks.add("told", |request: Request| async move {
+            let headers = request.headers();
+            assert!(!headers.contains_key("x-real-ip") && !headers.contains_key("connection"));
+            Answer::text(headers["x-forwarded-for"].to_str().unwrap().to_owned())
+        });
+        let ends =
+            Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap(), tls: false };
+        let request =
+            http::Request::get("/").header("x-real-ip", "6.6.6.6").header("x-forwarded-for", "6.6.6.6");
+        let request = request.header("connection", "close").body(BoundedBody::empty()).unwrap();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        let response = runtime.block_on(hooks.call("told", ends, request)).unwrap();
+        assert!(matches!(response.body(), ResponseBody::Full(text) if text == "192.0.2.1"));
+    }
+
+    #[test]
     fn what_is_passed_keeps_its_head() {
         let head = call(&hooks(), "pass", "/a.calc?b").err().unwrap();
         assert_eq!((head.method, head.uri.to_string()), (Method::GET, "/a.calc?b".to_owned()));
