@@ -1,6 +1,7 @@
 """No request passes a filter by, however the one before it on its connection is framed: before guarded servers of every
 kind, and before our own partitions of every kind, on listeners of every kind."""
 
+import errno
 import shutil
 import socket
 import ssl
@@ -151,6 +152,15 @@ class Guarded(unittest.TestCase):
             self.assertEqual(guard.wait(), 2)
             self.assertIn("flt_persist", guard.output())
 
+    def test_there_is_no_way_round_the_library(self):
+        """What is read by io_uring would pass it by."""
+        script = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(425, 1, 0); print('errno', ctypes.get_errno())"
+        server = filtered([PYTHON, "-c", script], {})
+        server.settled = False
+        with server as guard:
+            guard.wait()
+            self.assertIn(f"errno {errno.ENOSYS}\n", guard.output())
+
 
 TEXT = """
 [[listen]]
@@ -212,6 +222,15 @@ host = ["taking.test"]
   path = "/probe"
   command = ["bin/probe"]
   takes_connections = true
+
+[[site]]
+name = "whole"
+host = ["whole.test"]
+
+  [[site.service]]
+  name = "whole"
+  path = "/"
+  command = ["bin/probe"]
 """
 
 
@@ -252,6 +271,10 @@ class Ours(unittest.TestCase):
     def test_a_service_that_takes_connections(self):
         # It closes after one request.
         self.asks(host="taking.test", path="/probe/echo", secret="/probe/echo?secret", least=-1)
+
+    def test_a_service_that_has_a_whole_site(self):
+        # Nobody else answers there, so it could keep its connections, but for the filters.
+        self.asks(host="whole.test", path="/probe/echo", secret="/probe/echo?secret", least=-1)
 
     def test_a_server_behind(self):
         self.asks(path="/upstream/x", secret="/upstream/secret")

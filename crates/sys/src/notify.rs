@@ -82,27 +82,36 @@ pub struct Listener(OwnedFd);
 /// The kernel refused (it is older than 5.9, or this process may neither do that nor has given up new privileges), or
 /// what `hand_over` failed with.
 pub fn install(calls: &[Kind], hand_over: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
-    let mut filter = program(calls)?;
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: `program` names as many instructions as `filter` has, and both live until the call returns; the kernel
-    // copies and checks them.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &raw const program,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let numbers: Vec<_> = calls.iter().map(|call| call.number()).collect();
+    let result =
+        apply(program(&numbers, libc::SECCOMP_RET_USER_NOTIF)?, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
     // SAFETY: the kernel has just opened it for this process; nobody else knows of it, so nobody closes it before exec.
     hand_over(unsafe { BorrowedFd::borrow_raw(result as RawFd) })
 }
 
-/// The filter: the listed calls are passed on, all others are allowed, those of another architecture as well.
-fn program(calls: &[Kind]) -> io::Result<Vec<libc::sock_filter>> {
+/// Has this thread and all its descendants do without io_uring, as on a kernel that has none: what is read and written
+/// by it passes every function of the C library by. For use in a child between fork and exec.
+///
+/// # Errors
+/// The kernel refused: this process may neither do that nor has given up new privileges.
+pub fn refuse_rings() -> io::Result<()> {
+    let none = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    apply(program(&[libc::SYS_io_uring_setup], none)?, 0).map(drop)
+}
+
+fn apply(mut filter: Vec<libc::sock_filter>, flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let set = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: `program` names as many instructions as `filter` has, and both live until the call returns; the kernel
+    // copies and checks them.
+    match unsafe { libc::syscall(libc::SYS_seccomp, set, flags, &raw const program) } {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+/// The filter: with the listed calls `action` is done, all others are allowed, those of another architecture as well.
+fn program(calls: &[libc::c_long], action: u32) -> io::Result<Vec<libc::sock_filter>> {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -115,10 +124,10 @@ fn program(calls: &[Kind]) -> io::Result<Vec<libc::sock_filter>> {
         step(load, 0, 0, std::mem::offset_of!(libc::seccomp_data, nr) as u32),
     ];
     for (index, call) in (0..count).zip(calls) {
-        steps.push(step(equal, count - index, 0, call.number() as u32));
+        steps.push(step(equal, count - index, 0, *call as u32));
     }
     steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
-    steps.push(step(answer, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    steps.push(step(answer, 0, 0, action));
     Ok(steps)
 }
 

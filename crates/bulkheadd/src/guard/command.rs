@@ -108,9 +108,13 @@ impl Order<'_> {
         // Without the guard, nothing would be accepted any more.
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
             .map_err(|error| ("parent death", error.into()))?;
-        if by == By::Notify {
-            answer_calls(calls).map_err(|error| ("seccomp", error))?;
+        match by {
+            By::Notify => answer_calls(calls),
+            // What it read by a ring, no library would see, nor keep back what filters have not had.
+            _ if self.filtered => no_new_privileges().and_then(|()| sys::notify::refuse_rings()),
+            _ => Ok(()),
         }
+        .map_err(|error| ("seccomp", error))?;
         Ok(())
     }
 
@@ -149,11 +153,16 @@ impl Order<'_> {
 
 /// Installs the filter in this process, and hands what answers it to the guard.
 fn answer_calls(calls: &OwnedFd) -> io::Result<()> {
+    no_new_privileges()?;
+    sys::notify::install(&Kind::ALL, |listener| sys::seqpacket::send(calls, b"l", Some(listener.as_fd())))
+}
+
+/// But for root. The kernel asks for it: a program must not gain rights whose calls somebody else answers or refuses.
+fn no_new_privileges() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
-        // The kernel asks for it: a program must not gain rights whose calls somebody else answers.
         rustix::thread::set_no_new_privs(true)?;
     }
-    sys::notify::install(&Kind::ALL, |listener| sys::seqpacket::send(calls, b"l", Some(listener.as_fd())))
+    Ok(())
 }
 
 fn not_started(failure: StartError, words: &[OsString]) -> Error {
