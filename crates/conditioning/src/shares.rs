@@ -43,6 +43,8 @@ pub struct Shares {
     held: u32,
     /// From so many held on, there is only room for ranges that hold nothing.
     crowded: u32,
+    /// What a range of each size may hold however small the share is, the widest first.
+    least: [u32; 3],
 }
 
 /// What is kept for ranges that hold nothing: one of so many that a server can serve at once.
@@ -51,7 +53,22 @@ const RESERVE: u32 = 10;
 impl Shares {
     /// Nothing is held of `capacity` connections. The clients of `exempt` networks are not counted.
     pub fn new(limits: ShareLimits, capacity: u32, exempt: Exempt) -> Self {
-        Self { limits, capacity, exempt, ranges: HashMap::default(), held: 0, crowded: u32::MAX }
+        Self {
+            limits,
+            capacity,
+            exempt,
+            ranges: HashMap::default(),
+            held: 0,
+            crowded: u32::MAX,
+            least: [1; 3],
+        }
+    }
+
+    /// Lets a range hold so many in any case, by its size, the widest first. Of a small capacity, a share is one for each
+    /// size, and one client then has that of all around it.
+    pub fn at_least(mut self, least: [u32; 3]) -> Self {
+        self.least = least;
+        self
     }
 
     /// From now on, shares are of so many connections, which a server serves at once; what is held stays. If ranges are
@@ -112,8 +129,7 @@ impl Shares {
     pub fn has_room(&self, range: Range) -> bool {
         let origin = Origin::from(range.first());
         let known = self.limits_of(origin).iter().filter(|(bits, _)| *bits <= range.bits()).count();
-        let ranges = self.limits_of(origin).map(|(bits, share)| (origin.range(bits), self.most(share)));
-        self.full(&ranges[..known]).is_none()
+        self.full(&self.ranges_of_origin(origin)[..known]).is_none()
     }
 
     /// How many connections are held.
@@ -161,13 +177,20 @@ impl Shares {
     }
 
     /// How many connections a share of so many thousandths is.
-    fn most(&self, share: u16) -> u32 {
+    fn most(&self, share: u16, least: u32) -> u32 {
         let most = u64::from(self.capacity) * u64::from(share) / 1000;
-        u32::try_from(most).unwrap_or(u32::MAX).max(1)
+        u32::try_from(most).unwrap_or(u32::MAX).max(least)
     }
 
     fn ranges_of(&self, address: IpAddr) -> [(Range, u32); 3] {
-        let origin = Origin::from(address);
-        self.limits_of(origin).map(|(bits, share)| (origin.range(bits), self.most(share)))
+        self.ranges_of_origin(Origin::from(address))
+    }
+
+    fn ranges_of_origin(&self, origin: Origin) -> [(Range, u32); 3] {
+        let limits = self.limits_of(origin);
+        std::array::from_fn(|at| {
+            let (bits, share) = limits[at];
+            (origin.range(bits), self.most(share, self.least[at]))
+        })
     }
 }

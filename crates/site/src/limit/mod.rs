@@ -47,6 +47,8 @@ const PRESS_EVERY: Duration = Duration::from_secs(1);
 const LENT_MAX: usize = 256;
 /// The part of a backend's places that is never lent: what the widest range has as its share, without `share_max`.
 const NOT_LENT: usize = 4;
+/// What a range holds however few places there are, the widest first: a client's neighbours have one as well.
+const LEAST: [u32; 3] = [3, 2, 1];
 /// LIMIT: after so many at once, memory is given back when a quarter of them is left: some 10 MiB.
 const PEAK_MIN: usize = 256;
 
@@ -337,7 +339,7 @@ impl State {
 
 impl Backend {
     fn new(limits: ShareLimits, exempt: &Exempt, priority: Priority, places: usize) -> Self {
-        let shares = |capacity: usize| Shares::new(limits, capacity as u32, exempt.clone());
+        let shares = |capacity: usize| Shares::new(limits, capacity as u32, exempt.clone()).at_least(LEAST);
         Self {
             at_most: None,
             held: 0,

@@ -88,6 +88,15 @@ fn a_range_gets_its_share_and_what_is_lent_and_others_find_a_place() {
 }
 
 #[test]
+fn of_few_places_neighbours_have_one_each() {
+    let limit = ConcurrencyLimit::new(64);
+    limit.set(ONE, 8);
+    let greedy = all_of(&limit, ONE, "198.51.100.1");
+    assert_eq!(greedy.len(), 6, "one, and five are lent");
+    let _both = ["198.51.101.1", "198.52.0.1"].map(|one| limit.try_acquire(ONE, client(one)).unwrap());
+}
+
+#[test]
 fn no_more_is_lent_than_memory_allows() {
     let limit = ConcurrencyLimit::new(8192);
     let greedy = all_of(&limit, ONE, "198.51.100.1");
