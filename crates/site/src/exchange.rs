@@ -100,9 +100,9 @@ pub(crate) async fn exchange<P: Partition>(
         .serve_connection(wire, service);
     // A client that stops sending may still be reading, so only what others would work on is given up for it.
     let watch = match site.waits_for(head.path) {
-        Waits::ForBackend => Watch::ToTheEnd,
-        Waits::ForPassword => Watch::UntilAnswered,
-        Waits::ForNothing => Watch::Never,
+        Waits::Backend => Watch::ToTheEnd,
+        Waits::Password => Watch::UntilAnswered,
+        Waits::Never => Watch::Never,
     };
     let outcome = drive(&mut connection, &stream, &gauge, watch).await;
     match outcome {

@@ -228,11 +228,11 @@ pub(crate) struct Hsts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// Files are answered at once.
-    ForNothing,
+    Never,
     /// A password is to be verified.
-    ForPassword,
+    Password,
     /// Somebody else works on the request.
-    ForBackend,
+    Backend,
 }
 
 /// What all connections of a worker share.
@@ -316,16 +316,16 @@ impl<P: Partition> Site<P> {
 
     /// What a request for a path waits for, as far as the path tells.
     pub(crate) fn waits_for(&self, path: &str) -> Waits {
-        let Ok(path) = NormalPath::parse(path) else { return Waits::ForNothing };
-        let Ok(plan) = self.rules.plan(&path) else { return Waits::ForNothing };
+        let Ok(path) = NormalPath::parse(path) else { return Waits::Never };
+        let Ok(plan) = self.rules.plan(&path) else { return Waits::Never };
         let is_passed_on = plan.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
         let is_rewritten = plan.rule.is_some_and(|rule| matches!(rule.action, Action::Rewrite(_)));
         let waits = |rule: &Rule| rule.passes_on() || rule.terms.members.is_some();
         match is_passed_on || self.partition.service(&path).is_some() {
-            true => Waits::ForBackend,
-            false if plan.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::ForPassword,
-            false => Waits::ForNothing,
+            true => Waits::Backend,
+            false if plan.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::Password,
+            false => Waits::Never,
         }
     }
 
