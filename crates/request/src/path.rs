@@ -272,6 +272,8 @@ pub fn fuzz_path(raw: &str) {
     };
     assert!(is_sound(&path), "{path:?}");
     let spelling = path.spelling();
+    assert!(!spelling.starts_with("//"), "a Location to another host: {spelling}");
+    assert!(spelling.bytes().all(|byte| byte.is_ascii_graphic()), "{spelling}");
     assert_eq!(NormalPath::parse(&spelling).as_ref(), Ok(&path), "the spelling leads elsewhere");
     let sent = for_backend(raw);
     assert_eq!(NormalPath::parse(&sent).as_ref(), Ok(&path), "a backend gets another path");
