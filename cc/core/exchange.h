@@ -22,7 +22,9 @@ enum { EXCHANGE_WORD_MAX = 20 };
 /* LIMIT: requests of which the answer is due; one bit each. A server is given one at a time. */
 enum { EXCHANGE_WAITING_MAX = 64 };
 
-enum stage { START, EMPTY_LINE, FIRST_LINE, NAME, VALUE, OTHER_VALUE, COUNTED, CHUNK_SIZE, CHUNK_BLANK, CHUNK_MORE, CHUNK, CHUNK_END };
+enum stage {
+    START, EMPTY_LINE, FIRST_LINE, NAME, VALUE, OTHER_VALUE, COUNTED, CHUNK_SIZE, CHUNK_BLANK, CHUNK_MORE, CHUNK, CHUNK_END,
+};
 
 /* Header lines that matter here. */
 enum name { LENGTH, CODING, CONNECTION, UPGRADE };
