@@ -52,6 +52,11 @@ ROUTES = """
   fastcgi = "unix:{folder}/php.sock"
   script = "/x.php"
   requests = %d
+
+  [[site.route]]
+  path = "/free/"
+  fastcgi = "unix:{folder}/php.sock"
+  script = "/x.php"
 """.replace("%d", str(CHILDREN))
 PATHS = {"upstream": "/up/x", "upstream of 8": "/few/x", "FastCGI": "/php/x", "service": "/probe/echo"}
 

@@ -35,6 +35,13 @@ class HeldRoutes(unittest.TestCase):
                     statuses, _ = ask(self.server, path, 5)
                     self.assertEqual(statuses, {(200, True)})
 
+    def test_a_process_of_php_is_free_as_soon_as_it_has_answered(self):
+        """Also where more requests may be with php-fpm than it has processes: nobody waits for who takes nothing."""
+        for attack in ("shut windows", "windows of a byte"):
+            with self.subTest(attack), under(self.server, attack, "/free/x"):
+                statuses, _ = ask(self.server, "/free/x", 5)
+                self.assertEqual(statuses, {(200, True)})
+
     def test_memory_is_bounded_and_given_back(self):
         before = self.server.memory()
         for path in (PATHS["upstream"], "/index.html"):

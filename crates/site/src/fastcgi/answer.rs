@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
+use super::ahead::Ahead;
 use super::record::{Decoder, Malformed, Record};
 use super::reply::{self, Reply};
 use super::stdin::{self, Unsent};
@@ -148,11 +149,12 @@ impl Running {
     /// The answer, with its body as it comes.
     pub fn answer(mut self, reply: Reply, patience: Duration) -> Response<ResponseBody> {
         let mut answer = Response::new(ResponseBody::Empty);
+        let held = self.pool.held.clone();
         *answer.status_mut() = reply.status;
         *answer.headers_mut() = reply.headers;
         let length = answer.headers().get(header::CONTENT_LENGTH);
         self.left = length.and_then(|value| value.to_str().ok()?.parse().ok());
-        *answer.body_mut() = ResponseBody::stream(Download::new(Answer(self), patience));
+        *answer.body_mut() = ResponseBody::stream(Download::new(Ahead::of(Answer(self), held), patience));
         answer
     }
 

@@ -4,6 +4,7 @@
 //! servers, which run what others have written. Must never: name a script that is not the site's, or keep a whole body
 //! in memory.
 
+mod ahead;
 mod answer;
 mod parameters;
 pub mod record;
@@ -58,6 +59,8 @@ pub(crate) struct Pool {
     dialer: Rc<Dialer>,
     target: u16,
     idle: Rc<RefCell<Vec<Link>>>,
+    /// Bytes that were read of answers before their clients took them.
+    held: ahead::Held,
 }
 
 impl Pool {
@@ -106,7 +109,7 @@ struct Ready {
 
 impl FastCgi {
     pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, scripts: Scripts, log: Log) -> Self {
-        let pool = Pool { dialer, target, idle: Rc::default() };
+        let pool = Pool { dialer, target, idle: Rc::default(), held: ahead::Held::default() };
         Self { pool, patience, scripts, words: Rc::new(Words::new(log)) }
     }
 
