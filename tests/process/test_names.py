@@ -74,6 +74,7 @@ TREE = {
     "plain.css": text("PUBLIC", "plain.css"),
     "plain.css.gz": gzip.compress(text("CLOSED", "plain.css.gz").encode()),
     "accel.php": "<?php /* " + "<<SOURCE>> " * 40 + "*/ header('X-Accel-Redirect: ' . $_GET['to']); echo 'no';",
+    "sendfile.php": "<?php /* " + "<<SOURCE>> " * 40 + "*/ header('X-Sendfile: ' . $_SERVER['DOCUMENT_ROOT'] . $_GET['to']); echo 'no';",
     ".env": text("HIDDEN", ".env"),
     "docs/.htaccess": text("HIDDEN", "docs/.htaccess"),
     ".git/config": text("HIDDEN", ".git/config"),
@@ -441,7 +442,7 @@ class Names(unittest.TestCase):
         at_random = spell.random
         host = at_random.choice([*SITES, "vhost.test", "split.test", "php.test"])
         if at_random.random() < 0.15 and host in ("php.test", "vhost.test"):
-            target = "/accel.php?to=" + urllib.parse.quote(spell.of(at_random.choice(list(TREE))), "/%;")
+            target = at_random.choice(("/accel.php?to=", "/sendfile.php?to=")) + urllib.parse.quote(spell.of(at_random.choice(list(TREE))), "/%;")
         else:
             target = spell.of(at_random.choice([*TREE, "", "docs/", "app/", "run/", "members/", "closed/", "front/", "missing"]))
         target = target.replace(" ", "%20").replace("#", "%23")
@@ -454,7 +455,7 @@ class Names(unittest.TestCase):
             if hosts and host not in hosts:
                 host = spell.random.choice(hosts)
             what = f"seed {seed}, case {number}: {method} {host} {target!r} {headers}"
-            self.hold(what, headers, peer.ask(host, target, method, headers), "accel.php" in target.lower())
+            self.hold(what, headers, peer.ask(host, target, method, headers), ".php?to=" in target.lower())
         peer.close()
 
     def test_http1(self):
@@ -505,9 +506,10 @@ class Names(unittest.TestCase):
         self.assertEqual(get("/run/").text, "GOT /run/index.cgi")
         self.assertEqual(get("/to-members/", "php.test", PASSWORD).text, TREE["members/index.html"])
         self.assertEqual(get("/accel.php?to=/internal/file.txt").text, TREE["internal/file.txt"])
-        self.assertEqual(get("/accel.php?to=/members/list.txt").status, 401)
-        self.assertEqual(get("/accel.php?to=/closed/file.txt").status, 403)
-        self.assertEqual(get("/accel.php?to=/app/form.php").status, 404)
+        self.assertEqual(get("/sendfile.php?to=/internal/file.txt").text, TREE["internal/file.txt"])
+        for server in ("accel", "sendfile"):
+            for path, status in {"/members/list.txt": 401, "/closed/file.txt": 403, "/app/form.php": 404, "/.env": 404}.items():
+                self.assertEqual(get(f"/{server}.php?to={path}").status, status, (server, path))
         missing = get("/missing?x=1")
         self.assertEqual((missing.status, missing.text), (404, "RAN errors/404.php /missing?x=1"))
         refused = get("/closed/file.txt")
