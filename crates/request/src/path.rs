@@ -157,7 +157,11 @@ pub fn escape(bytes: &[u8]) -> String {
 fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
     raw.iter().all(|&byte| {
-        let is_plain = byte != b'%' && !(after_slash && matches!(byte, b'/' | b'.'));
+        let is_plain = match byte {
+            b'%' | ESCAPED_SLASH => false,
+            b'/' | b'.' => !after_slash,
+            _ => true,
+        };
         after_slash = byte == b'/';
         is_plain
     })
@@ -191,12 +195,15 @@ fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidPath> {
     let mut rest = segment;
     while let [first, tail @ ..] = rest {
         rest = tail;
+        if *first == ESCAPED_SLASH {
+            return Err(InvalidPath);
+        }
         if *first != b'%' {
             out.push(*first);
             continue;
         }
         match escaped(tail).ok_or(InvalidPath)? {
-            0 => return Err(InvalidPath),
+            ESCAPED_SLASH => return Err(InvalidPath),
             b'/' => out.push(ESCAPED_SLASH),
             byte => out.push(byte),
         }
@@ -311,9 +318,10 @@ mod tests {
             assert_eq!(normal(raw).as_deref(), Ok(path.as_bytes()), "{raw}");
         }
         assert_eq!(normal("/%ff").as_deref(), Ok(&b"/\xff"[..]));
-        for raw in
-            ["/.", "/..", "/a/../b", "/%2e%2e/", "/.%2e", "/a/./b", "/%", "/%zz", "/%4", "/a%00", "//../x"]
-        {
+        for raw in [
+            "/.", "/..", "/a/../b", "/%2e%2e/", "/.%2e", "/a/./b", "/%", "/%zz", "/%4", "/a%00", "/a\0",
+            "//../x",
+        ] {
             assert_eq!(normal(raw), Err(InvalidPath), "{raw}");
         }
     }
