@@ -221,7 +221,7 @@ pub(crate) async fn admit<P: Partition>(
 fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseBody> {
     if verdict == Verdict::Busy {
         let mut response = answer::error(StatusCode::SERVICE_UNAVAILABLE);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        response.headers_mut().insert(header::RETRY_AFTER, answer::RETRY_AFTER);
         return response;
     }
     let mut response = answer::error(StatusCode::UNAUTHORIZED);
