@@ -61,7 +61,7 @@ impl Launcher {
                 }
             }
             Role::Stapler => self.introduce_stapler(serial),
-            Role::Filter | Role::Launcher => {}
+            Role::Filter | Role::Broker | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
         self.tell_what_is_broken(serial);
@@ -127,6 +127,7 @@ impl Launcher {
             | Role::Logger
             | Role::Filter
             | Role::Connector
+            | Role::Broker
             | Role::Signer
             | Role::Stapler
             | Role::Launcher => AccessRight::None,

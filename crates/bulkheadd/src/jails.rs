@@ -55,7 +55,7 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
         // Which of its targets have addresses is the configuration's to say; see `Ground::policy`.
-        Role::Connector => Policy::Connector { tcp: false },
+        Role::Connector | Role::Broker => Policy::Connector { tcp: false },
         Role::Service | Role::Filter | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
-use wire::{Counters, LauncherToAdmin, LauncherToConnector, LauncherToGate, LauncherToLogger};
-use wire::{LauncherToService, LauncherToSite};
+use wire::{Counters, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate};
+use wire::{LauncherToLogger, LauncherToService, LauncherToSite};
 use wire::{Outcome, Role, Text};
 
 use crate::gathering::Gathering;
@@ -93,6 +93,7 @@ impl Launcher {
             Role::Signer => self.tell(serial, &LauncherToSigner::Report {}, None),
             Role::Connector => self.tell(serial, &LauncherToConnector::Report {}, None),
             Role::Stapler => self.tell(serial, &LauncherToStapler::Report {}, None),
+            Role::Broker => self.tell(serial, &LauncherToBroker::Report {}, None),
             Role::Filter | Role::Launcher => {}
         }
     }

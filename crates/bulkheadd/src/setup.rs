@@ -179,7 +179,10 @@ impl Ground {
         // Filters are to see every request, not the first of each connection alone.
         let owns_host = self.chain.is_empty()
             && self.service(post).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
-        let dumps = self.service(post).is_some_and(|(_, service)| service.core_max.is_some());
+        // Its broker reads what its calls point at, which the kernel takes for the same.
+        let dumps = self
+            .service(post)
+            .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
         let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
     }

@@ -11,11 +11,12 @@ use crate::launcher::Launcher;
 use crate::process::Stage;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 9] = [
+const STOP_ORDER: [Role; 10] = [
     Role::Gate,
     Role::Filter,
     Role::Site,
     Role::Service,
+    Role::Broker,
     Role::Connector,
     Role::Signer,
     Role::Stapler,

@@ -25,10 +25,12 @@ pub enum Role {
     Filter = 6,
     /// Holds the private keys of all sites, and signs with them.
     Signer = 7,
-    /// Makes one site's connections to its upstreams and FastCGI servers.
+    /// Makes one site's connections to its upstreams and FastCGI servers, or those that one service was granted.
     Connector = 8,
     /// Asks the responders of authorities about sites' certificates.
     Stapler = 9,
+    /// Answers the calls by which one service asks for sockets and connections.
+    Broker = 10,
 }
 
 impl Role {
@@ -44,6 +46,7 @@ impl Role {
         Self::Signer,
         Self::Connector,
         Self::Stapler,
+        Self::Broker,
     ];
 
     /// The name of the crate, the program and the process.
@@ -59,6 +62,7 @@ impl Role {
             Self::Signer => "signer",
             Self::Connector => "connector",
             Self::Stapler => "stapler",
+            Self::Broker => "broker",
         }
     }
 }
@@ -102,13 +106,19 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Connector,
         "LauncherToConnector",
-        "directories of Unix sockets, channels from its site's worker",
+        "directories of Unix sockets, channels from its site's worker or its service's broker",
     ),
     edge(
         Role::Launcher,
         Role::Stapler,
         "LauncherToStapler",
         "`resolv.conf` and `hosts`, channels from the signer and to sites",
+    ),
+    edge(
+        Role::Launcher,
+        Role::Broker,
+        "LauncherToBroker",
+        "listeners of the service's calls, the channel to its connector",
     ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
@@ -117,6 +127,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Signer, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Connector, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Stapler, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Broker, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -133,6 +144,8 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Stapler, Role::Site, "StaplerToSite", "none"),
     edge(Role::Site, Role::Connector, "SiteToConnector", "none"),
     edge(Role::Connector, Role::Site, "ConnectorToSite", "a connection to an upstream or a FastCGI server"),
+    edge(Role::Broker, Role::Connector, "BrokerToConnector", "the socket that is to be connected"),
+    edge(Role::Connector, Role::Broker, "ConnectorToBroker", "a new socket"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),
@@ -140,6 +153,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Admin, Role::Logger, "log batch", "none"),
     edge(Role::Signer, Role::Logger, "log batch", "none"),
     edge(Role::Stapler, Role::Logger, "log batch", "none"),
+    edge(Role::Broker, Role::Logger, "log batch", "none"),
 ];
 
 /// The table as Markdown.

@@ -28,6 +28,13 @@ messages! {
         5 => Attach {},
         /// Asks for `Counters`.
         6 => Report {},
+        /// Before `Begin`: the service may connect by TCP to `port` of the hosts in `network` (`10.0.0.0/8`,
+        /// `0.0.0.0/0`, `::/0`).
+        7 => Grant { network: Text<64>, port: u16 },
+        /// Before `Begin`: the service may use UDP, with whatever host and port.
+        8 => GrantUdp {},
+        /// A channel from the service's broker comes along.
+        9 => AttachBroker {},
     }
 }
 

@@ -423,7 +423,8 @@ messages! {
     /// From the launcher to a service worker.
     pub enum LauncherToService {
         /// First of all: the limits, and whether every path of its hosts is this service's, so that it may
-        /// keep a client's connection after the first request; and whether it is to leave a core file when it dies.
+        /// keep a client's connection after the first request; and whether others of its uid, such as its broker, may
+        /// look into it, so that it may leave a core file when it dies.
         1 => Limits { limits: WorkerLimits, site: u16, owns_host: bool, dumps: bool },
         /// All of the above has been said: initialise, then serve.
         2 => Begin {},

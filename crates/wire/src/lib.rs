@@ -6,6 +6,7 @@
 //! One message type stands for one directed edge of the topology, so a request that a peer is not entitled to
 //! make cannot even be decoded by the process that it is sent to.
 
+mod broker;
 mod bundle;
 mod channels;
 mod codec;
@@ -15,6 +16,7 @@ pub mod log;
 pub mod stapler;
 pub mod tls;
 
+pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, TAKEN_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};

@@ -15,11 +15,12 @@ use wire::tls::{
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
-    AccessRight, AdminToLauncher, Backend, Bundle, Bytes, ChildToLauncher, Conditioning, ConnectorToSite,
-    Counters, DecodeError, FromGuarded, FromWorker, Kind, LauncherToAdmin, LauncherToConnector,
-    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION,
-    Outcome, ProbeKind, ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech,
-    TAKEN_MAX, Text, ToGuard, ToWorker, Unreachable, WorkerLimits,
+    AccessRight, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher, Conditioning,
+    ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker, Kind,
+    LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
+    LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, ProbeKind, ProxyHeader,
+    Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, TAKEN_MAX, Text, ToGuard, ToWorker,
+    Unreachable, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -185,6 +186,42 @@ impl Samples for LauncherToConnector {
             Self::Begin {},
             Self::Attach {},
             Self::Report {},
+            Self::Grant { network: text(0), port: 0 },
+            Self::Grant { network: text(64), port: u16::MAX },
+            Self::GrantUdp {},
+            Self::AttachBroker {},
+        ]
+    }
+}
+
+impl Samples for LauncherToBroker {
+    fn samples() -> Vec<Self> {
+        let limits = Self::Limits { waiting_max: u32::MAX, connect_timeout_ms: 1, flush_ms: 2 };
+        let listener = Self::Listener { leader: u32::MAX };
+        vec![limits, Self::Begin {}, Self::Connector {}, listener, Self::Report {}]
+    }
+}
+
+impl Samples for BrokerToConnector {
+    fn samples() -> Vec<Self> {
+        let connect = |address| Self::Connect { id: 1, address, scope: u32::MAX, waits: true };
+        let mut all: Vec<Self> = addresses().into_iter().map(connect).collect();
+        all.extend([
+            Self::Socket { id: u64::MAX, v6: true, datagram: false },
+            Self::Socket { id: 0, v6: false, datagram: true },
+            Self::Disconnect { id: 2 },
+            Self::Cancel { id: u64::MAX },
+        ]);
+        all
+    }
+}
+
+impl Samples for ConnectorToBroker {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Made { id: u64::MAX },
+            Self::Ended { id: 0, errno: 0 },
+            Self::Ended { id: 1, errno: u16::MAX },
         ]
     }
 }
@@ -580,6 +617,9 @@ macro_rules! every_edge {
         $check::<LauncherToConnector>();
         $check::<SiteToConnector>();
         $check::<ConnectorToSite>();
+        $check::<LauncherToBroker>();
+        $check::<BrokerToConnector>();
+        $check::<ConnectorToBroker>();
         $check::<LauncherToStapler>();
         $check::<SignerToStapler>();
         $check::<StaplerToSite>();

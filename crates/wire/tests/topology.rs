@@ -58,6 +58,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::LauncherToConnector>(),
         std::any::type_name::<wire::SiteToConnector>(),
         std::any::type_name::<wire::ConnectorToSite>(),
+        std::any::type_name::<wire::LauncherToBroker>(),
+        std::any::type_name::<wire::BrokerToConnector>(),
+        std::any::type_name::<wire::ConnectorToBroker>(),
         std::any::type_name::<wire::stapler::LauncherToStapler>(),
         std::any::type_name::<wire::stapler::SignerToStapler>(),
         std::any::type_name::<wire::stapler::StaplerToSite>(),
@@ -78,7 +81,8 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
             | Role::Logger
             | Role::Signer
             | Role::Connector
-            | Role::Stapler => "ChildToLauncher",
+            | Role::Stapler
+            | Role::Broker => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -122,13 +126,30 @@ fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
     assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
 }
 
-/// Who has the network meets one site, and neither a gate nor a service.
+/// Who has the network meets one site, or one service's broker, and neither a gate nor a service.
 #[test]
-fn connectors_meet_the_launcher_their_site_and_the_log() {
+fn connectors_meet_the_launcher_their_site_or_broker_and_the_log() {
     let peers = edges(|edge| edge.from == Role::Connector || edge.to == Role::Connector);
-    let others = peers.iter().filter(|(from, to, _)| *from != Role::Site && *to != Role::Site);
+    let client = |role: &Role| [Role::Site, Role::Broker].contains(role);
+    let others = peers.iter().filter(|(from, to, _)| !client(from) && !client(to));
     let others: Vec<_> = others.map(|(.., message)| *message).collect();
     assert_eq!(others, ["LauncherToConnector", "ChildToLauncher", "log batch"]);
+}
+
+/// Who reads a service's memory has no word with anybody who is not that service's own.
+#[test]
+fn brokers_meet_the_launcher_their_connector_and_the_log() {
+    let peers = edges(|edge| edge.from == Role::Broker || edge.to == Role::Broker);
+    assert_eq!(
+        peers,
+        [
+            (Role::Launcher, Role::Broker, "LauncherToBroker"),
+            (Role::Broker, Role::Launcher, "ChildToLauncher"),
+            (Role::Broker, Role::Connector, "BrokerToConnector"),
+            (Role::Connector, Role::Broker, "ConnectorToBroker"),
+            (Role::Broker, Role::Logger, "log batch"),
+        ]
+    );
 }
 
 #[test]

@@ -13,8 +13,9 @@ use sys::seqpacket;
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{
-    Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToConnector, LauncherToGate,
-    LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, Role, ToWorker,
+    Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToBroker, LauncherToConnector,
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, Role,
+    ToWorker,
 };
 
 use crate::hands::{encoded, send};
@@ -187,7 +188,9 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     match message {
                         LauncherToConnector::Begin {} => self.begun = true,
-                        LauncherToConnector::Attach {} => self.clients.extend(descriptor),
+                        LauncherToConnector::Attach {} | LauncherToConnector::AttachBroker {} => {
+                            self.clients.extend(descriptor)
+                        }
                         _ => {}
                     }
                 }
@@ -198,6 +201,16 @@ impl Place {
                         LauncherToStapler::Begin {} => self.begun = true,
                         LauncherToStapler::Client { .. } => self.clients.extend(descriptor),
                         LauncherToStapler::Signer {} => self.signers.extend(descriptor),
+                        _ => {}
+                    }
+                }
+            }
+            Role::Broker => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToBroker::Begin {} => self.begun = true,
+                        LauncherToBroker::Connector {} => self.connectors.extend(descriptor),
+                        LauncherToBroker::Listener { .. } => self.listeners.extend(descriptor),
                         _ => {}
                     }
                 }

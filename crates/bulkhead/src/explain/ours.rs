@@ -51,7 +51,7 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
-        Role::Logger | Role::Admin | Role::Signer | Role::Stapler => {
+        Role::Logger | Role::Admin | Role::Signer | Role::Stapler | Role::Broker => {
             ("none", "it holds no client's, and is sent none")
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Rules<'a> {
             (Role::Signer, ..) => self.signer(found),
             (Role::Stapler, ..) => self.stapler(found),
             (Role::Connector, Some(site), _) => self.connector(found, site),
-            (Role::Site | Role::Service | Role::Connector, ..) => found,
+            (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => found,
         }
         .done()
     }

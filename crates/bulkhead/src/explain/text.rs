@@ -52,7 +52,7 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Stapler, ..) => "the stapler, which asks responders whether certificates are valid".into(),
         (Role::Admin, ..) => "passes the administrator's orders on".into(),
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
-        (Role::Site | Role::Service | Role::Connector, ..) => post.role.name().into(),
+        (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => post.role.name().into(),
     }
 }
 

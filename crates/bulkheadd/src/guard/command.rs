@@ -5,7 +5,7 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -84,11 +84,7 @@ impl Order<'_> {
         let child = sys::process::start_command(&path, &arguments, &environment, prepare)
             .map_err(|failure| not_started(failure, self.words))?;
         let listener = match by {
-            By::Notify => {
-                let came =
-                    sys::seqpacket::receive(&calls, &mut [0; 1]).map_err(during("get a descriptor"))?;
-                came.and_then(|came| came.descriptor).map(Listener::new)
-            }
+            By::Notify => Listener::take_over(&calls).map_err(during("get a descriptor"))?,
             _ => None,
         };
         Ok(Running { child, control, listener })
@@ -154,7 +150,7 @@ impl Order<'_> {
 /// Installs the filter in this process, and hands what answers it to the guard.
 fn answer_calls(calls: &OwnedFd) -> io::Result<()> {
     no_new_privileges()?;
-    sys::notify::install(&Kind::ALL, |listener| sys::seqpacket::send(calls, b"l", Some(listener.as_fd())))
+    sys::notify::install(&Kind::OF_SERVERS, |listener| sys::notify::hand_over(calls, listener))
 }
 
 /// But for root. The kernel asks for it: a program must not gain rights whose calls somebody else answers or refuses.

@@ -1,14 +1,21 @@
 //! System calls of another process, answered in its place: seccomp's user notification.
 //!
-//! Runs in: the guard (`bulkheadd guard`), for servers into which no library can be loaded; [`install`] in the child
-//! between fork and exec. Sees: numbers and addresses that the server passes to the kernel. Never: follows an address
-//! of the other process but through the kernel's copying calls, which fail rather than read something else.
+//! Runs in: the guard (`bulkheadd guard`), for servers into which no library can be loaded, and the broker, for services
+//! that may connect; [`install`] and [`install_network_calls`] in the child between fork and exec. Sees: numbers and
+//! addresses that the other process passes to the kernel. Never: follows an address of the other process but through the
+//! kernel's copying calls, which fail rather than read something else.
 //!
 //! The order of an answer matters: what is copied into the caller is copied first, and the call ends last, so that the
 //! caller never runs on with half of it.
 
+mod caller;
+mod filter;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+pub use caller::{copy_descriptor, is_thread_of, process_of, read_memory, write_memory};
+pub use filter::{hand_over, install, install_network_calls, refuse_rings};
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and its like; the C library has no names for them.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
@@ -19,11 +26,6 @@ const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the answer wakes the caller on this very core.
 const SYNCHRONOUS: libc::c_ulong = 1;
 
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
-
 /// The calls that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the system calls of these names")]
@@ -33,11 +35,24 @@ pub enum Kind {
     Accept4,
     GetSockName,
     Close,
+    Socket,
+    Connect,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Listen, Self::Accept, Self::Accept4, Self::GetSockName, Self::Close];
+    const ALL: [Self; 7] = [
+        Self::Listen,
+        Self::Accept,
+        Self::Accept4,
+        Self::GetSockName,
+        Self::Close,
+        Self::Socket,
+        Self::Connect,
+    ];
+    /// Those of a server that is guarded.
+    pub const OF_SERVERS: [Self; 5] =
+        [Self::Listen, Self::Accept, Self::Accept4, Self::GetSockName, Self::Close];
 
     fn number(self) -> libc::c_long {
         match self {
@@ -46,6 +61,8 @@ impl Kind {
             Self::Accept4 => libc::SYS_accept4,
             Self::GetSockName => libc::SYS_getsockname,
             Self::Close => libc::SYS_close,
+            Self::Socket => libc::SYS_socket,
+            Self::Connect => libc::SYS_connect,
         }
     }
 }
@@ -74,63 +91,6 @@ impl Call {
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// Has `calls` of this thread and of all its descendants answered by the [`Listener`] that is made of the descriptor
-/// which `hand_over` gets to pass on. For use in a child between fork and exec: from here on, a call that is among
-/// them, such as closing a descriptor, waits for an answer. The descriptor itself stays open until exec.
-///
-/// # Errors
-/// The kernel refused (it is older than 5.9, or this process may neither do that nor has given up new privileges), or
-/// what `hand_over` failed with.
-pub fn install(calls: &[Kind], hand_over: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
-    let numbers: Vec<_> = calls.iter().map(|call| call.number()).collect();
-    let result =
-        apply(program(&numbers, libc::SECCOMP_RET_USER_NOTIF)?, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
-    // SAFETY: the kernel has just opened it for this process; nobody else knows of it, so nobody closes it before exec.
-    hand_over(unsafe { BorrowedFd::borrow_raw(result as RawFd) })
-}
-
-/// Has this thread and all its descendants do without io_uring, as on a kernel that has none: what is read and written
-/// by it passes every function of the C library by. For use in a child between fork and exec.
-///
-/// # Errors
-/// The kernel refused: this process may neither do that nor has given up new privileges.
-pub fn refuse_rings() -> io::Result<()> {
-    let none = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-    apply(program(&[libc::SYS_io_uring_setup], none)?, 0).map(drop)
-}
-
-fn apply(mut filter: Vec<libc::sock_filter>, flags: libc::c_ulong) -> io::Result<libc::c_long> {
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    let set = libc::SECCOMP_SET_MODE_FILTER;
-    // SAFETY: `program` names as many instructions as `filter` has, and both live until the call returns; the kernel
-    // copies and checks them.
-    match unsafe { libc::syscall(libc::SYS_seccomp, set, flags, &raw const program) } {
-        result if result < 0 => Err(io::Error::last_os_error()),
-        result => Ok(result),
-    }
-}
-
-/// The filter: with the listed calls `action` is done, all others are allowed, those of another architecture as well.
-fn program(calls: &[libc::c_long], action: u32) -> io::Result<Vec<libc::sock_filter>> {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    let answer = libc::BPF_RET | libc::BPF_K;
-    // A jump is a byte; nobody lists so many calls.
-    let count = u8::try_from(calls.len()).map_err(io::Error::other)?;
-    let mut steps = vec![
-        step(load, 0, 0, std::mem::offset_of!(libc::seccomp_data, arch) as u32),
-        step(equal, 0, count + 1, ARCHITECTURE),
-        step(load, 0, 0, std::mem::offset_of!(libc::seccomp_data, nr) as u32),
-    ];
-    for (index, call) in (0..count).zip(calls) {
-        steps.push(step(equal, count - index, 0, *call as u32));
-    }
-    steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
-    steps.push(step(answer, 0, 0, action));
-    Ok(steps)
-}
-
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -144,6 +104,23 @@ impl Listener {
         // SAFETY: the argument of this request is an integer.
         unsafe { libc::ioctl(descriptor.as_raw_fd(), SET_FLAGS, SYNCHRONOUS) };
         Self(descriptor)
+    }
+
+    /// The listener that the child has handed over on the other end of `channel`, once it has; `None` if it has not.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing is there.
+    pub fn take_over(channel: impl AsFd) -> io::Result<Option<Self>> {
+        let came = crate::seqpacket::receive(channel, &mut [0; 1])?;
+        Ok(came.and_then(|came| came.descriptor).map(Self::new))
+    }
+
+    /// Another descriptor of the same.
+    ///
+    /// # Errors
+    /// This process has no descriptor left.
+    pub fn again(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
     }
 
     /// The next call; to be asked only when the descriptor is readable. `None` if its thread is gone meanwhile.
@@ -234,46 +211,6 @@ impl Listener {
         // SAFETY: the descriptor is open as long as `self` lives; the argument is the caller's promise.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, argument) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-    }
-}
-
-/// Whether `thread` is one of the threads of `process`.
-pub fn is_thread_of(process: i32, thread: i32) -> bool {
-    // SAFETY: tgkill takes integers; signal nought only asks.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) == 0 }
-}
-
-/// Copies memory of `process` at `address` into `buffer`, all of it.
-///
-/// # Errors
-/// There is no such memory, or it is not ours to read.
-pub fn read_memory(process: i32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-    let here = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let there = libc::iovec { iov_base: address as *mut _, iov_len: buffer.len() };
-    // SAFETY: `here` is writable for its length. `there` is never followed in this process: the kernel checks it
-    // against the memory of the other.
-    let got = unsafe { libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0) };
-    whole(got, buffer.len())
-}
-
-/// Copies `bytes` into the memory of `process` at `address`, all of them.
-///
-/// # Errors
-/// There is no such memory, or it is not ours to write.
-pub fn write_memory(process: i32, address: u64, bytes: &[u8]) -> io::Result<()> {
-    let here = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let there = libc::iovec { iov_base: address as *mut _, iov_len: bytes.len() };
-    // SAFETY: `here` is readable for its length and only read. `there` is never followed in this process: the kernel
-    // checks it against the memory of the other.
-    let put = unsafe { libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0) };
-    whole(put, bytes.len())
-}
-
-fn whole(moved: isize, length: usize) -> io::Result<()> {
-    match moved {
-        -1 => Err(io::Error::last_os_error()),
-        moved if moved as usize == length => Ok(()),
-        _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
     }
 }
 
