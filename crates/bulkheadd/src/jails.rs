@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use config::Service;
-use jail::policy::Policy;
+use jail::policy::{Grants, Policy};
 use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Ports, Reach, Root};
 use wire::Role;
 
@@ -55,13 +55,15 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
         // Which of its targets have addresses is the configuration's to say; see `Ground::policy`.
-        Role::Connector | Role::Broker => Policy::Connector { tcp: false },
+        Role::Connector => Policy::Connector { unix: true, tcp: false, udp: false },
+        Role::Broker => Policy::Broker,
         Role::Service | Role::Filter | Role::Launcher => {
             let network = service.map(|service| &service.network);
-            Policy::Service {
+            Policy::Service(Grants {
                 tcp: network.is_some_and(|network| !network.tcp.is_empty()),
                 udp: network.is_some_and(|network| network.udp),
-            }
+                jit: false,
+            })
         }
     }
 }
@@ -98,7 +100,7 @@ impl Ground {
             || post.role == Role::Stapler
             || service.is_some_and(|service| service.network.is_granted());
         let policy = match post.role {
-            Role::Connector => Policy::Connector { tcp: connects },
+            Role::Connector => Policy::Connector { unix: true, tcp: connects, udp: false },
             _ => policy(post, service),
         };
         Ok(Jail {

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use jail::policy::Policy;
+use jail::policy::{Grants, Policy};
 use jail::{Access, Bind, Filter, Identity, Jail, Launcher, Limits, Mode, Network, Ports, Reach, Root};
 use rustix::fs::{Mode as Bits, OFlags};
 use sys::process::{Pids, Program};
@@ -41,7 +41,7 @@ fn measure(staging: &Path) -> io::Result<[Vec<f64>; 3]> {
     while File::open("/dev/null")?.as_raw_fd() < 9 {
         std::mem::forget(File::open("/dev/null")?);
     }
-    let filters = [Filter::of(Policy::Gate)?, Filter::of(Policy::Service { tcp: false, udp: false })?];
+    let filters = [Filter::of(Policy::Gate)?, Filter::of(Policy::Service(Grants::NONE))?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         times[0].push(start(|| Ok(None))?);

@@ -55,22 +55,35 @@ fn compile(
     filter.try_into().map_err(io::Error::other)
 }
 
-/// The conditions of a rule; an empty list stands for "whatever the arguments".
+/// The conditions of a rule, one list for each choice of values; none stands for "whatever the arguments".
 fn conditions(allow: &Allow) -> io::Result<Vec<SeccompRule>> {
     if allow.when.is_empty() {
         return Ok(Vec::new());
     }
-    let conditions: Result<Vec<_>, _> = allow.when.iter().map(condition).collect();
-    Ok(vec![conditions.and_then(SeccompRule::new).map_err(io::Error::other)?])
+    let mut choices: Vec<Vec<SeccompCondition>> = vec![Vec::new()];
+    for when in allow.when {
+        let values = alternatives(when).map_err(io::Error::other)?;
+        let with = |choice: &Vec<_>| -> Vec<Vec<_>> {
+            values.iter().map(|value| [&choice[..], std::slice::from_ref(value)].concat()).collect()
+        };
+        choices = choices.iter().flat_map(with).collect();
+    }
+    choices.into_iter().map(|choice| SeccompRule::new(choice).map_err(io::Error::other)).collect()
 }
 
-fn condition(when: &When) -> Result<SeccompCondition, seccompiler::BackendError> {
+/// The conditions any of which will do.
+fn alternatives(when: &When) -> Result<Vec<SeccompCondition>, seccompiler::BackendError> {
+    let one = |argument, width, compare, value| {
+        SeccompCondition::new(argument, width, compare, value).map(|condition| vec![condition])
+    };
     match *when {
-        When::Is(argument, value) => SeccompCondition::new(argument, Width::Dword, Compare::Eq, value),
-        When::Exactly(argument, value) => SeccompCondition::new(argument, Width::Qword, Compare::Eq, value),
-        When::Bits(argument, mask, bits) => {
-            SeccompCondition::new(argument, Width::Dword, Compare::MaskedEq(mask), bits)
-        }
+        When::Is(argument, value) => one(argument, Width::Dword, Compare::Eq, value),
+        When::Exactly(argument, value) => one(argument, Width::Qword, Compare::Eq, value),
+        When::Bits(argument, mask, bits) => one(argument, Width::Dword, Compare::MaskedEq(mask), bits),
+        When::In(argument, values) => values
+            .iter()
+            .map(|&value| SeccompCondition::new(argument, Width::Dword, Compare::Eq, value))
+            .collect(),
     }
 }
 

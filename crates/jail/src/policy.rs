@@ -8,10 +8,9 @@
 //! keeps secrets for others (keyrings), watches or controls other processes, or opens parts of the kernel that only
 //! system software needs.
 
+mod lists;
 mod roles;
 mod services;
-
-use std::slice::Iter;
 
 /// Calls that are allowed under the same conditions for the same reason.
 #[derive(Debug)]
@@ -29,6 +28,8 @@ pub struct Allow {
 pub enum When {
     /// Its lower half is this.
     Is(u8, u64),
+    /// Its lower half is one of these.
+    In(u8, &'static [u64]),
     /// Of its lower half, the bits of the mask are as given: argument, mask, bits.
     Bits(u8, u64, u64),
     /// The whole of it is this.
@@ -48,47 +49,140 @@ pub enum Policy {
     Admin,
     /// Holds keys, and signs with them.
     Signer,
-    /// Connects a site with its upstreams.
+    /// Connects a site with its upstreams, or a service with what `network` grants.
     Connector {
-        /// Whether some of them have an IP address.
+        /// Whether some upstreams have a Unix socket.
+        unix: bool,
+        /// Whether anything is reached by TCP.
         tcp: bool,
-    },
-    /// Asks responders about certificates.
-    Stapler,
-    /// A program of a site, with the kinds of network socket that it was granted.
-    Service {
-        /// Streams (TCP).
-        tcp: bool,
-        /// Datagrams (UDP).
+        /// Whether anything is reached by UDP.
         udp: bool,
     },
+    /// Answers the calls by which a service makes and connects sockets.
+    Broker,
+    /// Asks responders about certificates.
+    Stapler,
+    /// A program of a site, or a filter.
+    Service(Grants),
 }
+
+/// What a program may do besides what every program may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// Have streams over IP (TCP) made for it.
+    pub tcp: bool,
+    /// Have sockets for datagrams over IP (UDP) made for it.
+    pub udp: bool,
+    /// Make code while it runs.
+    pub jit: bool,
+}
+
+impl Grants {
+    /// Nothing besides.
+    pub const NONE: Self = Self { tcp: false, udp: false, jit: false };
+}
+
+/// What becomes of a call under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The kernel makes it.
+    Allowed,
+    /// The service's broker answers it; the kernel does not make it.
+    Notified,
+    /// It fails.
+    Refused,
+}
+
+/// The calls of a program with network grants that its broker answers: what is allowed of them is never made by the
+/// kernel in the program's name, so that neither a race for the address in its memory nor a socket that belongs to
+/// another network gets it any further.
+pub const NOTIFIED: &[i64] = &[libc::SYS_socket, libc::SYS_connect];
 
 impl Policy {
     /// Its rules.
     pub fn rules(self) -> impl Iterator<Item = &'static Allow> {
-        self.tables().iter().flat_map(|table| -> Iter<'_, Allow> { table.iter() })
+        self.tables().into_iter().flatten()
     }
 
-    fn tables(self) -> &'static [&'static [Allow]] {
-        use services::{DATAGRAMS, PROGRAM, STREAMS};
+    /// What becomes of a call with these arguments: the tables as they are compiled, for whoever compares.
+    pub fn answer(self, call: i64, arguments: [u64; 6]) -> Answer {
+        let holds =
+            |rule: &Allow| rule.calls.contains(&call) && rule.when.iter().all(|when| when.holds(&arguments));
+        match self.rules().any(holds) {
+            true if self.notifies() && NOTIFIED.contains(&call) => Answer::Notified,
+            true => Answer::Allowed,
+            false => Answer::Refused,
+        }
+    }
+
+    /// Whether calls of such a process are answered by a broker.
+    pub fn notifies(self) -> bool {
+        matches!(self, Self::Service(Grants { tcp: true, .. } | Grants { udp: true, .. }))
+    }
+
+    fn tables(self) -> Vec<&'static [Allow]> {
+        let given = |table: &'static [Allow], given: bool| if given { table } else { &[] };
         match self {
-            Self::Gate => &[roles::EVERY, roles::GATE],
-            Self::Site => &[roles::EVERY, roles::SITE],
-            Self::Logger => &[roles::EVERY, roles::LOGGER],
-            Self::Admin => &[roles::EVERY, roles::ADMIN],
+            Self::Gate => vec![roles::EVERY, roles::GATE],
+            Self::Site => vec![roles::EVERY, roles::SITE],
+            Self::Logger => vec![roles::EVERY, roles::LOGGER],
+            Self::Admin => vec![roles::EVERY, roles::ADMIN],
             // Messages, and nothing else.
-            Self::Signer => &[roles::EVERY],
-            Self::Connector { tcp: false } => &[roles::EVERY, roles::CONNECTOR],
-            Self::Connector { tcp: true } => &[roles::EVERY, roles::CONNECTOR, roles::TCP],
-            Self::Stapler => &[roles::EVERY, roles::TCP, roles::STAPLER],
-            Self::Service { tcp: false, udp: false } => &[PROGRAM],
-            Self::Service { tcp: true, udp: false } => &[PROGRAM, STREAMS],
-            Self::Service { tcp: false, udp: true } => &[PROGRAM, DATAGRAMS],
-            Self::Service { tcp: true, udp: true } => &[PROGRAM, STREAMS, DATAGRAMS],
+            Self::Signer => vec![roles::EVERY],
+            Self::Connector { unix, tcp, udp } => vec![
+                roles::EVERY,
+                roles::CONNECTOR,
+                given(roles::UNIX, unix),
+                given(roles::TCP, tcp),
+                given(roles::UDP, udp),
+            ],
+            Self::Broker => vec![roles::EVERY, roles::BROKER],
+            Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER],
+            Self::Service(Grants { tcp, udp, jit }) => vec![
+                services::PROGRAM,
+                given(services::CONNECT, tcp || udp),
+                given(roles::TCP, tcp),
+                given(roles::UDP, udp),
+                given(services::JIT, jit),
+            ],
         }
     }
 }
+
+impl When {
+    fn holds(self, arguments: &[u64; 6]) -> bool {
+        let lower = |argument: u8| arguments[usize::from(argument)] & u64::from(u32::MAX);
+        match self {
+            Self::Is(argument, value) => lower(argument) == value,
+            Self::In(argument, values) => values.contains(&lower(argument)),
+            Self::Bits(argument, mask, bits) => lower(argument) & mask == bits,
+            Self::Exactly(argument, value) => arguments[usize::from(argument)] == value,
+        }
+    }
+}
+
+/// The flags with which anybody sends: it does not wait, gets no signal, says that more follows, ends a record.
+///
+/// SECURITY: not MSG_FASTOPEN, which connects, past Landlock; nor MSG_OOB.
+const SENDING: u64 = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR) as u64;
+/// The flags with which anybody receives.
+const RECEIVING: u64 = (libc::MSG_DONTWAIT
+    | libc::MSG_NOSIGNAL
+    | libc::MSG_PEEK
+    | libc::MSG_WAITALL
+    | libc::MSG_TRUNC
+    | libc::MSG_WAITFORONE
+    | libc::MSG_CMSG_CLOEXEC) as u64;
+/// All flags but those.
+const NO_OTHER_SENDING: u64 = !SENDING & 0xffff_ffff;
+const NO_OTHER_RECEIVING: u64 = !RECEIVING & 0xffff_ffff;
+
+/// The second argument of `socket` without the flags that may come with a type.
+const TYPE: u64 = !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64 & 0xffff_ffff;
+const STREAM: When = When::Bits(1, TYPE, libc::SOCK_STREAM as u64);
+const DATAGRAM: When = When::Bits(1, TYPE, libc::SOCK_DGRAM as u64);
+/// The two versions of IP.
+const INTERNET: When = When::In(0, &[libc::AF_INET as u64, libc::AF_INET6 as u64]);
 
 /// The bit of `mmap`'s and `mprotect`'s third argument that makes memory executable.
 const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
@@ -108,17 +202,21 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 10] = [
+    const ALL: [Policy; 14] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
         Policy::Admin,
         Policy::Signer,
-        Policy::Connector { tcp: false },
-        Policy::Connector { tcp: true },
+        Policy::Connector { unix: true, tcp: false, udp: false },
+        Policy::Connector { unix: false, tcp: true, udp: true },
+        Policy::Broker,
         Policy::Stapler,
-        Policy::Service { tcp: false, udp: false },
-        Policy::Service { tcp: true, udp: true },
+        Policy::Service(Grants::NONE),
+        Policy::Service(Grants { tcp: false, udp: false, jit: true }),
+        Policy::Service(Grants { tcp: true, udp: false, jit: false }),
+        Policy::Service(Grants { tcp: false, udp: true, jit: false }),
+        Policy::Service(Grants { tcp: true, udp: true, jit: true }),
     ];
 
     #[test]
@@ -161,9 +259,64 @@ mod tests {
             libc::SYS_pidfd_getfd,
             libc::SYS_chroot,
         ];
+        // What a broker is there for, and the kernel lets it do to its own service alone.
+        let a_brokers = [libc::SYS_process_vm_readv, libc::SYS_pidfd_getfd];
         for policy in ALL {
             for rule in policy.rules() {
-                assert!(!rule.calls.iter().any(|call| never.contains(call)), "{policy:?}: {rule:?}");
+                let excepted = |call| policy == Policy::Broker && a_brokers.contains(call);
+                let reaches_out = rule.calls.iter().any(|call| never.contains(call) && !excepted(call));
+                assert!(!reaches_out, "{policy:?}: {rule:?}");
+            }
+        }
+    }
+    const INET: u64 = libc::AF_INET as u64;
+    const STREAM_TYPE: u64 = libc::SOCK_STREAM as u64;
+
+    #[test]
+    fn sockets_of_a_program_are_made_for_it() {
+        let none = Policy::Service(Grants::NONE);
+        let tcp = Policy::Service(Grants { tcp: true, ..Grants::NONE });
+        let socket = |policy: Policy, family, kind, protocol| {
+            policy.answer(libc::SYS_socket, [family, kind, protocol, 0, 0, 0])
+        };
+        assert_eq!(socket(none, INET, STREAM_TYPE, 0), Answer::Refused);
+        assert_eq!(socket(tcp, INET, STREAM_TYPE, 0), Answer::Notified);
+        assert_eq!(socket(tcp, INET, STREAM_TYPE | libc::SOCK_CLOEXEC as u64, 6), Answer::Notified);
+        for (family, kind, protocol) in [
+            (INET, STREAM_TYPE, libc::IPPROTO_MPTCP as u64),
+            (INET, STREAM_TYPE | 0x10, 0),
+            (INET, libc::SOCK_DGRAM as u64, 0),
+            (INET, libc::SOCK_RAW as u64, 6),
+            (libc::AF_UNIX as u64, STREAM_TYPE, 0),
+            (libc::AF_NETLINK as u64, STREAM_TYPE, 0),
+        ] {
+            assert_eq!(socket(tcp, family, kind, protocol), Answer::Refused, "{family} {kind} {protocol}");
+        }
+        assert_eq!(none.answer(libc::SYS_connect, [0; 6]), Answer::Refused);
+        assert_eq!(tcp.answer(libc::SYS_connect, [0; 6]), Answer::Notified);
+        for call in [libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
+            assert_eq!(tcp.answer(call, [0; 6]), Answer::Refused);
+        }
+    }
+
+    #[test]
+    fn nobody_connects_by_sending() {
+        let flags = libc::MSG_FASTOPEN as u64;
+        for policy in ALL {
+            for (call, at) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+                let mut arguments = [0; 6];
+                arguments[at] = flags | libc::MSG_NOSIGNAL as u64;
+                assert_eq!(policy.answer(call, arguments), Answer::Refused, "{policy:?} {call}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_tie_to_the_launcher_is_not_cut() {
+        let set = libc::PR_SET_PDEATHSIG as u64;
+        for policy in ALL {
+            for signal in (0..65).filter(|&signal| signal != libc::SIGKILL as u64) {
+                assert_eq!(policy.answer(libc::SYS_prctl, [set, signal, 0, 0, 0, 0]), Answer::Refused);
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The strict lists of our own roles.
 
-use super::{Allow, EXECUTABLE, When, allow, allow_when};
+use super::{
+    Allow, DATAGRAM, EXECUTABLE, INTERNET, NO_OTHER_RECEIVING, NO_OTHER_SENDING, STREAM, When, allow,
+    allow_when,
+};
 use libc as l;
 
 /// What every role does: start, wait, talk over its channels, end.
@@ -61,10 +64,25 @@ pub(super) const EVERY: &[Allow] = &[
         "waiting for what it has open",
     ),
     allow(
-        &[l::SYS_read, l::SYS_write, l::SYS_recvmsg, l::SYS_sendmsg, l::SYS_close],
-        "messages of the control and log channels, words on standard error, and the end of a descriptor",
+        &[l::SYS_read, l::SYS_write, l::SYS_close],
+        "words on standard error, wake-ups, and the end of a descriptor",
     ),
-    allow(&[l::SYS_getsockopt, l::SYS_getpid], "what kind a descriptor is, and the pid in a warning"),
+    allow_when(
+        &[l::SYS_sendmsg],
+        &[When::Bits(2, NO_OTHER_SENDING, 0)],
+        "messages of the control and log channels",
+    ),
+    allow_when(
+        &[l::SYS_recvmsg],
+        &[When::Bits(2, NO_OTHER_RECEIVING, 0)],
+        "messages of the control and log channels",
+    ),
+    allow_when(
+        &[l::SYS_getsockopt],
+        &[When::Is(1, l::SOL_SOCKET as u64), When::In(2, KIND_OF_SOCKET)],
+        "what kind of socket a descriptor is, and whether it has failed",
+    ),
+    allow(&[l::SYS_getpid], "the pid in a warning"),
     allow_when(&[l::SYS_fcntl], &[When::Is(1, l::F_SETFD as u64)], "channels that close at exec"),
     allow_when(&[l::SYS_fcntl], &[When::Is(1, l::F_GETFL as u64)], "whether a channel blocks"),
     allow_when(&[l::SYS_fcntl], &[When::Is(1, l::F_SETFL as u64)], "channels that do not block"),
@@ -79,16 +97,51 @@ pub(super) const EVERY: &[Allow] = &[
         "the time, where the vDSO has none",
     ),
     allow(&[l::SYS_exit, l::SYS_exit_group, l::SYS_restart_syscall], "the end, and what a stop interrupted"),
-    allow(&[l::SYS_gettid, l::SYS_tgkill], "abort, should an invariant be broken"),
+    allow(&[l::SYS_gettid], "abort, should an invariant be broken"),
+    allow_when(&[l::SYS_tgkill], &[When::Is(2, l::SIGABRT as u64)], "abort, should an invariant be broken"),
 ];
+
+/// The options of a socket that say what it is.
+const KIND_OF_SOCKET: &[u64] = &[
+    l::SO_TYPE as u64,
+    l::SO_ERROR as u64,
+    l::SO_ACCEPTCONN as u64,
+    l::SO_PROTOCOL as u64,
+    l::SO_DOMAIN as u64,
+];
+
+/// Small answers of a connection are not held back.
+const NO_DELAY: Allow = allow_when(
+    &[l::SYS_setsockopt],
+    &[When::Is(1, l::IPPROTO_TCP as u64), When::Is(2, l::TCP_NODELAY as u64)],
+    "no delay of small answers",
+);
+
+/// Bytes of a connection.
+const RECEIVE: Allow = allow_when(
+    &[l::SYS_recvfrom],
+    &[When::Bits(3, NO_OTHER_RECEIVING, 0)],
+    "what a connection brings, or a look at it",
+);
+const SEND: Allow =
+    allow_when(&[l::SYS_sendto], &[When::Bits(3, NO_OTHER_SENDING, 0)], "what goes out on a connection");
 
 /// A gate accepts, peeks, answers refusals, and passes connections on.
 pub(super) const GATE: &[Allow] = &[
     allow(&[l::SYS_accept4, l::SYS_getsockname, l::SYS_getpeername], "a new connection and whose it is"),
-    allow(&[l::SYS_recvfrom], "a look at the first bytes of a connection"),
-    allow(&[l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "an answer of the gate's own, such as 404"),
-    allow(&[l::SYS_setsockopt], "how many bytes wake the gate, and no delay of small answers"),
+    RECEIVE,
+    SEND,
+    allow(&[l::SYS_writev, l::SYS_shutdown], "an answer of the gate's own, such as 404"),
+    NO_DELAY,
+    SEND_BUFFER,
 ];
+
+/// A channel is as long as what may wait on it.
+const SEND_BUFFER: Allow = allow_when(
+    &[l::SYS_setsockopt],
+    &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, l::SO_SNDBUF as u64)],
+    "room of a channel for what waits",
+);
 
 /// A site opens files below its root directory, sends them, and relays requests to services.
 pub(super) const SITE: &[Allow] = &[
@@ -104,14 +157,20 @@ pub(super) const SITE: &[Allow] = &[
         &[l::SYS_fchdir],
         "a step into a directory that it holds open: the only way to name one to inotify, as its root is empty",
     ),
-    allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "requests and answers"),
-    allow(
-        &[l::SYS_setsockopt, l::SYS_getsockname, l::SYS_getpeername],
-        "options and addresses of a connection",
+    RECEIVE,
+    SEND,
+    allow(&[l::SYS_writev, l::SYS_shutdown], "requests and answers"),
+    NO_DELAY,
+    SEND_BUFFER,
+    allow_when(
+        &[l::SYS_setsockopt],
+        &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, l::SO_LINGER as u64)],
+        "a connection that is reset rather than ended",
     ),
+    allow(&[l::SYS_getsockname, l::SYS_getpeername], "addresses of a connection"),
     allow_when(
         &[l::SYS_socketpair],
-        &[When::Is(0, l::AF_UNIX as u64)],
+        &[When::Is(0, l::AF_UNIX as u64), STREAM, When::Is(2, 0)],
         "the two ends of a relayed connection, one of which goes to a service",
     ),
 ];
@@ -126,38 +185,69 @@ pub(super) const LOGGER: &[Allow] = &[allow(
 pub(super) const ADMIN: &[Allow] = &[
     allow(
         &[l::SYS_accept4, l::SYS_getsockname, l::SYS_getpeername],
-        "a connection of the command, and whose it is",
+        "a connection of the command, and where from",
     ),
-    allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "orders and answers"),
+    allow_when(
+        &[l::SYS_getsockopt],
+        &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, l::SO_PEERCRED as u64)],
+        "whose a connection of the command is",
+    ),
+    RECEIVE,
+    SEND,
+    allow(&[l::SYS_writev, l::SYS_shutdown], "orders and answers"),
 ];
 
-/// A connector makes streams to the servers that it was told of, and gives them away unread.
-pub(super) const CONNECTOR: &[Allow] = &[
+/// A connector makes connections to what it was told of, and gives them away unread.
+pub(super) const CONNECTOR: &[Allow] =
+    &[allow(&[l::SYS_connect], "the connection; where to is Landlock's and the network's to limit")];
+
+/// What a connector needs for servers with a Unix socket.
+pub(super) const UNIX: &[Allow] = &[
     allow_when(
         &[l::SYS_socket],
-        &[When::Is(0, l::AF_UNIX as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
+        &[When::Is(0, l::AF_UNIX as u64), STREAM, When::Is(2, 0)],
         "a stream to a Unix socket",
     ),
-    allow(&[l::SYS_connect], "the connection; where to is Landlock's and the network's to limit"),
     allow(&[l::SYS_fchdir], "into the directory of a Unix socket, which came as a descriptor"),
 ];
 
-/// What has to reach IP addresses: a connector of which one server has one, and the stapler.
-pub(super) const TCP: &[Allow] = &[
+/// Streams over IP: a connector's, the stapler's, and what a program with `network` may ask for.
+pub(super) const TCP: &[Allow] = &[allow_when(
+    &[l::SYS_socket],
+    &[INTERNET, STREAM, When::In(2, &[0, l::IPPROTO_TCP as u64])],
+    "a stream over IP, in no other protocol than TCP, as Landlock knows no other",
+)];
+
+/// Datagrams over IP: a connector's, and what a program with `network` may ask for.
+pub(super) const UDP: &[Allow] = &[allow_when(
+    &[l::SYS_socket],
+    &[INTERNET, DATAGRAM, When::In(2, &[0, l::IPPROTO_UDP as u64])],
+    "datagrams over IP, in no other protocol than UDP",
+)];
+
+/// A broker looks at the calls of its service, and answers them.
+pub(super) const BROKER: &[Allow] = &[
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
-        "a stream over IPv4",
+        &[l::SYS_ioctl],
+        &[When::In(1, &[0xc050_2100, 0xc018_2101, 0x4008_2102, 0x4018_2103, 0x4008_2104])],
+        "notifications: receive, answer, is it still there, add a descriptor, wake at once (seccomp_unotify(2))",
     ),
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET6 as u64), When::Bits(1, 0xf, l::SOCK_STREAM as u64)],
-        "a stream over IPv6",
+        &[l::SYS_process_vm_readv],
+        &[When::Is(5, 0)],
+        "the address in the memory of a caller, which has the same uid; the kernel refuses all others",
     ),
+    allow(
+        &[l::SYS_pidfd_open, l::SYS_pidfd_getfd],
+        "the socket of a caller, which has the same uid; the kernel refuses all others",
+    ),
+    allow_when(&[l::SYS_tgkill], &[When::Is(2, 0)], "whether a thread belongs to a process; nothing is sent"),
 ];
 
 /// The stapler asks servers of names and responders, and reads what they answer.
 pub(super) const STAPLER: &[Allow] = &[
     allow(&[l::SYS_connect], "the connection; to which ports is Landlock's to limit"),
-    allow(&[l::SYS_recvfrom, l::SYS_sendto, l::SYS_writev, l::SYS_shutdown], "questions and answers"),
+    RECEIVE,
+    SEND,
+    allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers"),
 ];

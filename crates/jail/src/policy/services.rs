@@ -1,6 +1,9 @@
 //! The broad list of programs that we do not know.
 
-use super::{Allow, EXECUTABLE, WRITABLE, When, allow, allow_when};
+use super::lists::{ASKED_OF_SOCKETS, ASKED_OF_TCP, OF_DESCRIPTORS, OF_ITSELF, OF_SOCKETS, OF_TCP};
+use super::{
+    Allow, EXECUTABLE, NO_OTHER_RECEIVING, NO_OTHER_SENDING, STREAM, TYPE, WRITABLE, When, allow, allow_when,
+};
 use libc as l;
 
 const NAMESPACES: u64 = (l::CLONE_NEWNS
@@ -11,8 +14,8 @@ const NAMESPACES: u64 = (l::CLONE_NEWNS
     | l::CLONE_NEWPID
     | l::CLONE_NEWNET) as u64;
 
-/// The bits of `socket`'s second argument that say which type it is.
-const TYPE: u64 = 0xf;
+/// Flags by which a new process is not its own, but its parent's or a tracer's.
+const OF_OTHERS: u64 = (l::CLONE_PARENT | l::CLONE_PTRACE) as u64;
 
 /// What any program may do.
 pub(super) const PROGRAM: &[Allow] = &[
@@ -53,7 +56,11 @@ pub(super) const PROGRAM: &[Allow] = &[
         "memory of its own, within its limits",
     ),
     allow_when(&[l::SYS_mmap], &[When::Bits(2, EXECUTABLE, 0)], "memory that holds data"),
-    allow_when(&[l::SYS_mmap], &[When::Bits(2, WRITABLE, 0)], "code of libraries, which cannot be written"),
+    allow_when(
+        &[l::SYS_mmap],
+        &[When::Bits(2, EXECUTABLE | WRITABLE, EXECUTABLE), When::Bits(3, l::MAP_ANONYMOUS as u64, 0)],
+        "code of libraries, which cannot be written: a process can execute no file that it could write to",
+    ),
     allow_when(
         &[l::SYS_mprotect],
         &[When::Bits(2, EXECUTABLE, 0)],
@@ -61,8 +68,8 @@ pub(super) const PROGRAM: &[Allow] = &[
     ),
     allow_when(
         &[l::SYS_clone],
-        &[When::Bits(0, NAMESPACES, 0)],
-        "threads and processes, within its limits; no namespaces, in which it would have capabilities",
+        &[When::Bits(0, NAMESPACES | OF_OTHERS, 0)],
+        "threads and processes of its own, within its limits; no namespaces, in which it would have capabilities",
     ),
     allow(
         &[
@@ -105,9 +112,28 @@ pub(super) const PROGRAM: &[Allow] = &[
             l::SYS_uname,
             l::SYS_sysinfo,
             l::SYS_umask,
-            l::SYS_prctl,
         ],
         "questions about itself",
+    ),
+    allow_when(
+        &[l::SYS_prctl],
+        &[When::In(0, OF_ITSELF)],
+        "its own name, and questions about itself; not what the jail has set",
+    ),
+    allow_when(
+        &[l::SYS_prctl],
+        &[When::Is(0, l::PR_CAP_AMBIENT as u64), When::Is(1, l::PR_CAP_AMBIENT_IS_SET as u64)],
+        "a question about itself",
+    ),
+    allow_when(
+        &[l::SYS_prctl],
+        &[When::Is(0, l::PR_SET_PDEATHSIG as u64), When::Is(1, l::SIGKILL as u64)],
+        "children that end with it; the signal that ends it with the launcher is never taken away",
+    ),
+    allow_when(
+        &[l::SYS_seccomp],
+        &[When::Is(0, l::SECCOMP_SET_MODE_FILTER as u64), When::Is(1, 0)],
+        "a filter of its own on top of this one, which can only refuse more",
     ),
     allow(
         &[
@@ -210,10 +236,14 @@ pub(super) const PROGRAM: &[Allow] = &[
             l::SYS_close_range,
             l::SYS_dup,
             l::SYS_dup3,
-            l::SYS_fcntl,
             l::SYS_pipe2,
         ],
         "what it has open",
+    ),
+    allow_when(
+        &[l::SYS_fcntl],
+        &[When::In(1, OF_DESCRIPTORS)],
+        "copies, flags and locks of what it has open; nobody is sent signals about it",
     ),
     allow_when(&[l::SYS_ioctl], &[When::Is(1, l::FIONBIO)], "descriptors that do not block"),
     allow_when(&[l::SYS_ioctl], &[When::Is(1, l::FIOCLEX)], "descriptors that close at exec"),
@@ -235,36 +265,58 @@ pub(super) const PROGRAM: &[Allow] = &[
         "waiting for what it has open",
     ),
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_UNIX as u64)],
-        "sockets within its own partition: its root has no others' paths, its network no others' abstract names",
-    ),
-    allow(
-        &[
-            l::SYS_socketpair,
-            l::SYS_connect,
-            l::SYS_bind,
-            l::SYS_listen,
-            l::SYS_accept,
-            l::SYS_accept4,
-            l::SYS_getsockname,
-            l::SYS_getpeername,
-            l::SYS_getsockopt,
-            l::SYS_setsockopt,
-            l::SYS_shutdown,
-            l::SYS_sendto,
-            l::SYS_recvfrom,
-            l::SYS_sendmsg,
-            l::SYS_recvmsg,
-            l::SYS_sendmmsg,
-            l::SYS_recvmmsg,
-        ],
-        "the sockets that it was given or could make",
+        &[l::SYS_socketpair],
+        &[When::Is(0, l::AF_UNIX as u64), STREAM, When::Is(2, 0)],
+        "pairs within its own partition, which reach nobody by a name",
     ),
     allow_when(
-        &[l::SYS_memfd_create],
-        &[When::Bits(1, l::MFD_NOEXEC_SEAL as u64, l::MFD_NOEXEC_SEAL as u64)],
-        "memory as a file, if it can never be executed",
+        &[l::SYS_socketpair],
+        &[When::Is(0, l::AF_UNIX as u64), When::Bits(1, TYPE, l::SOCK_SEQPACKET as u64), When::Is(2, 0)],
+        "pairs within its own partition, which reach nobody by a name",
+    ),
+    allow(
+        &[l::SYS_getsockname, l::SYS_getpeername, l::SYS_shutdown],
+        "connections that it was given: whose they are, and their end",
+    ),
+    allow_when(
+        &[l::SYS_sendto, l::SYS_sendmmsg],
+        &[When::Bits(3, NO_OTHER_SENDING, 0)],
+        "what goes out on a connection that it was given",
+    ),
+    allow_when(
+        &[l::SYS_sendmsg],
+        &[When::Bits(2, NO_OTHER_SENDING, 0)],
+        "what goes out on a connection that it was given",
+    ),
+    allow_when(
+        &[l::SYS_recvfrom, l::SYS_recvmmsg],
+        &[When::Bits(3, NO_OTHER_RECEIVING, 0)],
+        "what comes in on a connection that it was given",
+    ),
+    allow_when(
+        &[l::SYS_recvmsg],
+        &[When::Bits(2, NO_OTHER_RECEIVING, 0)],
+        "what comes in on a connection that it was given",
+    ),
+    allow_when(
+        &[l::SYS_getsockopt],
+        &[When::Is(1, l::SOL_SOCKET as u64), When::In(2, ASKED_OF_SOCKETS)],
+        "what kind of socket it was given, and how that is set",
+    ),
+    allow_when(
+        &[l::SYS_setsockopt],
+        &[When::Is(1, l::SOL_SOCKET as u64), When::In(2, OF_SOCKETS)],
+        "buffers, timeouts and keepalive of a socket; not its device, its filters or its place in the routing",
+    ),
+    allow_when(
+        &[l::SYS_getsockopt],
+        &[When::Is(1, l::IPPROTO_TCP as u64), When::In(2, ASKED_OF_TCP)],
+        "how a stream is set, and how it fares",
+    ),
+    allow_when(
+        &[l::SYS_setsockopt],
+        &[When::Is(1, l::IPPROTO_TCP as u64), When::In(2, OF_TCP)],
+        "when bytes of a stream are sent, and when it is given up; nothing that connects or changes the protocol",
     ),
     #[cfg(target_arch = "x86_64")]
     allow(
@@ -314,30 +366,47 @@ pub(super) const PROGRAM: &[Allow] = &[
     ),
 ];
 
-/// Streams over the machine's network; Landlock keeps them to the ports that were granted.
-pub(super) const STREAMS: &[Allow] = &[
+/// What a program with `network` may do besides: every one of these calls is answered by its broker.
+pub(super) const CONNECT: &[Allow] = &[
+    allow(&[l::SYS_connect], "a connection that its connector makes, if `network` grants it"),
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET as u64), When::Bits(1, TYPE, l::SOCK_STREAM as u64)],
-        "TCP over IPv4, as `network` grants",
+        &[l::SYS_setsockopt],
+        &[When::Is(1, l::IPPROTO_IP as u64), When::In(2, &[l::IP_TOS as u64, l::IP_RECVERR as u64])],
+        "the class of its packets, and errors at once, as resolvers want them",
     ),
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET6 as u64), When::Bits(1, TYPE, l::SOCK_STREAM as u64)],
-        "TCP over IPv6, as `network` grants",
+        &[l::SYS_setsockopt],
+        &[
+            When::Is(1, l::IPPROTO_IPV6 as u64),
+            When::In(2, &[l::IPV6_TCLASS as u64, l::IPV6_RECVERR as u64, l::IPV6_V6ONLY as u64]),
+        ],
+        "the class of its packets, and errors at once, as resolvers want them",
     ),
 ];
 
-/// Datagrams over the machine's network.
-pub(super) const DATAGRAMS: &[Allow] = &[
+/// What a program with `jit = true` may do besides.
+pub(super) const JIT: &[Allow] = &[
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET as u64), When::Bits(1, TYPE, l::SOCK_DGRAM as u64)],
-        "UDP over IPv4, as `network` grants",
+        &[l::SYS_mmap],
+        &[When::Bits(2, EXECUTABLE | WRITABLE, EXECUTABLE | WRITABLE)],
+        "code that is made while the program runs",
     ),
     allow_when(
-        &[l::SYS_socket],
-        &[When::Is(0, l::AF_INET6 as u64), When::Bits(1, TYPE, l::SOCK_DGRAM as u64)],
-        "UDP over IPv6, as `network` grants",
+        &[l::SYS_mmap],
+        &[
+            When::Bits(2, EXECUTABLE | WRITABLE, EXECUTABLE),
+            When::Bits(3, l::MAP_ANONYMOUS as u64, l::MAP_ANONYMOUS as u64),
+        ],
+        "room for code that is made while the program runs",
+    ),
+    allow_when(
+        &[l::SYS_mprotect],
+        &[When::Bits(2, EXECUTABLE, EXECUTABLE)],
+        "code that is made while the program runs, and cannot be written any more",
+    ),
+    allow_when(
+        &[l::SYS_memfd_create],
+        &[When::Bits(1, l::MFD_NOEXEC_SEAL as u64, l::MFD_NOEXEC_SEAL as u64)],
+        "memory that is mapped twice, to be written and to be run; it is never executed as a program",
     ),
 ];

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use jail::policy::Policy;
+use jail::policy::{Grants, Policy};
 use jail::{Access, Filter, Jail, Launcher, Limits, Network, Ports, Reach};
 use rustix::fs::{Mode, OFlags};
 use sys::process::{Child, Exit, Pids, Program, StartError};
@@ -70,7 +70,7 @@ pub fn jail() -> Jail {
         cgroups: vec![],
         network: Network::None,
         reach: Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ports: Ports::default() },
-        filter: filter(Policy::Service { tcp: false, udp: false }),
+        filter: filter(Policy::Service(Grants::NONE)),
         label: None,
         without: vec![],
     }

@@ -40,6 +40,11 @@ pub fn executable_later() -> Result<(), Errno> {
     map(libc::PROT_READ | libc::PROT_WRITE, Some(libc::PROT_READ | libc::PROT_EXEC), None)
 }
 
+/// Memory that holds nothing, to be executed.
+pub fn executable() -> Result<(), Errno> {
+    map(libc::PROT_READ | libc::PROT_EXEC, None, None)
+}
+
 /// A file (a memfd, say) mapped to be executed, or to be written to.
 pub fn file_mapped(file: &impl AsRawFd, executable: bool) -> Result<(), Errno> {
     let more = if executable { libc::PROT_EXEC } else { libc::PROT_WRITE };

@@ -32,9 +32,19 @@ pub const ATTEMPTS: &[Attempt] = &[
     ("seccomp", |_| finding(calls::SECCOMP_QUERY.make(&mut [Arg::Int(2), Arg::Int(0), Arg::Bytes(&[0; 4])]))),
     ("writable-code", |_| finding(memory::writable_and_executable())),
     ("late-code", |_| finding(memory::executable_later())),
+    ("code-of-nothing", |_| finding(memory::executable())),
+    ("code-of-own-file", code_of_own_file),
+    ("outlive", |_| finding(rustix::process::set_parent_process_death_signal(None))),
     ("memfd-of-code", |_| finding(rustix::fs::memfd_create("code", MemfdFlags::EXEC))),
     ("memfd-of-data", |_| finding(rustix::fs::memfd_create("data", MemfdFlags::NOEXEC_SEAL))),
 ];
+
+/// A file without a name, which can never be executed as a program, mapped as code.
+fn code_of_own_file(_: &str) -> String {
+    let made = rustix::fs::memfd_create("code", MemfdFlags::NOEXEC_SEAL);
+    let file = made.and_then(|file| rustix::io::write(&file, b"\xc3").map(|_| file));
+    finding(file.and_then(|file| memory::file_mapped(&file, true)))
+}
 
 fn number(text: &str) -> Arg<'static> {
     Arg::Int(text.parse().expect("a number"))

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the jail's test, as root.
 
-use jail::policy::Policy;
+use jail::policy::{Grants, Policy};
 use jail::{Jail, Root};
 
 use super::{POWERLESS, assert_found, probe, role, root, tries};
@@ -12,6 +12,7 @@ use crate::process::filter;
 pub const TESTS: &[Test] = &[
     ("a_role_makes_only_its_own_calls", a_role_makes_only_its_own_calls),
     ("a_service_reaches_no_other_part_of_the_kernel", a_service_reaches_no_other_part_of_the_kernel),
+    ("a_service_with_jit_makes_code", a_service_with_jit_makes_code),
     ("a_service_does_what_programs_do", a_service_does_what_programs_do),
     ("other_ways_into_the_kernel_are_shut", other_ways_into_the_kernel_are_shut),
     ("every_thread_and_child_has_the_filter", every_thread_and_child_has_the_filter),
@@ -24,7 +25,7 @@ fn free(policy: Policy, without: &[&'static str]) -> Jail {
     Jail { root, without, filter: filter(policy), ..role() }
 }
 
-const SERVICE: Policy = Policy::Service { tcp: false, udp: false };
+const SERVICE: Policy = Policy::Service(Grants::NONE);
 
 /// What no role does, and what it would come to without the filter.
 const OF_NO_ROLE: &[(&str, &str)] = &[
@@ -43,6 +44,8 @@ const OF_NO_ROLE: &[(&str, &str)] = &[
     ("memfd-of-data", "ok"),
     ("writable-code", "ok"),
     ("late-code", "ok"),
+    ("code-of-own-file", "ok"),
+    ("outlive", "ok"),
     ("signal 1", "ok"),
 ];
 
@@ -97,7 +100,15 @@ const OF_NO_SERVICE: &[(&str, &str)] = &[
     // Code made of data.
     ("writable-code", "ok"),
     ("late-code", "ok"),
+    ("memfd-of-data", "ok"),
     ("memfd-of-code", "ok"),
+    ("code-of-own-file", "ok"),
+    ("code-of-nothing", "ok"),
+    // A tie that was cut, and sockets.
+    ("outlive", "ok"),
+    ("socket 1 1", "ok"),
+    ("socket 1 2", "ok"),
+    ("listen", "ok"),
     // After which it would be somebody else: of mounts, and of users.
     ("unshare 20000", "ok"),
 ];
@@ -107,6 +118,21 @@ fn a_service_reaches_no_other_part_of_the_kernel() {
     let refused: Vec<_> = OF_NO_SERVICE.iter().map(|(what, _)| (*what, "EPERM")).collect();
     assert_found(&found, &refused);
     assert_found(&probe(&tries(OF_NO_SERVICE), free(SERVICE, &["seccomp"])), OF_NO_SERVICE);
+}
+
+/// What `jit` gives, and what it does not.
+fn a_service_with_jit_makes_code() {
+    let expected = [
+        ("writable-code", "ok"),
+        ("late-code", "ok"),
+        ("code-of-nothing", "ok"),
+        ("memfd-of-data", "ok"),
+        ("code-of-own-file", "ok"),
+        ("memfd-of-code", "EPERM"),
+        ("outlive", "EPERM"),
+    ];
+    let policy = Policy::Service(Grants { jit: true, ..Grants::NONE });
+    assert_found(&probe(&tries(&expected), free(policy, &[])), &expected);
 }
 
 /// In its whole jail.
@@ -120,7 +146,6 @@ fn a_service_does_what_programs_do() {
         ("chmod 755 /tmp/mode", "ok"),
         ("mkdir /tmp/directory", "ok"),
         ("list /tmp", "directory mode new"),
-        ("memfd-of-data", "ok"),
         ("pair", "ok"),
         ("signal 1", "ok"),
         // The C library's next choice is `clone`.

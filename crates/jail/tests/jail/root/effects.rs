@@ -131,7 +131,7 @@ const EFFECTS: &[Effect] = &[
     },
     Effect {
         layer: "network namespace",
-        others: &["landlock"],
+        others: &["landlock", "seccomp"],
         attempt: "abstract {name}",
         with: "ECONNREFUSED",
         ..EFFECT
@@ -209,11 +209,21 @@ const EFFECTS: &[Effect] = &[
     },
     Effect {
         layer: "landlock",
-        others: &["network namespace"],
+        others: &["network namespace", "seccomp"],
         attempt: "abstract {name}",
         with: "EPERM",
         ..EFFECT
     },
+    Effect {
+        layer: "seccomp",
+        others: &["network namespace", "landlock"],
+        attempt: "abstract {name}",
+        with: "EPERM",
+        ..EFFECT
+    },
+    // Nothing else keeps a process from cutting its tie to the launcher, or from running what it has written.
+    Effect { layer: "seccomp", attempt: "outlive", with: "EPERM", ..EFFECT },
+    Effect { layer: "seccomp", attempt: "code-of-own-file", with: "EPERM", ..EFFECT },
     Effect { layer: "seccomp", look: |probe| probe.status("Seccomp"), with: "2", without: "0", ..EFFECT },
     // A user namespace, which would give capabilities: no other layer refuses it.
     // Each of the two closes it: the kernel makes no user namespace for whoever is not at the top of its mounts.
@@ -325,7 +335,7 @@ fn inherit_capabilities() -> Prepared {
 /// A jail whose rules and filter would let it connect.
 fn granted(outside: &Outside) -> Jail {
     let reach = Reach { ports: Ports { connect: vec![outside.port()] }, ..jail().reach };
-    Jail { reach, filter: filter(Policy::Service { tcp: true, udp: false }), ..role() }
+    Jail { reach, filter: filter(Policy::Connector { unix: false, tcp: true, udp: false }), ..role() }
 }
 
 fn every_layer_has_an_effect_that_is_gone_without_it() {
