@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import unittest
 
 from client import get, request, until
@@ -13,7 +14,7 @@ PYTHON = "/usr/bin/python3"
 
 #: What a filter in Python is: bundles from descriptor 3, and on to descriptor 4. Its words say what it does.
 FILTER = r"""
-import json, os, socket, struct, sys
+import json, os, signal, socket, struct, sys
 
 inward, onward = socket.socket(fileno=3), socket.socket(fileno=4)
 FIXED = struct.Struct("<BBQ18s18sBI")
@@ -49,6 +50,13 @@ def answer(client, status, text):
         client.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body)) + body)
         client.shutdown(socket.SHUT_WR)
 
+def babble():
+    # More than two gates hear, without end.
+    while True:
+        onward.send(b"nonsense")
+
+if "babble" in deeds:
+    babble()
 if "fail" in deeds:
     sys.exit("this filter is of no use")
 print("filter begins:", *deeds, file=sys.stderr, flush=True)
@@ -71,6 +79,12 @@ while True:
         continue
     if b" /die " in line:
         os._exit(7)
+    if b" /babble " in line:
+        babble()
+    if b" /hang " in line:
+        print("filter hangs", file=sys.stderr, flush=True)
+        while True:
+            signal.pause()
     for deed in deeds:
         # a=b: requests for /a become requests for /b.
         before, _, after = deed.partition("=")
@@ -189,6 +203,50 @@ class Supervision(unittest.TestCase):
             self.assertTrue(until(lambda: "[filter 1] this filter is of no use" in server.log()), server.log())
             lines = [line for line in server.order(order="status")["processes"] if line["role"] == "filter"]
             self.assertEqual(len(lines), 2)
+
+
+@rootless_too
+class Replacement(unittest.TestCase):
+    def test_a_chain_whose_last_filter_sends_nonsense_is_replaced(self):
+        for gates in (1, 2):
+            with self.subTest(gates=gates), filtered(["zero=babble"], ["one=two"], server={"gates": gates}) as server:
+                before = set(pids(server))
+                with server.connect() as lost:
+                    lost.send(request("/zero"))
+                    self.assertTrue(until(lambda: not before & set(pids(server))), server.stderr())
+                    self.assertTrue(lost.is_closed())
+                for _ in range(5):
+                    self.assertEqual(server.get("/one").text, "two\n")
+                told = [line for line in server.stderr().splitlines() if "sent nonsense" in line]
+                # The first passes it on, and only the last one is cut off.
+                self.assertEqual(len(told), 1, told)
+                self.assertIn("filter 1 ", told[0])
+
+    def test_nonsense_right_at_the_start_is_throttled(self):
+        began = time.monotonic()
+        with filtered(["first"], ["babble"], answers=503, limits={"start_timeout": "300ms"}) as server:
+            times = lambda: server.stderr().count("filter 1 (pid")
+            self.assertTrue(until(lambda: times() >= 7, 30), server.stderr())
+            # Nothing after the first time, then 10 ms, and twice as long after each further one.
+            self.assertGreater(time.monotonic() - began, 0.31)
+            self.assertIn(server.status("/"), (None, 503))
+
+    def test_a_chain_in_which_a_filter_hangs_is_replaced(self):
+        # One that has not read for as long as it may have needed to start, which is nine times this.
+        limits = {"start_timeout": "200ms"}
+        for deeds in ((["zero=one"], ["one=hang"], ["last"]), (["zero=hang"], ["last"])):
+            with self.subTest(deeds=deeds), filtered(*deeds, limits=limits) as server:
+                before = set(pids(server))
+                with server.connect() as hangs, server.connect() as waits:
+                    hangs.send(request("/zero"))
+                    self.assertTrue(until(lambda: "filter hangs" in server.log()))
+                    waits.send(request("/two"))
+                    self.assertTrue(until(lambda: not before & set(pids(server)), 30), server.stderr())
+                    self.assertTrue(hangs.is_closed())
+                    self.assertTrue(waits.is_closed())
+                self.assertTrue(until(lambda: server.status("/two") == 200))
+                self.assertIn(f"filter {len(deeds) - 2} (pid", server.stderr())
+                self.assertIn("did not read what waits for it", server.stderr())
 
 
 class Jail(unittest.TestCase):

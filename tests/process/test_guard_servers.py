@@ -9,6 +9,7 @@ import time
 import unittest
 
 import guarded
+import test_filters
 from harness import children, rootless_too
 
 MODULES = "/usr/lib/apache2/modules"
@@ -341,6 +342,23 @@ class Guard(unittest.TestCase):
             self.assertEqual(len(children(guard.process.pid)), 3, "the gate, the filter, the server")
             for _ in range(3):
                 self.assertEqual(client.get("/"), client.address)
+
+    def test_a_filter_that_sends_nonsense_is_replaced(self):
+        server = guarded.Guarded(lambda port: [test_filters.PYTHON, "server.py", port], files={"server.py": PYTHON})
+        words = server.folder / "filter.py"
+        words.write_text(test_filters.FILTER)
+        words.chmod(0o644)
+        server.options = ["--filter", f"{test_filters.PYTHON} -I {words}", "--filter-read", str(server.folder),
+                          "--filter-read", test_filters.library()]
+        with server as guard:
+            with guarded.Client(guard) as client:
+                self.assertEqual(client.get("/"), client.address)
+                with self.assertRaises(AssertionError):
+                    client.get("/babble")
+            for _ in range(3):
+                with guarded.Client(guard) as client:
+                    self.assertEqual(client.get("/"), client.address)
+            self.assertIn("filter 0 sent nonsense to the gate", guard.output())
 
     def test_wrong_words(self):
         def said(*words):

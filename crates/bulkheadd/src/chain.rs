@@ -1,28 +1,59 @@
 //! The chain of filters: every request goes from a gate through each of them, and from the last one to a gate.
 //!
-//! Runs in: the launcher, as root. Sees: exits of filters. Never: says anything to a filter, or hears it: a filter is any
-//! program, which has bundles to read and to write, and works as soon as it runs.
+//! Runs in: the launcher, as root. Sees: exits of filters, and what gates say of the chain: its number. Never: says
+//! anything to a filter, or hears it: a filter is any program, which has bundles to read and to write, and works as soon
+//! as it runs.
 //!
 //! A filter that has lost a neighbour is of no use to anybody: when one ends, all do, and come back together, with new
-//! channels between them. What was in the old ones is lost; the gates close these connections.
+//! channels between them. What was in the old ones is lost; the gates close these connections. The same goes for a last
+//! filter that sends nonsense, and for one that reads nothing.
 //!
 //! Source: seed 001 (the chain of filter processes).
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use sys::process::Exit;
 use wire::{LauncherToGate, Outcome, Role};
 
 use crate::error::{Error, during};
 use crate::launch::duplicate;
 use crate::launcher::Launcher;
 use crate::process::Stage;
+use crate::supervise::FIRST_START;
+use crate::unread::Unread;
+
+/// LIMIT: how long a filter may leave a message unread, however short `start_timeout` is.
+const UNREAD_MIN: Duration = Duration::from_secs(1);
+/// How often the launcher looks in that time.
+const LOOKS: u32 = 4;
 
 /// The gates' ends of a chain, which they share.
 #[derive(Debug)]
+pub(crate) struct ChainEnds {
+    /// What gates call the chain by; none is 0.
+    pub(crate) number: u32,
+    pub(crate) first: OwnedFd,
+    pub(crate) last: OwnedFd,
+}
+
+impl ChainEnds {
+    /// What a gate is told of them.
+    pub(crate) fn told(self) -> [(LauncherToGate, Option<OwnedFd>); 2] {
+        let last = LauncherToGate::ChainLast { chain: self.number };
+        [(LauncherToGate::ChainFirst {}, Some(self.first)), (last, Some(self.last))]
+    }
+}
+
+/// A chain whose filters all run.
+#[derive(Debug)]
 pub(crate) struct Chain {
-    first: OwnedFd,
-    last: OwnedFd,
+    ends: ChainEnds,
+    /// What each filter has not read, in the order of the chain.
+    unread: Vec<Unread>,
+    since: Instant,
+    look_at: Instant,
 }
 
 impl Launcher {
@@ -52,12 +83,13 @@ impl Launcher {
     /// Starts a process of every filter, and gives the gates the ends of the new chain; or starts none.
     fn start_chain(&mut self) -> Result<Vec<(usize, u64)>, (usize, Error)> {
         let mut started = Vec::new();
-        let mut ends: Option<Chain> = None;
+        let mut made: Option<Chain> = None;
+        self.chains += 1;
         for post in self.filters() {
-            match self.start_filter(post, ends.take()) {
+            match self.start_filter(post, made.take()) {
                 Ok((serial, chain)) => {
                     started.push((post, serial));
-                    ends = Some(chain);
+                    made = Some(chain);
                 }
                 Err(error) => {
                     started.into_iter().for_each(|(_, serial)| self.give_up(serial));
@@ -65,7 +97,7 @@ impl Launcher {
                 }
             }
         }
-        self.chain = ends;
+        self.chain = made;
         for gate in self.active(Role::Gate, None) {
             if let Err(error) = self.tell_chain(gate) {
                 self.journal.warning(format!("a gate is not told of the filters: {error}"));
@@ -78,9 +110,12 @@ impl Launcher {
 
     /// Starts the filter of `post` behind those of `before`.
     fn start_filter(&mut self, post: usize, before: Option<Chain>) -> Result<(u64, Chain), Error> {
-        let (first, bundles) = match before {
-            Some(before) => (before.first, before.last),
-            None => sys::seqpacket::pair().map_err(during("make a channel"))?,
+        let (first, bundles, mut unread) = match before {
+            Some(Chain { ends, unread, .. }) => (ends.first, ends.last, unread),
+            None => {
+                let (first, bundles) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+                (first, bundles, Vec::new())
+            }
         };
         let (onward, last) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         for end in [&bundles, &onward] {
@@ -88,12 +123,70 @@ impl Launcher {
             rustix::fs::fcntl_setfl(end, OFlags::empty())
                 .map_err(|error| during("set up a channel")(error.into()))?;
         }
+        unread.push(Unread::new(duplicate(&bundles)?));
         let started = self.ground.start_filter(&self.posts[post], bundles, onward)?;
         let serial = self.enlist(post, started)?;
         if let Some(process) = self.processes.get_mut(&serial) {
             process.stage = Stage::Serving;
         }
-        Ok((serial, Chain { first, last }))
+        let ends = ChainEnds { number: self.chains, first, last };
+        let since = Instant::now();
+        Ok((serial, Chain { ends, unread, since, look_at: since + self.unread_max() / LOOKS }))
+    }
+
+    /// How long a filter may leave a message unread: as long as a request may wait for a worker.
+    fn unread_max(&self) -> Duration {
+        Duration::from_millis(self.ground.config.limits.start_timeout_ms.into()).max(UNREAD_MIN)
+    }
+
+    /// When the launcher looks next whether the filters read.
+    pub(crate) fn chain_deadline(&self) -> Option<Instant> {
+        self.chain.as_ref().map(|chain| chain.look_at)
+    }
+
+    /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing for
+    /// these clients any more.
+    pub(crate) fn chain_on_time(&mut self, now: Instant) {
+        let patience = self.unread_max();
+        let start_timeout = Duration::from_millis(self.ground.config.limits.start_timeout_ms.into());
+        let Some(chain) = self.chain.as_mut().filter(|chain| chain.look_at <= now) else {
+            return;
+        };
+        chain.look_at = now + patience / LOOKS;
+        // A filter that has just been started may have to read its data first.
+        if now - chain.since < start_timeout * FIRST_START {
+            return;
+        }
+        let hangs = |unread: &mut Unread| unread.since(now).is_some_and(|since| now - since > patience);
+        // Those before one that hangs hang as well, as they cannot send.
+        if let Some(filter) = chain.unread.iter_mut().map(hangs).rposition(|hangs| hangs) {
+            self.replace_chain(self.filters()[filter], "did not read what waits for it");
+        }
+    }
+
+    /// A gate has cut off the last filter of a chain. A gate that makes this up costs what a filter's crash costs.
+    pub(crate) fn on_chain_cut(&mut self, gate: u64, number: u32) {
+        if self.posts[self.processes[&gate].post].role != Role::Gate || number == 0 || number > self.chains {
+            return self.nonsense(gate);
+        }
+        // All gates share the chain, so that several of them may say so, and one of them late.
+        if self.chain.as_ref().is_some_and(|chain| chain.ends.number == number)
+            && let Some(&last) = self.filters().last()
+        {
+            self.replace_chain(last, "sent nonsense to the gates");
+        }
+    }
+
+    /// Ends all filters for what that of `post` did; they come back as after its crash.
+    fn replace_chain(&mut self, post: usize, did: &str) {
+        let Some(process) = self.duties[post].current.and_then(|serial| self.processes.get(&serial)) else {
+            return;
+        };
+        let (pid, lived) = (process.child.pid, process.since.elapsed());
+        let title = self.posts[post].title();
+        self.journal.warning(format!("{title} (pid {pid}) {did}: all filters are ended and started again"));
+        self.break_chain();
+        self.judge(post, Exit::Signal(rustix::process::Signal::KILL.as_raw()), lived, did.to_owned());
     }
 
     /// Ends all filters, of which one has ended; the one that is started again will bring them back.
@@ -128,20 +221,21 @@ impl Launcher {
     ///
     /// SECURITY: while there is no chain, its ends are those of channels that nobody has any more: a gate that was told
     /// of none would let requests pass that no filter has seen.
-    pub(crate) fn chain_ends(&self) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+    pub(crate) fn chain_ends(&self) -> Result<Option<ChainEnds>, Error> {
         let deserted = || sys::seqpacket::pair().map(|(end, _)| end).map_err(during("make a channel"));
         match &self.chain {
-            Some(chain) => Ok(Some((duplicate(&chain.first)?, duplicate(&chain.last)?))),
+            Some(Chain { ends: ChainEnds { number, first, last }, .. }) => {
+                Ok(Some(ChainEnds { number: *number, first: duplicate(first)?, last: duplicate(last)? }))
+            }
             None if self.ground.chain.is_empty() => Ok(None),
-            None => Ok(Some((deserted()?, deserted()?))),
+            None => Ok(Some(ChainEnds { number: 0, first: deserted()?, last: deserted()? })),
         }
     }
 
     /// Gives a gate the ends of the chain.
     fn tell_chain(&mut self, gate: u64) -> Result<(), Error> {
-        if let Some((first, last)) = self.chain_ends()? {
-            self.tell(gate, &LauncherToGate::ChainFirst {}, Some(first));
-            self.tell(gate, &LauncherToGate::ChainLast {}, Some(last));
+        for (message, descriptor) in self.chain_ends()?.into_iter().flat_map(ChainEnds::told) {
+            self.tell(gate, &message, descriptor);
         }
         Ok(())
     }

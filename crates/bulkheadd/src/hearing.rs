@@ -63,6 +63,7 @@ impl Launcher {
                 self.on_staple(serial, (site, number), staple);
             }
             ChildToLauncher::StaplesEnd {} => self.on_staples_end(serial),
+            ChildToLauncher::ChainCut { chain } => self.on_chain_cut(serial, chain),
             ChildToLauncher::Tampered { address_high, address_low } => {
                 self.on_tampered(serial, address_high, address_low);
             }

@@ -84,6 +84,8 @@ pub struct Launcher {
     pub(crate) unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
     /// What the gates hold of the filters that run.
     pub(crate) chain: Option<Chain>,
+    /// How many chains there have been.
+    pub(crate) chains: u32,
     pub(crate) orders: Orders,
     pub(crate) survey: Survey,
     pub(crate) certificates: Certificates,
@@ -173,6 +175,7 @@ impl Launcher {
             processes: BTreeMap::new(),
             unread_logs: VecDeque::new(),
             chain: None,
+            chains: 0,
             survey: Survey::default(),
             certificates: Certificates::default(),
             rereading: Rereading::of(&ground.config),

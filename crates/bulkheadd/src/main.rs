@@ -47,6 +47,7 @@ mod supervise;
 mod survey;
 mod tickets;
 mod uid_range;
+mod unread;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ use wire::{
     Text, WorkerLimits,
 };
 
+use crate::chain::ChainEnds;
 use crate::error::{Error, at, during};
 use crate::launch::{Ground, duplicate};
 use crate::logs::Logs;
@@ -36,7 +37,7 @@ impl Ground {
         &self,
         listeners: Vec<OwnedFd>,
         posts: &[Post],
-        chain: Option<(OwnedFd, OwnedFd)>,
+        chain: Option<ChainEnds>,
     ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
         let limits = &self.config.limits;
         let mut told = vec![(
@@ -53,10 +54,7 @@ impl Ground {
         for network in &self.config.conditioning.exempt {
             told.push((LauncherToGate::Exempt { network: Text::new(network.as_str()) }, None));
         }
-        if let Some((first, last)) = chain {
-            told.push((LauncherToGate::ChainFirst {}, Some(first)));
-            told.push((LauncherToGate::ChainLast {}, Some(last)));
-        }
+        told.extend(chain.into_iter().flat_map(ChainEnds::told));
         for (index, socket) in listeners.into_iter().enumerate() {
             told.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }

@@ -17,7 +17,7 @@ use crate::process::{Process, Stage};
 use crate::program::{self, Version};
 
 /// How many times `start_timeout` a process may take that nobody waits for: a service may have to read its data.
-const FIRST_START: u32 = 9;
+pub(crate) const FIRST_START: u32 = 9;
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
 const UNREAD_MAX: usize = 1000;
@@ -254,6 +254,7 @@ impl Launcher {
             .chain(self.tickets.deadline())
             .chain(self.survey.deadline())
             .chain(self.certificates.deadline())
+            .chain(self.chain_deadline())
             .chain(self.probe_deadline())
             .chain(self.rotation.deadline())
             .chain(self.spill.deadline())
@@ -287,6 +288,7 @@ impl Launcher {
         self.tickets_on_time(now);
         self.survey_on_time(now);
         self.certificates_on_time(now);
+        self.chain_on_time(now);
         self.probes_on_time(now);
         self.logs_on_time(now);
         self.spill_on_time(now);

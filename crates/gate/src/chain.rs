@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use wire::{FromWorker, ToWorker};
-use worker::channel::Channel;
+use worker::channel::{Channel, Silence};
 use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::answer::{self, Refusal};
@@ -53,10 +53,9 @@ impl Chain {
         self.first.attach_filter(channel)
     }
 
-    /// Takes the channel from the last filter. An earlier one is heard to its end.
-    pub fn end(&self, channel: OwnedFd) -> std::io::Result<()> {
-        tokio::task::spawn_local(self.flow.clone().listen(Channel::new(channel)?));
-        Ok(())
+    /// Takes the channel from the last filter; what is returned hears that to its end. An earlier one is heard on.
+    pub fn end(&self, channel: OwnedFd) -> std::io::Result<impl Future<Output = Silence> + use<>> {
+        Ok(self.flow.clone().listen(Channel::new(channel)?))
     }
 
     /// Sends a request to the first filter, or lets it wait for one.
@@ -76,7 +75,7 @@ impl Chain {
 }
 
 impl Flow {
-    async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) {
+    async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) -> Silence {
         let take = |arrived| match (self.desk.upgrade(), arrived) {
             (Some(desk), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
                 self.returned.set(self.returned.get() + 1);
@@ -87,7 +86,7 @@ impl Flow {
             (Some(_), _) => 1,
             (None, _) => 0,
         };
-        line.hear("the last filter", take).await;
+        line.hear("the last filter", take).await
     }
 }
 

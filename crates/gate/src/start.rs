@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use conditioning::Exempt;
 use tokio::task::JoinHandle;
 use wire::{ChildToLauncher, Conditioning, LauncherToGate};
-use worker::channel::Channel;
+use worker::channel::{Channel, Silence};
 use worker::log::Log;
 use worker::{Fault, Start};
 
@@ -46,6 +46,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         connections,
     };
     let desk = Desk::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
+    let control = Rc::new(control);
     let mut gate = Gate { desk: desk.clone(), control, stage: Stage::default(), tasks: Vec::new() };
     while let Some((message, descriptor)) = gate.control.receive().await? {
         gate.obey(message, descriptor).await?;
@@ -59,7 +60,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 
 struct Gate {
     desk: Rc<Desk>,
-    control: Control,
+    control: Rc<Control>,
     stage: Stage,
     /// Those that accept.
     tasks: Vec<JoinHandle<()>>,
@@ -138,7 +139,7 @@ impl Gate {
             }
             (LauncherToGate::Unfiltered { listener }, None) => desk.allow_unfiltered(listener),
             (LauncherToGate::ChainFirst {}, Some(channel)) => desk.chain().begin(channel)?,
-            (LauncherToGate::ChainLast {}, Some(channel)) => desk.chain().end(channel)?,
+            (LauncherToGate::ChainLast { chain }, Some(channel)) => self.hear_chain(chain, channel)?,
             (LauncherToGate::Attach { partition }, Some(channel)) => {
                 desk.partition(partition).outlets.attach(channel)?
             }
@@ -172,6 +173,20 @@ impl Gate {
             }
             (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
         }
+        Ok(())
+    }
+
+    /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees: the
+    /// launcher is told, who replaces the chain.
+    fn hear_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
+        let heard = self.desk.chain().end(channel)?;
+        let control = self.control.clone();
+        tokio::task::spawn_local(async move {
+            if heard.await == Silence::Nonsense {
+                // If the launcher is gone, so is this process.
+                let _ = control.send(&ChildToLauncher::ChainCut { chain }, None).await;
+            }
+        });
         Ok(())
     }
 

@@ -23,7 +23,7 @@ impl Filter {
         let ((input, first), (output, last)) =
             (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
         gate.control.send(&LauncherToGate::ChainFirst {}, Some(first.as_fd())).await.unwrap();
-        gate.control.send(&LauncherToGate::ChainLast {}, Some(last.as_fd())).await.unwrap();
+        gate.control.send(&LauncherToGate::ChainLast { chain: 7 }, Some(last.as_fd())).await.unwrap();
         pause(20).await;
         Self { input, output }
     }

@@ -199,6 +199,8 @@ messages! {
         22 => Staple { site: u16, number: u16, staple: Staple },
         /// From the stapler: the answer to `ReportStaples` is complete.
         23 => StaplesEnd {},
+        /// From a gate: the last filter of this chain sends nonsense; nothing that comes from there is taken any more.
+        24 => ChainCut { chain: u32 },
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
     }
@@ -231,8 +233,8 @@ messages! {
         10 => SharedConnections { listener: u16 },
         /// The channel to the first filter of the chain comes along. A new pair replaces the old one.
         11 => ChainFirst {},
-        /// The channel from the last filter comes along.
-        12 => ChainLast {},
+        /// The channel from the last filter comes along, of the chain that is called `chain`.
+        12 => ChainLast { chain: u32 },
         /// A channel comes along that all processes of a guarded server share, for `partition`: no credits.
         13 => AttachShared { partition: u16 },
         /// The own channel of one process of a guarded server comes along, which says what it holds.

@@ -261,6 +261,7 @@ impl Samples for ChildToLauncher {
         all.extend(staples().map(|staple| Self::Staple { site: 1, number: u16::MAX, staple }));
         all.push(Self::StaplesEnd {});
         all.push(Self::Tampered { address_high: u64::MAX, address_low: 1 });
+        all.push(Self::ChainCut { chain: u32::MAX });
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -322,7 +323,7 @@ impl Samples for LauncherToGate {
             Self::Exempt { network: text(64) },
             Self::SharedConnections { listener: 1 },
             Self::ChainFirst {},
-            Self::ChainLast {},
+            Self::ChainLast { chain: u32::MAX },
             Self::AttachShared { partition: 1 },
             Self::AttachProcess { partition: u16::MAX },
             proxy_trusted(),

@@ -21,6 +21,15 @@ const NONSENSE_MAX: u32 = 100;
 /// A question, not a wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
+/// Why a peer is heard no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It is gone.
+    Gone,
+    /// It has sent too much nonsense.
+    Nonsense,
+}
+
 /// A message with the descriptor that came along; `None` at the end of the channel.
 pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
 
@@ -100,7 +109,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         &self,
         whom: impl std::fmt::Display,
         mut take: impl FnMut(Result<(In, Option<OwnedFd>), DecodeError>) -> u32,
-    ) {
+    ) -> Silence {
         let mut nonsense = 0;
         for heard in 1_u64.. {
             if heard.is_multiple_of(TURN) {
@@ -109,12 +118,14 @@ impl<In: Message, Out: Message> Channel<In, Out> {
             nonsense += match self.receive().await {
                 Ok(Some(arrived)) => take(Ok(arrived)),
                 Err(ChannelError::Malformed(error)) => take(Err(error)),
-                Ok(None) | Err(ChannelError::Io(_)) => return,
+                Ok(None) | Err(ChannelError::Io(_)) => break,
             };
             if nonsense >= NONSENSE_MAX {
-                return eprintln!("error: {whom} sends nonsense; its channel is closed");
+                eprintln!("error: {whom} sends nonsense; its channel is closed");
+                return Silence::Nonsense;
             }
         }
+        Silence::Gone
     }
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.

@@ -9,8 +9,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use sys::process::Child;
-use wire::Role;
+use wire::{LauncherToGate, Role};
 
+use crate::chain::ChainEnds;
 use crate::error::{Error, during};
 use crate::guard::gate::post;
 use crate::guard::process::Again;
@@ -31,6 +32,8 @@ struct Filter {
 pub struct Filters {
     filters: Vec<Filter>,
     channels: Vec<(OwnedFd, OwnedFd)>,
+    /// How the gate calls the last of them.
+    number: u32,
 }
 
 impl Filters {
@@ -58,11 +61,30 @@ impl Filters {
     }
 
     /// The gate's ends: to the first filter, and from the last.
-    pub fn ends(&self) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+    pub(crate) fn ends(&self) -> Result<Option<ChainEnds>, Error> {
         let (Some((first, _)), Some((_, last))) = (self.channels.first(), self.channels.last()) else {
             return Ok(None);
         };
-        Ok(Some((duplicate(first)?, duplicate(last)?)))
+        Ok(Some(ChainEnds { number: self.number, first: duplicate(first)?, last: duplicate(last)? }))
+    }
+
+    /// The gate has cut off the last filter for nonsense: it is ended, and its successor gets a new channel. Returns what
+    /// the gate is told of that.
+    pub(crate) fn cut(&mut self, number: u32) -> Result<Option<(LauncherToGate, OwnedFd)>, Error> {
+        let (Some(filter), Some(channel)) = (self.filters.last(), self.channels.last_mut()) else {
+            return Ok(None);
+        };
+        if number != self.number {
+            return Ok(None);
+        }
+        *channel = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        self.number += 1;
+        say(format_args!("filter {} sent nonsense to the gate and is ended", self.filters.len() - 1));
+        // If it is being started, it has the new channel.
+        if let Some((child, ..)) = &filter.running {
+            child.kill();
+        }
+        Ok(Some((LauncherToGate::ChainLast { chain: self.number }, duplicate(&channel.1)?)))
     }
 
     /// Starts filter `index`.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sys::process::{Exit, Program};
 use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 
+use crate::chain::ChainEnds;
 use crate::error::{Error, during};
 use crate::guard::fronts::Fronts;
 use crate::guard::process::{self, Again};
@@ -43,12 +44,7 @@ impl Gate {
     }
 
     /// Starts it, and tells it everything that there is.
-    pub fn start(
-        &mut self,
-        ground: &Ground,
-        fronts: &Fronts,
-        chain: Option<(OwnedFd, OwnedFd)>,
-    ) -> Result<(), Error> {
+    pub fn start(&mut self, ground: &Ground, fronts: &Fronts, chain: Option<ChainEnds>) -> Result<(), Error> {
         let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         let file = program::role_program(&ground.roles_folder, Role::Gate.name())?;
         let program = Program { file, arguments: vec![text("bulkhead guard: gate")?], environment: vec![] };

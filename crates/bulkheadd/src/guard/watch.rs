@@ -288,6 +288,11 @@ impl Guard {
                         *deadline = Instant::now();
                     }
                 }
+                ChildToLauncher::ChainCut { chain } => match self.filters.cut(chain) {
+                    Ok(None) => {}
+                    Ok(Some((message, last))) => self.desk.gate.tell(&message, Some(last)),
+                    Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
+                },
                 // No site, no signer, no stapler, no logger.
                 ChildToLauncher::Counters { .. }
                 | ChildToLauncher::Certificate { .. }
