@@ -265,6 +265,7 @@ fn kind(what: Findings) -> ProbeKind {
     match what {
         Findings::Attempts => ProbeKind::Attempts,
         Findings::Score => ProbeKind::Score,
+        Findings::Sweep => ProbeKind::Sweep,
         Findings::Foreign => ProbeKind::Foreign,
     }
 }

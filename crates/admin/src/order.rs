@@ -55,6 +55,8 @@ pub enum Findings {
     Attempts,
     /// How much of the machine it exposes.
     Score,
+    /// Which calls, of all values of all arguments that a policy might look at, get past it.
+    Sweep,
     /// Whether system calls of 32-bit programs come through; the answer is that the probe was ended, or its report.
     Foreign,
 }

@@ -159,6 +159,7 @@ impl Ground {
         let (word, hints) = match kind {
             ProbeKind::Attempts => ("attempts", hints),
             ProbeKind::Score => ("score", hints),
+            ProbeKind::Sweep => ("sweep", hints),
             ProbeKind::Foreign => ("attempts", FOREIGN),
         };
         let arguments = vec![text("bulkhead-probe")?, text(word)?, text(hints)?];

@@ -11,12 +11,14 @@
 pub mod attempt;
 pub mod attempts;
 mod errno;
+pub mod filter;
 pub mod hints;
 mod look;
 mod memory;
 pub mod names;
 pub mod run;
 pub mod score;
+pub mod sweep;
 
 pub use hints::Hints;
 pub use look::given_descriptors;

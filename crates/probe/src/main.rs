@@ -1,4 +1,5 @@
-//! `bulkhead-probe attempts [HINTS]` and `bulkhead-probe score [HINTS]`: one JSON document on standard output.
+//! `bulkhead-probe attempts [HINTS]`, `bulkhead-probe score [HINTS]`, `bulkhead-probe sweep`: one JSON document on
+//! standard output. `bulkhead-probe filter` sweeps as a filter, on request.
 //!
 //! Runs in: the jail that is to be probed, or none. Sees: its arguments. Never: needs a descriptor other than
 //! standard output, or a file.
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
     };
     let document = match what {
         "attempts" => probe::attempts(&hints).to_json(),
+        "sweep" => probe::sweep::run(),
+        "filter" => return filter(),
         "score" => probe::score::score(&hints).to_json(),
         // What is in the table, without trying any of it.
         "list" => probe::run::list(Kind::Role),
@@ -35,10 +38,20 @@ fn main() -> ExitCode {
     }
 }
 
+fn filter() -> ExitCode {
+    match probe::filter::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn usage(message: &str) -> ExitCode {
     let _ = writeln!(
         std::io::stderr(),
-        "error: {message}\nusage: bulkhead-probe attempts|score|list [HINTS]   (HINTS is a JSON object)"
+        "error: {message}\nusage: bulkhead-probe attempts|score|list|sweep|filter [HINTS]   (HINTS is a JSON object)"
     );
     ExitCode::from(2)
 }

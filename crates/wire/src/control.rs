@@ -527,6 +527,8 @@ choice! {
         1 => Score,
         /// Whether system calls of 32-bit programs come through; where they do not, the probe is ended.
         2 => Foreign,
+        /// Which calls get past the policy, of all values of all arguments that one might look at.
+        3 => Sweep,
     }
 }
 

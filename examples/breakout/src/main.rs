@@ -58,6 +58,9 @@ impl Service for Breakout {
         if request.path() != "/breakout" {
             return Response::status_page(StatusCode::NOT_FOUND);
         }
+        if request.uri().query() == Some("sweep") {
+            return Response::json(probe::sweep::run().to_string()).with_header(CACHE_CONTROL, "no-store");
+        }
         self.answer(form(&request)).with_header(CACHE_CONTROL, "no-store")
     }
 }

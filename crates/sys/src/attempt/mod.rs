@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod child;
+pub mod domain;
 pub mod memory;
 pub mod odd;
 pub mod sweep;

@@ -1,0 +1,214 @@
+//! The sweep: not what is known to be a way out, but every value of every argument that a policy might look at.
+//!
+//! Runs in: the probe, and in programs of the tests that got a client's connection. Sees: nothing. Never: says more
+//! of a call than whether it gets past the policy.
+//!
+//! What is *meant* to get past is told in the same words by a test from the tables of the policies
+//! (`tests/allowed.rs`), for the same domain; the two are compared.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustix::fs::{FileType, fstat};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use serde_json::{Value, json};
+use sys::attempt::domain::{self, Form, Line, Names, Outcome};
+use sys::attempt::{child, odd};
+
+use crate::look;
+use crate::names::of_call;
+
+/// How long the whole sweep may take.
+///
+/// LIMIT: some fifteen thousand calls of which hardly any does anything take well below a second.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A topic with those of its values for which something holds, as they are read.
+pub type Told = (String, Vec<String>);
+
+/// Makes every call of the domain, and every operation on one descriptor of each kind that the process holds; gives
+/// what got past the policy.
+///
+/// In a child, where there can be one, as what gets past might change the process.
+pub fn run() -> Value {
+    let held = held();
+    let aside = child::isolated(TIME, || sweep(&held, true).to_string().into_bytes());
+    let said = aside.ok().and_then(|ended| serde_json::from_slice(&ended.bytes).ok());
+    said.unwrap_or_else(|| sweep(&held, false))
+}
+
+fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
+    let lines = domain::lines();
+    let outcomes: Vec<Outcome> = lines.iter().map(Line::make).collect();
+    let with = |wanted| json(told(&lines, |at, _| outcomes[at] == wanted));
+    let on: BTreeMap<&str, Vec<String>> =
+        held.iter().map(|(kind, number)| (*kind, done_on(*number))).collect();
+    json!({
+        "format": 1,
+        "children": child,
+        "tried": outcomes.iter().filter(|outcome| **outcome != Outcome::LeftOut).count(),
+        "reached": with(Outcome::Reached),
+        "missing": with(Outcome::Missing),
+        "on": on,
+    })
+}
+
+fn json(told: Vec<Told>) -> Value {
+    json!(told.into_iter().collect::<BTreeMap<_, _>>())
+}
+
+fn done_on(number: i32) -> Vec<String> {
+    let lines = domain::on(number);
+    let told = told(&lines, |_, line| line.make() == Outcome::Reached);
+    told.into_iter().flat_map(|(_, words)| words).collect()
+}
+
+/// One descriptor of each kind.
+fn held() -> BTreeMap<&'static str, i32> {
+    let mut held = BTreeMap::new();
+    for number in look::open_descriptors() {
+        held.entry(kind_of(number)).or_insert(number);
+    }
+    held
+}
+
+/// What a descriptor is. Policies leave a role few questions: what is no socket is then nothing more.
+fn kind_of(number: i32) -> &'static str {
+    let Some(copy) = odd::duplicate(number) else { return "descriptor" };
+    match (sockopt::socket_domain(&copy), sockopt::socket_type(&copy)) {
+        (Ok(AddressFamily::INET | AddressFamily::INET6), Ok(SocketType::STREAM)) => return "connection",
+        (_, Ok(SocketType::SEQPACKET)) => return "channel",
+        (_, Ok(SocketType::STREAM)) => return "stream",
+        (_, Ok(_)) => return "socket",
+        (_, Err(_)) => {}
+    }
+    match fstat(&copy).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => "directory",
+        Ok(FileType::RegularFile) => "file",
+        Ok(FileType::CharacterDevice) => "device",
+        Ok(FileType::Fifo) => "pipe",
+        Ok(_) => "event",
+        Err(_) => "descriptor",
+    }
+}
+
+/// Those lines for which `is` holds, as a person reads them: a topic once, its values joined, and topics joined that
+/// are alike and have the same values.
+pub fn told(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Told> {
+    let mut at = 0;
+    let mut told: Vec<Told> = Vec::new();
+    for topic in lines.chunk_by(|one, other| one.topic == other.topic) {
+        let (first, all) = (at, topic.len());
+        at += all;
+        let numbered = topic.iter().enumerate();
+        let (found, rest): (Vec<_>, Vec<_>) = numbered.partition(|(within, line)| is(first + within, line));
+        let found: Vec<&Line> = found.into_iter().map(|(_, line)| line).collect();
+        let rest: Vec<&Line> = rest.into_iter().map(|(_, line)| line).collect();
+        let words = match topic[0].form {
+            Form::Number(_) | Form::Bit(_) if rest.is_empty() => vec!["any".into()],
+            Form::Number(_) | Form::Bit(_) if found.len() > rest.len() => {
+                [vec!["any-but".into()], words(rest)].concat()
+            }
+            _ => words(found),
+        };
+        if !words.is_empty() {
+            add(&mut told, &topic[0].topic, words);
+        }
+    }
+    told
+}
+
+fn add(told: &mut Vec<Told>, topic: &str, words: Vec<String>) {
+    for (known, _) in told.iter_mut().filter(|(_, its)| *its == words) {
+        if let Some(joined) = join(known, topic) {
+            *known = joined;
+            return;
+        }
+    }
+    told.push((topic.into(), words));
+}
+
+/// `mmap <r> flags` and `mmap <w> flags` are `mmap <r, w> flags`.
+fn join(known: &str, topic: &str) -> Option<String> {
+    let (before, (members, after)) =
+        known.split_once('<').and_then(|(b, rest)| Some((b, rest.split_once('>')?)))?;
+    let member = topic.strip_prefix(before)?.strip_prefix('<')?.strip_suffix(after)?.strip_suffix('>')?;
+    Some(format!("{before}<{members}, {member}>{after}"))
+}
+
+fn words(mut lines: Vec<&Line>) -> Vec<String> {
+    lines.sort_by_key(|line| line.value);
+    let mut words = Vec::new();
+    let mut run: Option<(u64, u64)> = None;
+    for line in lines {
+        let word = match line.form {
+            Form::Word(word) => Some(word.to_owned()),
+            Form::Call => i64::try_from(line.value).ok().map(of_call),
+            Form::Bit(names) => named(names, line.value).or_else(|| Some(format!("{:#x}", line.value))),
+            Form::Number(names) => named(names, line.value),
+        };
+        run = match (word, run) {
+            (None, Some((first, last))) if last + 1 == line.value => Some((first, line.value)),
+            (None, before) => {
+                words.extend(before.map(range));
+                Some((line.value, line.value))
+            }
+            (Some(word), before) => {
+                words.extend(before.map(range));
+                words.push(word);
+                None
+            }
+        };
+    }
+    words.extend(run.map(range));
+    words
+}
+
+fn named(names: Names, value: u64) -> Option<String> {
+    names.iter().find(|(known, _)| *known == value).map(|(_, name)| (*name).to_owned())
+}
+
+fn range((first, last): (u64, u64)) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(topic: &str, is: impl Fn(u64) -> bool) -> String {
+        let lines: Vec<Line> = domain::lines().into_iter().filter(|line| line.topic == topic).collect();
+        let told = told(&lines, |_, line| is(line.value));
+        told.into_iter().map(|(topic, words)| format!("{topic}: {}", words.join(" "))).collect()
+    }
+
+    #[test]
+    fn values_are_joined() {
+        assert_eq!(of("madvise", |value| [0, 1, 2, 7, 9].contains(&value)), "madvise: 0-2 7 9");
+        assert_eq!(of("madvise", |_| true), "madvise: any");
+        assert_eq!(of("madvise", |value| value != 5), "madvise: any-but 5");
+        assert_eq!(of("madvise", |_| false), "");
+        assert_eq!(
+            of("setsockopt tcp", |value| (1..=5).contains(&value)),
+            "setsockopt tcp: TCP_NODELAY \
+            TCP_MAXSEG TCP_CORK TCP_KEEPIDLE TCP_KEEPINTVL"
+        );
+        assert_eq!(
+            of("sendto flags", |value| value == 0x40 || value == 1 << 31),
+            "sendto flags: MSG_DONTWAIT \
+            0x80000000"
+        );
+        assert_eq!(of("calls with arguments -1", |value| value < 2), "calls with arguments -1: read write");
+        let alike = ["mmap <r> flags", "mmap <x> flags"];
+        let lines: Vec<Line> =
+            domain::lines().into_iter().filter(|line| alike.contains(&&*line.topic)).collect();
+        assert_eq!(super::told(&lines, |_, _| true), [("mmap <r, x> flags".into(), vec!["any".into()])]);
+        assert_eq!(super::told(&lines, |_, line| line.value == 1 || line.topic == alike[0]).len(), 2);
+    }
+
+    #[test]
+    fn what_it_holds_is_known() {
+        let (_one, _other) = sys::seqpacket::pair().unwrap();
+        assert!(held().contains_key("channel"));
+    }
+}
