@@ -106,9 +106,7 @@ impl Policy {
 
     /// What becomes of a call with these arguments: the tables as they are compiled, for whoever compares.
     pub fn answer(self, call: i64, arguments: [u64; 6]) -> Answer {
-        let holds =
-            |rule: &Allow| rule.calls.contains(&call) && rule.when.iter().all(|when| when.holds(&arguments));
-        match self.rules().any(holds) {
+        match self.rules().any(|rule| rule.covers(call, &arguments)) {
             true if self.notifies() && NOTIFIED.contains(&call) => Answer::Notified,
             true => Answer::Allowed,
             false => Answer::Refused,
@@ -146,6 +144,13 @@ impl Policy {
                 given(services::JIT, jit),
             ],
         }
+    }
+}
+
+impl Allow {
+    /// Whether it is about this call and allows it with these arguments.
+    pub fn covers(&self, call: i64, arguments: &[u64; 6]) -> bool {
+        self.calls.contains(&call) && self.when.iter().all(|when| when.holds(arguments))
     }
 }
 
