@@ -6,7 +6,7 @@ OUT    := target/$(HOST)/release
 ROLES  := bulkheadd gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless fuzz bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep fuzz bench conditioning idle-tls clean
 
 all: build
 
@@ -67,6 +67,13 @@ protocol: build
 rootless: build
 	@./tests/prepare process
 	python3 tests/run --rootless $(TEST_OPTIONS)
+
+# Every value of every argument that a policy of system calls might look at, from inside each kind of process.
+sweep: build
+	@./tests/prepare process
+	cargo test --release -p probe --test allowed
+	python3 tests/run test_sweep
+	python3 tests/run --rootless test_sweep
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:

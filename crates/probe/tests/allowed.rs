@@ -1,0 +1,226 @@
+//! What is meant to get past each policy: the tables in `tests/privilege/allowed`, evaluated from the rules over the
+//! very calls that the sweep makes, and the part of docs/security.md that says why.
+//!
+//! `BLESS=1 cargo test -p probe --test allowed` writes the tables and the page anew; what changes in them is to be read
+//! by a person. `tests/privilege/test_sweep.py` compares them with what gets past inside the jails.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds no table should panic")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use jail::policy::{Allow, Answer, Grants, Policy, When};
+use probe::names::of_call;
+use probe::sweep::{Told, told};
+use sys::attempt::domain::{self, Line};
+
+/// The kinds of process, as the tables are called; each other policy is one of these with more or less granted.
+const KINDS: &[(&str, Policy)] = &[
+    ("gate", Policy::Gate),
+    ("site", Policy::Site),
+    ("logger", Policy::Logger),
+    ("admin", Policy::Admin),
+    ("signer", Policy::Signer),
+    ("stapler", Policy::Stapler),
+    ("connector", Policy::Connector { unix: true, tcp: true, udp: false }),
+    ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true }),
+    ("broker", Policy::Broker),
+    ("service", Policy::Service(Grants::NONE)),
+    ("service-network", Policy::Service(Grants { tcp: true, udp: true, jit: false })),
+    ("service-jit", Policy::Service(Grants { tcp: false, udp: false, jit: true })),
+];
+
+/// What could go without a change, by a part of its name, and why it stays.
+const UNSEEN: &[(&str, &str)] = &[
+    (
+        "of \"code that is made while the program runs",
+        "with `jit` every mapping is allowed, and each rule says of what",
+    ),
+    ("of \"room for code that is made while the program runs", "as above"),
+];
+
+fn top() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn blesses() -> bool {
+    std::env::var_os("BLESS").is_some()
+        || std::env::var_os("BULKHEAD_WRITE_DOCS").is_some_and(|set| set == "1")
+}
+
+/// Everything that is swept; of descriptors, none is looked at by a policy.
+fn everything() -> Vec<Line> {
+    let mut lines = domain::lines();
+    lines.extend(domain::on(-1));
+    lines
+}
+
+fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<Told> {
+    told(lines, |_, line| {
+        let (call, arguments) = line.registers();
+        policy.answer(call, arguments) == answer
+    })
+}
+
+fn table(kind: &str, policy: Policy, lines: &[Line]) -> String {
+    let mut text = format!(
+        "# What a process of the kind `{kind}` may ask of the kernel, by topics of the sweep; all else is refused.\n\
+         # Evaluated from its policy (crates/jail/src/policy) by crates/probe/tests/allowed.rs: BLESS=1 renews it.\n"
+    );
+    for (topic, words) in answered(lines, policy, Answer::Allowed) {
+        write(&mut text, &topic, &words);
+    }
+    for (topic, words) in answered(lines, policy, Answer::Notified) {
+        write(&mut text, &format!("by its broker: {topic}"), &words);
+    }
+    text
+}
+
+/// `topic: word word`, continued on lines that begin with blanks.
+fn write(text: &mut String, topic: &str, words: &[String]) {
+    let mut line = format!("{topic}:");
+    for word in words {
+        if line.len() + word.len() > 110 {
+            let _ = writeln!(text, "{line}");
+            line = "   ".into();
+        }
+        let _ = write!(line, " {word}");
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+#[test]
+fn tables_are_what_the_policies_say() {
+    let lines = everything();
+    let mut stale = Vec::new();
+    for (kind, policy) in KINDS {
+        let path = top().join(format!("tests/privilege/allowed/{kind}.txt"));
+        let text = table(kind, *policy, &lines);
+        if fs::read_to_string(&path).unwrap_or_default() != text {
+            stale.push(*kind);
+            if blesses() {
+                fs::write(&path, text).unwrap();
+            }
+        }
+    }
+    assert!(stale.is_empty() || blesses(), "tests/privilege/allowed is not what the policies say: {stale:?}");
+}
+
+/// Each call of each rule, and each condition, shows in a table: without it something else would get past.
+#[test]
+fn no_rule_and_no_condition_can_be_taken_away_unseen() {
+    let lines = everything();
+    let mut tried: BTreeMap<i64, Vec<[u64; 6]>> = BTreeMap::new();
+    for line in &lines {
+        let (call, arguments) = line.registers();
+        tried.entry(call).or_default().push(arguments);
+    }
+    // By what would be taken away: whether a table of any kind that has it would change.
+    let mut seen: BTreeMap<String, bool> = BTreeMap::new();
+    for (_, policy) in KINDS {
+        let rules: Vec<&Allow> = policy.rules().collect();
+        for rule in &rules {
+            for &call in rule.calls {
+                let tried = tried.get(&call).map_or(&[][..], Vec::as_slice);
+                let others = rules.iter().filter(|other| !std::ptr::eq(**other, *rule));
+                let others: Vec<&&Allow> = others.filter(|other| other.calls.contains(&call)).collect();
+                let by_others =
+                    |arguments: &[u64; 6]| others.iter().any(|other| other.covers(call, arguments));
+                let shows =
+                    tried.iter().any(|arguments| rule.covers(call, arguments) && !by_others(arguments));
+                let name = format!("{} of \"{}\"", of_call(call), rule.why);
+                *seen.entry(name.clone()).or_default() |= shows;
+                for at in 0..rule.when.len() {
+                    let less = without(rule, at);
+                    let more =
+                        |arguments: &&[u64; 6]| less.covers(call, arguments) && !rule.covers(call, arguments);
+                    let shows = tried.iter().filter(more).any(|arguments| !by_others(arguments));
+                    *seen.entry(format!("{:?} for {name}", rule.when[at])).or_default() |= shows;
+                }
+            }
+        }
+    }
+    let unseen = seen.iter().filter(|(_, shows)| !**shows).map(|(name, _)| name.as_str());
+    let unseen: Vec<&str> =
+        unseen.filter(|name| !UNSEEN.iter().any(|(known, _)| name.contains(known))).collect();
+    assert!(unseen.is_empty(), "these could go, and no table would change:\n{}", unseen.join("\n"));
+}
+
+fn without(rule: &Allow, left_out: usize) -> Allow {
+    let others = rule.when.iter().enumerate().filter(|(at, _)| *at != left_out);
+    let when: Vec<When> = others.map(|(_, when)| *when).collect();
+    Allow { calls: rule.calls, when: when.leak(), why: rule.why }
+}
+
+/// docs/security.md has every rule once, with its reason.
+#[test]
+fn the_page_says_why() {
+    const BEGIN: &str = "<!-- allowed -->\n";
+    const END: &str = "<!-- end -->";
+    let path = top().join("docs/security.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (part, after) = rest.split_once(END).unwrap();
+    let text = reasons();
+    if part != text && blesses() {
+        fs::write(&path, [before, BEGIN, &text, END, after].concat()).unwrap();
+    }
+    assert!(part == text || blesses(), "docs/security.md is not what the policies say; BLESS=1 renews it");
+}
+
+fn reasons() -> String {
+    let lines = everything();
+    let roles: Vec<&(&str, Policy)> =
+        KINDS.iter().filter(|(_, policy)| !matches!(policy, Policy::Service(_))).collect();
+    let of_all: Vec<&Allow> =
+        roles[0].1.rules().filter(|rule| roles.iter().all(|of| has(of.1, rule))).collect();
+    let mut sections: Vec<(String, Vec<&Allow>)> = vec![("Every role".into(), of_all)];
+    for (kind, policy) in KINDS {
+        let told: Vec<*const Allow> =
+            sections[..1].iter().flat_map(|(_, rules)| rules).map(|rule| std::ptr::from_ref(*rule)).collect();
+        let plain = Policy::Service(Grants::NONE);
+        let more = matches!(policy, Policy::Service(_)) && *policy != plain;
+        let new = policy.rules().filter(|rule| !told.contains(&std::ptr::from_ref(*rule)));
+        let new: Vec<&Allow> = new.filter(|rule| !(more && has(plain, rule))).collect();
+        let title = match *kind {
+            "signer" => continue,
+            "service" => "Every service and filter".into(),
+            "service-network" => "A service with `network`, besides".into(),
+            "service-jit" => "A service or filter with `jit`, besides".into(),
+            "connector" => "A site's connector, besides".into(),
+            "connector-of-service" => "A service's connector, besides".into(),
+            role => format!("The {role}, besides"),
+        };
+        sections.push((title, new));
+    }
+    let mut text = String::new();
+    for (title, rules) in sections {
+        let _ = write!(text, "#### {title}\n\n| calls | why |\n| --- | --- |\n");
+        for rule in rules {
+            let _ = writeln!(text, "| {} | {} |", words(rule, &lines), rule.why);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn has(policy: Policy, rule: &Allow) -> bool {
+    policy.rules().any(|other| std::ptr::eq(other, rule))
+}
+
+/// The calls, and with which arguments, in the words of the sweep.
+fn words(rule: &Allow, lines: &[Line]) -> String {
+    if rule.when.is_empty() {
+        let calls: Vec<String> = rule.calls.iter().map(|call| format!("`{}`", of_call(*call))).collect();
+        return calls.join(" ");
+    }
+    let told = told(lines, |_, line| {
+        let (call, arguments) = line.registers();
+        !line.topic.starts_with("calls") && line.topic != "on a descriptor" && rule.covers(call, &arguments)
+    });
+    let told: Vec<String> =
+        told.iter().map(|(topic, words)| format!("`{topic}`: {}", words.join(" "))).collect();
+    told.join("; ").replace('|', "\\|")
+}
