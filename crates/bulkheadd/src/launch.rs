@@ -230,6 +230,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         core_max: None,
         cpu_percent: None,
         network: config::Network::default(),
+        jit: filter.jit,
         label: None,
         takes_connections: false,
         requests: None,

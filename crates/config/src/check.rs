@@ -79,6 +79,8 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     let roles = ROLES + if certified { 1 + usize::from(raw.tls.ocsp) } else { 0 };
     let connectors =
         raw.sites.iter().filter(|site| site.routes.iter().any(|route| route.has_servers())).count();
+    let services_of = raw.sites.iter().flat_map(|site| &site.services);
+    let connectors = connectors + services_of.filter(|service| service.network.is_granted()).count();
     let needed = roles + raw.sites.len() + services + filters + connectors;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;

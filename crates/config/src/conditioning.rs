@@ -158,12 +158,13 @@ fn filter(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<
     }
     if entry.is_array() {
         let (command, program) = sites::command_of(entry, dir, problems)?;
-        return Some(RawFilter { command, program, read: Vec::new() });
+        return Some(RawFilter { command, program, read: Vec::new(), jit: false });
     }
     let mut table = entry.table(rules::FILTER.0, problems)?;
     table.check_keys(rules::FILTER, problems);
     let read = sites::read(&table, dir, problems);
+    let jit = sites::jit(&table, problems);
     let command = table.require("command", "[\"bin/filter\"]", problems)?;
     let (command, program) = sites::command_of(&command, dir, problems)?;
-    Some(RawFilter { command, program, read })
+    Some(RawFilter { command, program, read, jit })
 }

@@ -67,6 +67,7 @@ pub(crate) struct RawFilter {
     pub(crate) command: Vec<String>,
     pub(crate) program: At<PathBuf>,
     pub(crate) read: Vec<At<PathBuf>>,
+    pub(crate) jit: bool,
 }
 
 /// `[[site]]`.
@@ -128,6 +129,7 @@ pub(crate) struct RawService {
     pub(crate) core_max: Option<u64>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) network: Network,
+    pub(crate) jit: bool,
     pub(crate) label_of_program: Option<String>,
     pub(crate) takes_connections: bool,
     pub(crate) requests: Option<u32>,
@@ -176,7 +178,7 @@ impl RawConditioning {
 impl RawFilter {
     fn finish(self) -> Filter {
         let read = self.read.into_iter().map(|folder| folder.value).collect();
-        Filter { command: self.command, program: self.program.value, read }
+        Filter { command: self.command, program: self.program.value, read, jit: self.jit }
     }
 }
 
@@ -274,6 +276,7 @@ impl RawService {
             core_max: self.core_max,
             cpu_percent: self.cpu_percent,
             network: self.network,
+            jit: self.jit,
             label: self.label_of_program,
             takes_connections: self.takes_connections,
             requests: self.requests,

@@ -217,7 +217,7 @@ pub(crate) const CONDITIONING: Keys = (
     ],
 );
 /// A table among the `filters`; its keys are those of a service as well, where more people look for them.
-pub(crate) const FILTER: Keys = ("a table of `filters`", &["command", "read"]);
+pub(crate) const FILTER: Keys = ("a table of `filters`", &["command", "read", "jit"]);
 /// Tables within `[conditioning]`: their key there, and the ranges that are theirs.
 pub(crate) const SHARE_MAX: Keys = ("share_max", &["/8", "/16", "/24"]);
 /// The same for IPv6.
@@ -296,6 +296,7 @@ pub(crate) const SERVICE: Keys = (
         "core_max",
         "cpu_percent",
         "network",
+        "jit",
         "label",
         "takes_connections",
         "requests",

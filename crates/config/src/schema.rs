@@ -65,11 +65,20 @@ pub enum Isolation {
     Degraded,
 }
 
+/// Where a service may connect to by TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpGrant {
+    /// The hosts, as `ADDRESS/BITS`; `None`: any.
+    pub network: Option<String>,
+    /// Their port.
+    pub port: u16,
+}
+
 /// What a service may do in the machine's network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// TCP ports that it may connect to, on any machine.
-    pub tcp: Vec<u16>,
+    /// Where it may connect to.
+    pub tcp: Vec<TcpGrant>,
     /// Whether it may send and receive datagrams.
     pub udp: bool,
 }
@@ -278,6 +287,8 @@ pub struct Filter {
     pub program: PathBuf,
     /// The only folders it may read.
     pub read: Vec<PathBuf>,
+    /// Whether it may make code while it runs.
+    pub jit: bool,
 }
 
 /// `[[site]]`: a set of hosts, a folder of files, and services.
@@ -365,6 +376,8 @@ pub struct Service {
     pub cpu_percent: Option<u32>,
     /// What it may do in the network; by default nothing.
     pub network: Network,
+    /// Whether it may make code while it runs.
+    pub jit: bool,
     /// The label that SELinux or AppArmor gives its program.
     pub label: Option<String>,
     /// Whether the gate hands it plaintext connections instead of requests.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, hosts, names};
+use crate::parse::{Fault, grants, hosts, names};
 use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
 use crate::schema::Network;
@@ -119,6 +119,7 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
         cpu_percent: table.optional_count("cpu_percent", &rules::CPU_PERCENT, problems),
         requests: table.optional_count("requests", &rules::REQUESTS, problems),
         network: network(&table, problems),
+        jit: jit(&table, problems),
         label_of_program: table
             .get("label")
             .and_then(|entry| entry.string(names::program_label, problems))
@@ -129,13 +130,18 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
     }
 }
 
+/// Whether a program may make code while it runs.
+pub(crate) fn jit(table: &Table<'_>, problems: &mut Problems<'_>) -> bool {
+    table.get("jit").and_then(|entry| entry.boolean(problems)).unwrap_or(false)
+}
+
 /// What it may do in the network: `"tcp:443"` and the like, and `"udp"`.
 fn network(table: &Table<'_>, problems: &mut Problems<'_>) -> Network {
     let elements = table.get("network").and_then(|entry| entry.elements(problems)).unwrap_or_default();
     let mut network = Network::default();
-    for grant in elements.iter().filter_map(|element| element.parsed(names::network_grant, problems)) {
+    for grant in elements.iter().filter_map(|element| element.parsed(grants::network_grant, problems)) {
         match grant.value {
-            Some(port) => network.tcp.push(port),
+            Some(grant) => network.tcp.push(grant),
             None => network.udp = true,
         }
     }

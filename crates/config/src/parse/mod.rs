@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must
 //! never: accept two spellings of one thing that another process would take for two things.
 
+pub(crate) mod grants;
 pub(crate) mod hosts;
 pub(crate) mod names;
 pub(crate) mod networks;

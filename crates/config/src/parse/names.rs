@@ -99,20 +99,6 @@ pub(crate) fn file_name(text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The TCP port of a grant such as `tcp:443`; `None` for `udp`.
-pub(crate) fn network_grant(text: &str) -> Result<Option<u16>, Fault> {
-    let rule = "a network grant is `tcp:` and a port to connect to, or `udp`";
-    let example = "write for example `\"tcp:5432\"`";
-    match text.strip_prefix("tcp:") {
-        Some(port) => match port.parse() {
-            Ok(port) if port > 0 => Ok(Some(port)),
-            _ => Err(Fault::with_help("a port is a number from 1 to 65535", example)),
-        },
-        None if text == "udp" => Ok(None),
-        None => Err(Fault::with_help(rule, example)),
-    }
-}
-
 /// A label of SELinux or AppArmor.
 pub(crate) fn program_label(text: &str) -> Result<(), Fault> {
     let good = |byte: u8| byte.is_ascii_graphic();
