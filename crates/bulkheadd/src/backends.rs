@@ -7,8 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use config::{ProxyHeader, Site, Speech, Target};
+use jail::policy::Policy;
 use jail::{Access, Reach};
-use wire::{Backend, LauncherToConnector, LauncherToSite, Role, Text};
+use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Text};
 
 use crate::error::Error;
 use crate::launch::Ground;
@@ -22,7 +23,8 @@ type Setup = Vec<(LauncherToConnector, Option<OwnedFd>)>;
 impl Ground {
     /// All servers of a connector's site, with the number of their target.
     fn servers(&self, post: &Post) -> impl Iterator<Item = (u16, &Target)> {
-        let site = self.config.sites.get(usize::from(post.site)).filter(|_| post.role == Role::Connector);
+        let of_site = post.role == Role::Connector && post.partition == NO_PARTITION;
+        let site = self.config.sites.get(usize::from(post.site)).filter(|_| of_site);
         let backends = site.into_iter().flat_map(Site::backends);
         backends.flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
     }
@@ -48,13 +50,20 @@ impl Ground {
                 }
             });
         }
+        told.extend(self.grants_setup(post).into_iter().map(|message| (message, None)));
         told.push((LauncherToConnector::Begin {}, None));
         Ok(told)
     }
 
-    /// Whether a post is a connector that has to reach IP addresses.
-    pub(crate) fn connector_uses_network(&self, post: &Post) -> bool {
-        self.servers(post).any(|(_, server)| matches!(server, Target::Tcp(_)))
+    /// What a connector may do, by what it has to reach.
+    pub(crate) fn connector_policy(&self, post: &Post) -> Policy {
+        if let Some(service) = self.granted(post) {
+            let tcp = !service.network.tcp.is_empty();
+            return Policy::Connector { unix: false, tcp, udp: service.network.udp };
+        }
+        let tcp = self.servers(post).any(|(_, server)| matches!(server, Target::Tcp(_)));
+        let unix = self.servers(post).any(|(_, server)| matches!(server, Target::Unix(_)));
+        Policy::Connector { unix, tcp, udp: false }
     }
 
     /// Lets a connector reach its servers.
@@ -68,6 +77,8 @@ impl Ground {
                 }
             }
         }
+        let grants = self.granted(post).into_iter().flat_map(|service| &service.network.tcp);
+        reach.ports.connect.extend(grants.map(|grant| grant.port));
         Ok(())
     }
 
@@ -113,8 +124,15 @@ impl Launcher {
             let post = &self.posts[self.processes[&serial].post];
             (post.role, post.site)
         };
+        // A service's connector has no worker, and its own broker.
+        if role == Role::Connector && self.posts[self.processes[&serial].post].partition != NO_PARTITION {
+            return Ok(());
+        }
         let others = |launcher: &Self, role| -> Vec<u64> {
-            let of_site = |other: &u64| launcher.posts[launcher.processes[other].post].site == site;
+            let post = |other: &u64| &launcher.posts[launcher.processes[other].post];
+            let of_site = |other: &u64| {
+                post(other).site == site && (role != Role::Connector || post(other).partition == NO_PARTITION)
+            };
             launcher.active(role, None).into_iter().filter(of_site).collect()
         };
         let (workers, connectors) = match role {

@@ -61,7 +61,8 @@ impl Launcher {
                 }
             }
             Role::Stapler => self.introduce_stapler(serial),
-            Role::Filter | Role::Broker | Role::Launcher => {}
+            Role::Broker => self.introduce_broker(serial)?,
+            Role::Filter | Role::Launcher => {}
         }
         self.tell_loggers_of(serial)?;
         self.tell_what_is_broken(serial);
@@ -174,6 +175,7 @@ impl Launcher {
             _ => Vec::new(),
         };
         self.connect_backends(serial)?;
+        self.connect_broker(serial)?;
         pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
         self.connect_signer(serial)?;
         self.connect_stapler(serial)

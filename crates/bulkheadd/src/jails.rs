@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Ports, Reach, Root};
+use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Reach, Root};
 use wire::Role;
 
 use crate::cgroups::Share;
@@ -24,6 +24,10 @@ use crate::runtime;
 const TEMPORARY_BYTES: u64 = 64 << 20;
 /// LIMIT: our own roles are one process of one thread each.
 const ROLE_PROCESSES: u64 = 8;
+
+/// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
+/// process is known to those alone that share its PID namespace or are above.
+const NOT_A_BROKERS: [&str; 2] = ["pid namespace", "landlock"];
 
 /// What programs expect of every machine, and what is harmless to everybody.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -45,8 +49,8 @@ impl Filters {
     }
 }
 
-/// The policy of a post.
-pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
+/// The policy of a post that is no connector: what those do depends on what they have to reach.
+fn policy(post: &Post, service: Option<&Service>) -> Policy {
     match post.role {
         Role::Gate => Policy::Gate,
         Role::Site => Policy::Site,
@@ -54,15 +58,13 @@ pub fn policy(post: &Post, service: Option<&Service>) -> Policy {
         Role::Admin => Policy::Admin,
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
-        // Which of its targets have addresses is the configuration's to say; see `Ground::policy`.
-        Role::Connector => Policy::Connector { unix: true, tcp: false, udp: false },
         Role::Broker => Policy::Broker,
-        Role::Service | Role::Filter | Role::Launcher => {
+        Role::Service | Role::Filter | Role::Connector | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service(Grants {
                 tcp: network.is_some_and(|network| !network.tcp.is_empty()),
                 udp: network.is_some_and(|network| network.udp),
-                jit: false,
+                jit: service.is_some_and(|service| service.jit),
             })
         }
     }
@@ -76,6 +78,7 @@ impl Ground {
         program: &OwnedFd,
         descriptors: Vec<(OwnedFd, i32)>,
         cgroups: Vec<OwnedFd>,
+        calls: Option<OwnedFd>,
     ) -> Result<Jail, Error> {
         let service = self.guest(post);
         let mut view = View { jailed: self.empty_root.is_some(), ..View::default() };
@@ -90,18 +93,23 @@ impl Ground {
             }
             _ => {}
         }
-        let without = self.without.borrow().clone();
+        let mut without = self.without.borrow().clone();
+        if post.role == Role::Broker {
+            without.extend(NOT_A_BROKERS);
+        }
         let staging = self.empty_root.as_ref().filter(|_| !without.contains(&"root"));
         let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
-        let connects = self.connector_uses_network(post);
-        let granted = connects
-            || post.role == Role::Stapler
-            || service.is_some_and(|service| service.network.is_granted());
         let policy = match post.role {
-            Role::Connector => Policy::Connector { unix: true, tcp: connects, udp: false },
+            Role::Connector => self.connector_policy(post),
             _ => policy(post, service),
+        };
+        let network = match policy {
+            Policy::Stapler | Policy::Connector { tcp: true, .. } | Policy::Connector { udp: true, .. } => {
+                Network::Host
+            }
+            _ => Network::None,
         };
         Ok(Jail {
             launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
@@ -111,9 +119,10 @@ impl Ground {
             descriptors,
             limits: self.limits_of(post, service),
             cgroups,
-            network: if granted { Network::Host } else { Network::None },
+            network,
             reach: view.reach,
             filter: self.filters.get(policy)?,
+            calls,
             label: service.and_then(|service| service.label.clone()),
             without,
         })
@@ -162,7 +171,6 @@ impl Ground {
                 view.add(path, Access::Read, Mode::Read)?;
             }
         }
-        view.reach.ports = Ports { connect: service.network.tcp.clone() };
         Ok(())
     }
 
@@ -192,7 +200,10 @@ impl Ground {
                 .filter(|_| post.identity.is_some())
                 .and_then(|service| service.core_max)
                 .unwrap_or(0),
-            processes: service.map_or(ROLE_PROCESSES, |service| service.processes_max.into()),
+            // A broker is one more process of the uid.
+            processes: service.map_or(ROLE_PROCESSES, |service| {
+                u64::from(service.processes_max) + u64::from(service.network.is_granted())
+            }),
             memory_bytes: service.and_then(|service| service.memory_max),
         }
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use config::{Config, Service, Site};
 use sys::inherit::{CONTROL, LOG};
+use sys::notify::Listener;
 use sys::process::{Child, Program, StartError};
 use wire::Role;
 
@@ -76,6 +77,17 @@ pub struct Started {
     pub stderr: Stderr,
     /// Its control group, to be kept until it has ended.
     pub group: Group,
+    /// Where its calls arrive that a broker answers.
+    pub calls: Option<Listener>,
+}
+
+/// A child in its jail.
+#[derive(Debug)]
+pub(crate) struct Jailed {
+    pub child: Child,
+    pub group: Group,
+    /// Where its calls arrive that a broker answers.
+    pub calls: Option<Listener>,
 }
 
 impl Ground {
@@ -97,8 +109,8 @@ impl Ground {
             descriptors.push((writing, LOG));
         }
         let program = self.program(post)?;
-        let (child, group) = self.start_in_jail(post, &program, &descriptors)?;
-        Ok(Started { child, control: Some(control), log, stderr, group })
+        let Jailed { child, group, calls } = self.start_in_jail(post, &program, &descriptors)?;
+        Ok(Started { child, control: Some(control), log, stderr, group, calls })
     }
 
     /// Starts the filter of `post`, which takes from `bundles` and passes on to `onward`.
@@ -111,8 +123,8 @@ impl Ground {
             (bundles, BUNDLES),
             (onward, ONWARD),
         ];
-        let (child, group) = self.start_in_jail(post, &self.program(post)?, &descriptors)?;
-        Ok(Started { child, control: None, log: None, stderr, group })
+        let Jailed { child, group, calls } = self.start_in_jail(post, &self.program(post)?, &descriptors)?;
+        Ok(Started { child, control: None, log: None, stderr, group, calls })
     }
 
     /// Starts `program` in the jail of `post`; where degraded isolation allows it, without layers that fail.
@@ -121,19 +133,30 @@ impl Ground {
         post: &Post,
         program: &Program,
         descriptors: &[(OwnedFd, i32)],
-    ) -> Result<(Child, Group), Error> {
+    ) -> Result<Jailed, Error> {
         loop {
             let (group, joins) = self.group(post)?;
             let inherited = descriptors
                 .iter()
                 .map(|(fd, number)| Ok((duplicate(fd)?, *number)))
                 .collect::<Result<_, _>>()?;
-            let jail = self.jail(post, &program.file, inherited, joins)?;
+            let (calls, its_calls) = self.calls_of(post)?.unzip();
+            let jail = self.jail(post, &program.file, inherited, joins, its_calls)?;
             match sys::process::start(program, jail.pids(), || jail::enter(&jail)) {
-                Ok(child) => return Ok((child, group)),
+                Ok(child) => {
+                    // Nothing is there if it was started without a filter.
+                    let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
+                    return Ok(Jailed { child, group, calls });
+                }
                 Err(failure) => self.do_without(failure)?,
             }
         }
+    }
+
+    /// A channel on which a process that has network hands over where its calls arrive, if `post` is such a one.
+    fn calls_of(&self, post: &Post) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+        let granted = self.service(post).is_some_and(|(_, service)| service.network.is_granted());
+        granted.then(sys::seqpacket::pair).transpose().map_err(during("make a channel"))
     }
 
     /// Notes the layer that failed as one to do without, or fails.

@@ -318,8 +318,11 @@ impl Launcher {
         process.log = started.log;
         process.stderr = Some(started.stderr);
         process.group = Some(started.group);
+        let leader = process.child.pid;
+        let handed = started.calls.as_ref().map_or(Ok(()), |calls| self.hand_calls(post, leader, calls));
+        process.calls = started.calls;
         self.processes.insert(serial, process);
-        if let Err(error) = self.introduce(serial) {
+        if let Err(error) = handed.and_then(|()| self.introduce(serial)) {
             // It fills no post, and would wait for ever for what could not be said to it.
             self.give_up(serial);
             return Err(error);

@@ -8,6 +8,7 @@
 
 mod backends;
 mod bans;
+mod brokers;
 mod certificates;
 mod cgroups;
 mod chain;

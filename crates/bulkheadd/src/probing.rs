@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sys::inherit::{CONTROL, LOG};
+use sys::notify::Listener;
 use sys::process::{Child, Program};
 use wire::{LauncherToAdmin, Outcome, ProbeKind, Role};
 
 use crate::cgroups::Group;
 use crate::error::{Error, at, during};
-use crate::launch::{Ground, duplicate, text};
+use crate::launch::{Ground, Jailed, duplicate, text};
 use crate::launcher::{Launcher, watch};
 use crate::program;
 use crate::roster::Post;
@@ -35,7 +36,11 @@ const FOREIGN: &str = r#"{"only":["int80"],"inline":true,"alone":true}"#;
 /// A probe under way.
 #[derive(Debug)]
 pub struct Probe {
-    child: Child,
+    pub(crate) child: Child,
+    /// In whose jail.
+    pub(crate) post: usize,
+    /// Where its calls arrive that a broker answers.
+    pub(crate) calls: Option<Listener>,
     /// Removed when the probe has ended.
     _group: Group,
     deadline: Instant,
@@ -65,11 +70,14 @@ impl Launcher {
 
     fn start_probe(&mut self, post: usize, kind: ProbeKind) -> Result<OwnedFd, Error> {
         let hints = self.hints(post);
-        let (child, group, output) = self.ground.probe(&self.posts[post], kind, &hints)?;
+        let (Jailed { child, group, calls }, output) = self.ground.probe(&self.posts[post], kind, &hints)?;
+        if let Some(calls) = &calls {
+            self.hand_calls(post, child.pid, calls)?;
+        }
         self.serial += 1;
         watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
         let deadline = Instant::now() + PROBE_MAX;
-        self.probes.insert(self.serial, Probe { child, _group: group, deadline });
+        self.probes.insert(self.serial, Probe { child, post, calls, _group: group, deadline });
         Ok(output)
     }
 
@@ -154,7 +162,7 @@ impl Launcher {
 
 impl Ground {
     /// Starts the probe in the jail of `post`, with descriptors like those that the post's process has.
-    fn probe(&self, post: &Post, kind: ProbeKind, hints: &str) -> Result<(Child, Group, OwnedFd), Error> {
+    fn probe(&self, post: &Post, kind: ProbeKind, hints: &str) -> Result<(Jailed, OwnedFd), Error> {
         let file = unreadable(&self.roles_folder.join("bulkhead-probe"), &self.config.server.run_dir)?;
         let (word, hints) = match kind {
             ProbeKind::Attempts => ("attempts", hints),
@@ -177,8 +185,7 @@ impl Ground {
             (log, LOG),
         ];
         let program = Program { file, arguments, environment: vec![] };
-        let (child, group) = self.start_in_jail(post, &program, &descriptors)?;
-        Ok((child, group, output))
+        Ok((self.start_in_jail(post, &program, &descriptors)?, output))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
@@ -62,6 +63,8 @@ pub struct Process {
     pub stderr: Option<Stderr>,
     /// Its control group, which is removed when it has ended.
     pub group: Option<Group>,
+    /// Where its calls arrive that a broker answers, kept for the next broker.
+    pub calls: Option<Listener>,
     /// The administrator's order that waits for it to come up.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -86,6 +89,7 @@ impl Process {
             log: None,
             stderr: None,
             group: None,
+            calls: None,
             ticket: None,
             nonsense: 0,
             control,

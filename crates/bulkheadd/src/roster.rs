@@ -12,6 +12,8 @@ use crate::stapling;
 
 /// What the name of a site's connector ends in; no name of a site or service has a colon.
 pub(crate) const CONNECTOR_OF: &str = ":connector";
+/// What the name of a service's broker ends in.
+pub(crate) const BROKER_OF: &str = ":broker";
 
 /// One process that is to run.
 #[derive(Debug)]
@@ -20,11 +22,12 @@ pub struct Post {
     pub role: Role,
     /// Its name, as people write it: `gate`, `packages`, `packages/search`.
     pub name: String,
-    /// The number of its partition, or [`NO_PARTITION`] for a role that has none.
+    /// The number of its partition, or [`NO_PARTITION`] for a role that has none; a broker and a connector of a service
+    /// have the service's.
     pub partition: u16,
     /// Which site it belongs to, as an index into the configuration; [`NO_PARTITION`] if to none.
     pub site: u16,
-    /// Which service of the site, which gate or which filter it is.
+    /// Which service of the site (or whose), which gate or which filter it is.
     pub index: usize,
     /// Its uid and gid; `None` in a rootless run.
     pub identity: Option<Identity>,
@@ -37,6 +40,7 @@ impl Post {
             Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
             Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
             Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
+            Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
             _ => self.name.clone(),
         }
     }
@@ -53,6 +57,8 @@ pub fn roster(
         let owner = match role {
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
             Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
+            // It reads what the service's calls point at, which the kernel lets those of the same uid do.
+            Role::Broker => format!("service/{}", name.trim_end_matches(BROKER_OF)),
             // A place in the chain: its filters are apart from each other, as those before it are from the gates.
             Role::Filter => format!("filter/{index}"),
             _ => format!("role/{name}"),
@@ -84,7 +90,13 @@ pub fn roster(
     for (site, about) in config.sites.iter().enumerate() {
         post(Role::Site, &about.name, site, site, 0)?;
         for (index, service) in about.services.iter().enumerate() {
-            post(Role::Service, &format!("{}/{}", about.name, service.name), services, site, index)?;
+            let name = format!("{}/{}", about.name, service.name);
+            // Before the service, which may connect at once.
+            if service.network.is_granted() {
+                post(Role::Connector, &format!("{name}{CONNECTOR_OF}"), services, site, index)?;
+                post(Role::Broker, &format!("{name}{BROKER_OF}"), services, site, index)?;
+            }
+            post(Role::Service, &name, services, site, index)?;
             services += 1;
         }
         if about.backends().next().is_some() {

@@ -38,6 +38,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         core_max: None,
         cpu_percent: None,
         network: config::Network::default(),
+        jit: false,
         label: None,
         takes_connections: false,
         requests: None,
@@ -249,6 +250,7 @@ fn every_policy() -> Conditioning {
         command: strings(command),
         program: program.into(),
         read: read.iter().map(PathBuf::from).collect(),
+        jit: command == ["/usr/bin/python3", "second.py"],
     };
     Conditioning {
         first_byte_timeout_ms: 100,

@@ -15,10 +15,16 @@ use seccompiler::{
 
 use crate::Jail;
 use crate::policy::{Allow, Policy, When};
+use crate::privileges;
 
 /// A compiled policy.
 #[derive(Clone, Debug)]
-pub struct Filter(Arc<[BpfProgram; 2]>);
+pub struct Filter {
+    /// What is refused, and what does not exist.
+    programs: Arc<[BpfProgram; 2]>,
+    /// Whether a broker answers some of its calls.
+    notifies: bool,
+}
 
 impl Filter {
     /// Compiles `policy`.
@@ -38,10 +44,11 @@ impl Filter {
         rules.insert(libc::SYS_clone3, Vec::new());
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
-        Ok(Self(Arc::new([
+        let programs = Arc::new([
             compile(rules, refuse, SeccompAction::Allow)?,
             compile(absent, SeccompAction::Allow, unknown)?,
-        ])))
+        ]);
+        Ok(Self { programs, notifies: policy.notifies() })
     }
 }
 
@@ -88,8 +95,15 @@ fn alternatives(when: &When) -> Result<Vec<SeccompCondition>, seccompiler::Backe
 }
 
 /// The strict program comes last: it would not allow another to be applied.
+///
+/// SECURITY: a process whose calls nobody answers is not started: the kernel would make them.
 pub(crate) fn apply(jail: &Jail) -> io::Result<()> {
-    let [strict, absent] = &*jail.filter.0;
+    let [strict, absent] = &*jail.filter.programs;
+    if jail.filter.notifies {
+        let channel = jail.calls.as_ref().ok_or(io::Error::from_raw_os_error(libc::EINVAL))?;
+        privileges::let_broker_look()?;
+        sys::notify::install_network_calls(|listener| sys::notify::hand_over(channel, listener))?;
+    }
     for program in [absent, strict] {
         seccompiler::apply_filter(program).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,

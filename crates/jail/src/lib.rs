@@ -47,6 +47,9 @@ pub struct Jail {
     pub reach: Reach,
     /// The system calls that it may make.
     pub filter: Filter,
+    /// Where the listener of the calls goes that a broker answers, if the filter has any such calls
+    /// ([`sys::notify::Listener::take_over`]).
+    pub calls: Option<OwnedFd>,
     /// The label that SELinux or AppArmor puts on its program.
     pub label: Option<String>,
     /// Names of layers that are not applied: what the operator took away, or what this machine does not have.

@@ -18,7 +18,7 @@ pub struct Post {
     pub name: String,
     /// Its site, by its number in the configuration.
     pub site: Option<usize>,
-    /// Which service of its site it runs.
+    /// Which service of its site it runs, or works for.
     pub service: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ impl Post {
         config.sites.get(self.site?)
     }
 
-    /// The service that it runs.
+    /// The service that it runs, or works for.
     pub fn service<'c>(&self, config: &'c Config) -> Option<&'c Service> {
         self.site(config)?.services.get(self.service?)
     }
@@ -52,12 +52,19 @@ pub fn posts(config: &Config) -> Vec<Post> {
     posts.extend((!config.conditioning.filters.is_empty()).then(|| role(Role::Filter)));
     for (number, site) in config.sites.iter().enumerate() {
         posts.push(Post { role: Role::Site, name: site.name.clone(), site: Some(number), service: None });
-        posts.extend(site.services.iter().enumerate().map(|(service, about)| Post {
-            role: Role::Service,
-            name: service_name(site, about),
-            site: Some(number),
-            service: Some(service),
-        }));
+        for (service, about) in site.services.iter().enumerate() {
+            let of_service = |role: Role, ending: &str| Post {
+                role,
+                name: service_name(site, about) + ending,
+                site: Some(number),
+                service: Some(service),
+            };
+            posts.push(of_service(Role::Service, ""));
+            if about.network.is_granted() {
+                posts
+                    .extend([of_service(Role::Broker, ":broker"), of_service(Role::Connector, ":connector")]);
+            }
+        }
         posts.extend(site.backends().next().is_some().then(|| Post {
             role: Role::Connector,
             name: format!("{}:connector", site.name),
@@ -107,8 +114,12 @@ fn linked(config: &Config, one: &Post, two: &Post) -> bool {
     match (one.role, two.role) {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
-        (Role::Site, Role::Service | Role::Connector) | (Role::Service | Role::Connector, Role::Site) => {
-            one.site == two.site
+        (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
+        (Role::Site, Role::Connector) | (Role::Connector, Role::Site) => {
+            one.site == two.site && one.service == two.service
+        }
+        (Role::Broker, Role::Connector) | (Role::Connector, Role::Broker) => {
+            (one.site, one.service) == (two.site, two.service)
         }
         (Role::Site, Role::Signer | Role::Stapler) => one.site(config).is_some_and(|site| site.tls.is_some()),
         (Role::Signer | Role::Stapler, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
@@ -172,8 +183,12 @@ mod tests {
     #[test]
     fn filters_know_gates_only() {
         let mut config = demo();
-        config.conditioning.filters =
-            vec![config::Filter { command: vec!["f".into()], program: "/f".into(), read: vec![] }];
+        config.conditioning.filters = vec![config::Filter {
+            command: vec!["f".into()],
+            program: "/f".into(),
+            read: vec![],
+            jit: false,
+        }];
         let posts = posts(&config);
         let filter = number(&posts, "filter");
         let peers = |found: Vec<Contact>| -> Vec<String> {

@@ -48,6 +48,9 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Service => {
             ("none", "it holds no client's: requests of all users reach it over pairs of sockets")
         }
+        Role::Connector if post.service.is_some() => {
+            ("none", "it holds no client's; it makes its service's connections to what that is granted")
+        }
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
@@ -68,6 +71,9 @@ fn drags(config: &Config, post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag>
         let how = match (post.role, same) {
             (Role::Launcher, _) => "it starts it, says what it is to do, and ends it".to_owned(),
             (_, Some(uid)) => format!("both have the uid {uid}"),
+            _ if is_broker_of(post, other) || is_broker_of(other, post) => {
+                "the broker has the uid of its service".to_owned()
+            }
             _ if account.is_some() && account == self::account(config, other) => {
                 format!("both run as the account {}, by `user`", account?)
             }
@@ -76,6 +82,11 @@ fn drags(config: &Config, post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag>
         Some(Drag { process, how })
     });
     fallen.collect()
+}
+
+fn is_broker_of(broker: &Post, service: &Post) -> bool {
+    (broker.role, service.role) == (Role::Broker, Role::Service)
+        && (broker.site, broker.service) == (service.site, service.service)
 }
 
 /// The account that a site's worker runs as, if the configuration names one.
@@ -106,7 +117,10 @@ impl<'a> Rules<'a> {
             (Role::Admin, ..) => self.admin(found),
             (Role::Signer, ..) => self.signer(found),
             (Role::Stapler, ..) => self.stapler(found),
-            (Role::Connector, Some(site), _) => self.connector(found, site),
+            (Role::Connector, Some(site), Some(service)) => {
+                self.connector(found, &service_name(site, service), Role::Broker)
+            }
+            (Role::Connector, Some(site), None) => self.connector(found, &site.name, Role::Site),
             (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => found,
         }
         .done()
@@ -244,11 +258,12 @@ impl<'a> Rules<'a> {
         found
     }
 
-    fn connector(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
-        if self.has(Role::Connector, Role::Site, "ConnectorToSite") {
-            let how =
-                "it makes the connections to servers behind the site, and may be at their other end itself";
-            found = found.one(Kind::Users, &site.name, Loss::Part, how);
+    /// A connector whose connections go to `to`, and so to the users of `of`.
+    fn connector(&self, mut found: Reaches<'a>, of: &str, to: Role) -> Reaches<'a> {
+        let connects = self.channels.iter().any(|edge| (edge.from, edge.to) == (Role::Connector, to));
+        if connects {
+            let how = "it makes the connections to other servers, and may be at their other end itself";
+            found = found.one(Kind::Users, of, Loss::Part, how);
         }
         if self.has(Role::Connector, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");

@@ -51,6 +51,12 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Signer, ..) => "the signer, which holds the private keys of all sites".into(),
         (Role::Stapler, ..) => "the stapler, which asks responders whether certificates are valid".into(),
         (Role::Admin, ..) => "passes the administrator's orders on".into(),
+        (Role::Connector, Some(_), Some(service)) => {
+            format!("makes the connections that {} is granted", service.name)
+        }
+        (Role::Broker, Some(_), Some(service)) => {
+            format!("answers the calls by which {} connects", service.name)
+        }
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
         (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => post.role.name().into(),
     }

@@ -12,7 +12,7 @@ use sys::process::{Child, Program};
 use crate::error::{Error, during};
 use crate::guard::voice::Voice;
 use crate::history::{History, Rule, Verdict};
-use crate::launch::{Ground, duplicate};
+use crate::launch::{Ground, Jailed, duplicate};
 use crate::roster::Post;
 
 /// A child of the guard with its standard error.
@@ -36,7 +36,7 @@ pub fn start(ground: &Ground, post: &Post, program: &Program, control: OwnedFd) 
         (control, CONTROL),
     ];
     // Its control group, which there is none of, ends with the value.
-    let (child, _) = ground.start_in_jail(post, program, &descriptors)?;
+    let Jailed { child, .. } = ground.start_in_jail(post, program, &descriptors)?;
     let voice = Voice::new(post.title(), stderr).map_err(during("read a pipe"))?;
     Ok(Started { child, voice, since: Instant::now() })
 }

@@ -13,13 +13,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use config::Service;
+use jail::policy::{Grants, Policy};
 use jail::{Access, Jail, Limits, Network, Ports, Reach};
 use rustix::event::{PollFd, PollFlags};
 use sys::process::{Child, Exit, Program};
 
 use super::{CACHE, Loader, library};
 use crate::error::{Error, during};
-use crate::jails;
 use crate::launch::{Ground, duplicate, text};
 use crate::places;
 use crate::roster::Post;
@@ -144,7 +144,9 @@ impl Ground {
             cgroups: Vec::new(),
             network: Network::None,
             reach: Reach { paths, ports: Ports::default() },
-            filter: self.filters.get(jails::policy(question.post, Some(question.service)))?,
+            // A loader that lists libraries needs none of what its program may be granted.
+            filter: self.filters.get(Policy::Service(Grants::NONE))?,
+            calls: None,
             label: question.service.label.clone(),
             without,
         })

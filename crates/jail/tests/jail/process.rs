@@ -71,6 +71,7 @@ pub fn jail() -> Jail {
         network: Network::None,
         reach: Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ports: Ports::default() },
         filter: filter(Policy::Service(Grants::NONE)),
+        calls: None,
         label: None,
         without: vec![],
     }
