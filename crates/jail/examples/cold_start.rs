@@ -105,6 +105,7 @@ fn jail(staging: &Path, filter: &Filter, service: bool) -> io::Result<Jail> {
         add("/usr/share", Mode::Read, Access::Read)?;
     }
     Ok(Jail {
+        calls: None,
         launcher: Launcher::this()?,
         identity: Identity::new(64_123),
         root: Some(Root {
