@@ -50,7 +50,8 @@ pub struct Cgroups(Vec<Hierarchy>);
 pub struct Group(Vec<PathBuf>);
 
 impl Cgroups {
-    /// Finds what can be used, and makes the launcher's groups there.
+    /// Finds what can be used, and makes the launcher's groups there. What was left in those of earlier launchers must be
+    /// gone.
     pub fn open() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -74,6 +75,11 @@ impl Cgroups {
         }
     }
 
+    /// The launcher's own groups.
+    pub fn tops(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|hierarchy| hierarchy.top.as_path())
+    }
+
     /// The controllers that `share` needs and that are not to be had.
     pub fn missing(&self, share: &Share) -> Vec<&'static str> {
         let has = |name| self.0.iter().any(|hierarchy| hierarchy.controllers.contains(&name));
@@ -93,6 +99,13 @@ impl Cgroups {
             joins.push(OpenOptions::new().write(true).open(path.join("cgroup.procs"))?.into());
         }
         Ok((group, joins))
+    }
+}
+
+impl Group {
+    /// Where it is in each hierarchy.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.0
     }
 }
 
@@ -240,7 +253,10 @@ fn remove_stale(own: &Path) {
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+        // One of this very number was another launcher's.
+        let is_stale =
+            |pid: u32| pid == std::process::id() || !Path::new("/proc").join(pid.to_string()).exists();
+        if pid.is_some_and(is_stale) {
             remove(&entry.path());
         }
     }

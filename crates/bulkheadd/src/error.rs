@@ -27,6 +27,8 @@ pub enum Error {
     UidRange { range: std::ops::RangeInclusive<u32>, other: String },
     /// Something that is not ours runs under a uid of this range.
     UidInUse { range: std::ops::RangeInclusive<u32>, uid: u32, pid: u32 },
+    /// A process in a control group of an earlier start does not end.
+    GroupInUse { pid: u32 },
     /// A program cannot be run safely.
     Program { path: PathBuf, problem: String },
     /// A program needs a library that it cannot be given; what is wrong with that follows "which".
@@ -80,12 +82,24 @@ impl fmt::Display for Error {
                 range.start(),
                 range.end()
             ),
+            Self::UidInUse { range, uid, pid: 0 } => write!(
+                f,
+                "uid {uid} of `user_range` {}-{} is in use by processes that end before they can be stopped; end all of \
+                 that uid, or choose another `user_range`",
+                range.start(),
+                range.end()
+            ),
             Self::UidInUse { range, uid, pid } => write!(
                 f,
                 "uid {uid} of `user_range` {}-{} is in use by process {pid}, which is none of this server's and could \
                  signal and trace its processes; end it, or choose another `user_range`",
                 range.start(),
                 range.end()
+            ),
+            Self::GroupInUse { pid } => write!(
+                f,
+                "process {pid}, which an earlier start of this server has left, does not end, or shares a control group \
+                 with this start; end it, or start the server from another control group"
             ),
             Self::Program { path, problem } => write!(f, "program {}: {problem}", path.display()),
             Self::Library { program, library, problem } => {

@@ -73,6 +73,17 @@ impl Identities {
         })
     }
 
+    /// Whose a uid is, by the table; nobody's, if the machine's own tables name it as well.
+    pub(crate) fn owner(&self, uid: u32) -> Option<&str> {
+        let given = self.uid_of.iter().find(|(_, given)| **given == uid);
+        given.filter(|_| !self.foreign.contains(&uid)).map(|(name, _)| name.as_str())
+    }
+
+    /// All that were given out, but for those that the machine's own tables name as well.
+    pub(crate) fn given(&self) -> impl Iterator<Item = u32> {
+        self.uid_of.values().copied().filter(|uid| !self.foreign.contains(uid))
+    }
+
     fn fresh(&mut self, name: &str) -> Result<u32, Error> {
         let used: HashSet<u32> = self.uid_of.values().copied().collect();
         let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
@@ -166,6 +177,17 @@ mod tests {
         assert_eq!(table.identity("site/new").unwrap().id(), 51003);
         assert_eq!(table.identity("site/old").unwrap().id(), 51001);
         assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
+    }
+
+    #[test]
+    fn an_owner_is_who_was_given_a_uid() {
+        let mut table = table("51001 site/old\n51002 site/users\n");
+        assert_eq!(
+            (table.owner(51001), table.owner(51002), table.owner(51003)),
+            (Some("site/old"), None, None)
+        );
+        table.identity("site/new").unwrap();
+        assert_eq!(table.owner(51003), Some("site/new"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::chain::Chain;
 use crate::cores::Cores;
 use crate::door::Door;
 use crate::error::{Error, during};
+use crate::group_record::GroupRecord;
 use crate::history::{History, Rule};
 use crate::identities::Identities;
 use crate::jails::Filters;
@@ -38,6 +39,7 @@ use crate::rotation::Rotation;
 use crate::runtime::Answers;
 use crate::spill::Spill;
 use crate::survey::Survey;
+use crate::survivors::{self, Ended};
 use crate::tickets::Tickets;
 use crate::uid_range::{self, UidRange};
 
@@ -92,6 +94,10 @@ pub struct Launcher {
     pub(crate) rereading: Rereading,
     /// Held for as long as the launcher lives.
     uid_range: Option<UidRange>,
+    /// The same.
+    _group_record: Option<GroupRecord>,
+    /// What an earlier start had left, for the log.
+    ended: Vec<String>,
     pub(crate) tickets: Tickets,
     pub(crate) spill: Spill,
     pub(crate) bans: Bans,
@@ -119,12 +125,16 @@ impl Launcher {
         let uid_range = root.then(|| uid_range::reserve(&config, &places.state)).transpose()?;
         let identities = uid_range.as_ref().map(|uids| Identities::load(&places.state, uids.range.clone()));
         let mut identities = identities.transpose()?;
+        let mut ended = Ended::default();
+        let mut group_record = None;
+        if let (Some(uids), Some(table)) = (&uid_range, &identities) {
+            // Before any uid is given out for the first time: the table says what was ours before.
+            group_record = Some(survivors::end_left_groups(&places.state, &mut ended)?);
+            survivors::end_under(&uids.range, table, &mut ended)?;
+        }
         let posts = roster(&config, gates, identities.as_mut())?;
         if let Some(table) = &mut identities {
             table.save()?;
-        }
-        if let Some(uids) = &uid_range {
-            uid_range::wait_until_free(&uids.range)?;
         }
         let listeners = config
             .listeners
@@ -145,13 +155,17 @@ impl Launcher {
             within: Duration::from_millis(restart.within_ms.into()),
             backoff_max: Duration::from_millis(restart.backoff_max_ms.into()),
         };
+        let cgroups = if root { Cgroups::open() } else { Cgroups::default() };
+        if let Some(record) = &mut group_record {
+            record.keep(cgroups.tops()).map_err(during("write down the control groups"))?;
+        }
         let ground = Ground {
             empty_root: root.then(|| places.empty_root()).transpose()?,
             directory: places::directory(&config.dir)?,
             launcher: jail::Launcher::this().map_err(during("open the launcher's pidfd"))?,
             filters: Filters::default(),
             cores: Cores::below(&places.state),
-            cgroups: if root { Cgroups::open() } else { Cgroups::default() },
+            cgroups,
             degrades: !root || config.server.isolation == config::Isolation::Degraded,
             without: RefCell::new(left_out(&config)),
             answers: Answers::default(),
@@ -190,6 +204,8 @@ impl Launcher {
             ground,
             places,
             uid_range,
+            _group_record: group_record,
+            ended: ended.lines(),
             rule,
             logs,
             rotation: Rotation::default(),
@@ -237,6 +253,9 @@ impl Launcher {
         }
         if root {
             self.journal.info(format!("limits are held by {}", self.ground.cgroups.kind()));
+        }
+        for line in std::mem::take(&mut self.ended) {
+            self.journal.warning(line);
         }
         if let Some(note) = self.uid_range.as_mut().and_then(|uids| uids.note.take()) {
             self.journal.warning(note);

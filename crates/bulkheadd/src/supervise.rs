@@ -124,6 +124,7 @@ impl Launcher {
         };
         self.watched.remove(&serial);
         let post = process.post;
+        self.end_rest(post, &process);
         self.keep_unread_log(post, &mut process);
         self.report_from(serial);
         self.survey_without(serial);

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::{Error, at};
+use crate::living;
 use crate::places::own_directory;
 
 /// Where the locks are. Not in a directory that a service manager could remove with one of the servers.
@@ -24,8 +25,6 @@ const FOLDER: &str = "/run/bulkhead-uids";
 /// What a server gets that has never had uids and is told no range, if another one has the default: the first of these
 /// that is free. Guards have 52001-52999; systemd's own begin at 61184.
 const SPARE: [u32; 8] = [53_001, 54_001, 55_001, 56_001, 57_001, 58_001, 59_001, 60_001];
-/// LIMIT: how long what a killed server has left may take to end.
-const LEFT_MAX: Duration = Duration::from_secs(5);
 /// LIMIT: how long other servers may look for their ranges first.
 const TURN_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -68,18 +67,6 @@ pub fn reserve(config: &config::Config, state: &Path) -> Result<UidRange, Error>
         keep(state, &reserved.range)?;
     }
     Ok(reserved)
-}
-
-/// Waits for the end of processes of the range, which are none of ours yet.
-pub fn wait_until_free(range: &Range) -> Result<(), Error> {
-    let until = Instant::now() + LEFT_MAX;
-    while let Some((pid, uid)) = process_of(range) {
-        if Instant::now() >= until {
-            return Err(Error::UidInUse { range: range.clone(), uid, pid });
-        }
-        std::thread::sleep(PAUSE);
-    }
-    Ok(())
 }
 
 /// The ranges that servers have now, for those who must keep away from them.
@@ -135,8 +122,10 @@ impl<'f> Ledger<'f> {
     fn take(&self, candidates: &[Range], config_dir: &Path) -> Result<UidRange, Error> {
         // Whoever may choose does not wait for what another server has left, or what sees no lock of ours.
         let chooses = candidates.len() > 1;
-        let free =
-            |range: &&Range| self.overlapping(range).is_none() && !(chooses && process_of(range).is_some());
+        let free = |range: &&Range| {
+            self.overlapping(range).is_none()
+                && !(chooses && living::all().any(|process| process.uid_in(range).is_some()))
+        };
         let wanted = &candidates[0];
         let Some(range) = candidates.iter().find(free) else {
             let other = self.overlapping(wanted).map_or_else(|| "other processes".to_owned(), Owned::words);
@@ -224,26 +213,6 @@ fn keep(state: &Path, range: &Range) -> Result<(), Error> {
     write().map_err(at("write", &path))
 }
 
-/// A process that lives under a uid of the range, and that uid.
-fn process_of(range: &Range) -> Option<(u32, u32)> {
-    let entries = fs::read_dir("/proc").ok()?;
-    entries.filter_map(Result::ok).find_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        // One that ends meanwhile is gone.
-        let status = fs::read_to_string(entry.path().join("status")).ok()?;
-        Some((pid, living_uid(&status, range)?))
-    })
-}
-
-/// The first uid of the range that a process has, by its `status` in `/proc`; none if it is a zombie.
-fn living_uid(status: &str, range: &Range) -> Option<u32> {
-    let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-    if field("State:")?.trim_start().starts_with(['Z', 'X']) {
-        return None;
-    }
-    field("Uid:")?.split_whitespace().filter_map(|uid| uid.parse().ok()).find(|uid| range.contains(uid))
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -314,15 +283,5 @@ mod tests {
         assert_eq!(kept(&folder.0).unwrap(), Some(53_001..=53_999));
         fs::write(folder.0.join("user_range"), "nonsense").unwrap();
         assert!(kept(&folder.0).unwrap_err().to_string().contains("expected FIRST-LAST"));
-    }
-
-    #[test]
-    fn a_process_has_any_of_its_uids_and_a_zombie_none() {
-        let status =
-            |state, uids| format!("Name:\tUid:\t100\nState:\t{state}\nPid:\t5\nUid:\t{uids}\nGid:\t100\n");
-        let found = |state, uids| living_uid(&status(state, uids), &(100..=199));
-        assert_eq!(found("S (sleeping)", "0\t0\t150\t0"), Some(150));
-        assert_eq!(found("S (sleeping)", "0\t0\t200\t0"), None);
-        assert_eq!(found("Z (zombie)", "150\t150\t150\t150"), None);
     }
 }
