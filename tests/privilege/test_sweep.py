@@ -31,11 +31,20 @@ BY_THE_KERNEL = {
 #: The same of operations on what a process holds, by the kind of descriptor.
 NO_PROGRAMS = "sockets, pipes and the like lie in file systems of the kernel's own, from which nothing is executed"
 ON_BY_THE_KERNEL = {
-    (kind, "mmap-execute"): NO_PROGRAMS for kind in ("channel", "stream", "connection", "event", "pipe")
+    (kind, "mmap-execute"): NO_PROGRAMS
+    for kind in ("channel", "stream", "connection", "event", "pipe", "TCP-socket", "UDP-socket")
 } | {
+    ("file", "mmap-execute"): "where a process can write, nothing can be executed",
     ("connection", "mmap-write"): "what TCP has received can be mapped, to be read",
+    ("TCP-socket", "mmap-write"): "what TCP has received can be mapped, to be read",
+    ("TCP-socket", "connect-loopback"): "Landlock has no grant for port 2",
+    ("directory", "mmap-write"): "it is open to be read",
     ("pipe", "mmap-read"): "it is the end that is written to",
     ("pipe", "mmap-write"): "it is the end that is written to",
+}
+#: What it refuses or not.
+EITHER_BY_THE_KERNEL = {
+    ("directory", "mmap-execute"): "nobody maps a directory; first the kernel asks how its file system is mounted",
 }
 #: What the broker answers instead of the kernel may be a refusal: it knows of what `network` grants.
 BY_ITS_BROKER = "by its broker: "
@@ -74,11 +83,12 @@ def differences(kind, report):
     reached = {topic: set(words) for topic, words in report["reached"].items()}
     for topic in sorted(own.keys() | brokers.keys() | reached.keys()):
         meant, may, got = own.get(topic, set()), brokers.get(topic, set()), reached.get(topic, set())
-        may = may | {word for about, word in BY_THE_KERNEL if about == topic} | (missing if topic == CALLS else set())
-        yield from told(topic, meant, may, got)
+        meant = meant - {word for about, word in BY_THE_KERNEL if about == topic}
+        yield from told(topic, meant, may | (missing if topic == CALLS else set()), got)
     for held, got in report["on"].items():
-        may = answered | {word for kind, word in ON_BY_THE_KERNEL if kind == held}
-        yield from told(f"on a {held}", operations, may, set(got))
+        meant = operations - {word for kind, word in ON_BY_THE_KERNEL if kind == held}
+        may = answered | {word for kind, word in EITHER_BY_THE_KERNEL if kind == held}
+        yield from told(f"on a {held}", meant, may, set(got))
 
 
 def told(topic, meant, may, got):

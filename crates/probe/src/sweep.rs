@@ -7,10 +7,11 @@
 //! (`tests/allowed.rs`), for the same domain; the two are compared.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{FileType, fstat};
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use serde_json::{Value, json};
 use sys::attempt::domain::{self, Form, Line, Names, Outcome};
 use sys::attempt::{child, odd};
@@ -31,7 +32,11 @@ pub type Told = (String, Vec<String>);
 ///
 /// In a child, where there can be one, as what gets past might change the process.
 pub fn run() -> Value {
-    let held = held();
+    let mut held = held();
+    let (made, _own) = stand_ins();
+    for (kind, descriptor) in &made {
+        held.entry(kind).or_insert(descriptor.as_raw_fd());
+    }
     let aside = child::isolated(TIME, || sweep(&held, true).to_string().into_bytes());
     let said = aside.ok().and_then(|ended| serde_json::from_slice(&ended.bytes).ok());
     said.unwrap_or_else(|| sweep(&held, false))
@@ -70,6 +75,20 @@ fn held() -> BTreeMap<&'static str, i32> {
         held.entry(kind_of(number)).or_insert(number);
     }
     held
+}
+
+/// What a process may hold later and does not hold now, as far as it can make it; and the folder that the file is in.
+fn stand_ins() -> (Vec<(&'static str, OwnedFd)>, Option<look::Own>) {
+    let socket = |kind| socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).ok();
+    let own = look::Own::new().ok();
+    let file = own.as_ref().and_then(|own| own.file("file").ok());
+    let made = [
+        ("TCP-socket", socket(SocketType::STREAM)),
+        ("UDP-socket", socket(SocketType::DGRAM)),
+        ("directory", look::open(".", false).ok().map(OwnedFd::from)),
+        ("file", file.map(|(_, file)| file.into())),
+    ];
+    (made.into_iter().filter_map(|(kind, made)| Some((kind, made?))).collect(), own)
 }
 
 /// What a descriptor is. Policies leave a role few questions: what is no socket is then nothing more.

@@ -7,9 +7,9 @@
 use super::{Form, Line, NONE, NOWHERE};
 use libc as l;
 
-/// Addresses as the kernel reads them: no family, and port 1 of 127.0.0.1.
+/// Addresses as the kernel reads them: no family, and port 2 of 127.0.0.1.
 static NOBODY: [u8; 16] = [0; 16];
-static LOOPBACK: [u8; 16] = [l::AF_INET as u8, 0, 0, 1, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+static LOOPBACK: [u8; 16] = [l::AF_INET as u8, 0, 0, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 static ABOVE: &std::ffi::CStr = c"..";
 
 const READ: u64 = l::PROT_READ as u64;
