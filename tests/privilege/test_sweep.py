@@ -20,8 +20,8 @@ ALLOWED = Path(__file__).parent / "allowed"
 
 #: The table of each process: by the name under which an order has it probed.
 ROLES = {"gate": "gate", "main": "site", "logger": "logger", "admin": "admin", "signer": "signer", "stapler": "stapler",
-         "main:connector": "connector"}
-WORKERS = {"main/probe": "service", "main/direct": "service", "main/net": "service-network"}
+         "main:connector": "connector", "main/net:connector": "connector-of-service", "main/net:broker": "broker"}
+WORKERS = {"main/probe": "service", "main/direct": "service", "main/net": "service-network", "main/jit": "service-jit"}
 
 CALLS = "calls with arguments -1"
 #: What the kernel refuses by itself, though the policy allows it.
@@ -106,6 +106,7 @@ def server():
             service("probe"),
             service("direct", "/direct", takes=True, command=["bin/direct"]),
             service("net", "/net", network=[f"tcp:{unused}", "udp"]),
+            service("jit", "/jit", jit=True),
             service("breakout", "/breakout", takes=True),
         ], certificates=["main.pem"], route=[
             {"path": "/behind/", "upstream": f"127.0.0.1:{unused}"},
@@ -116,7 +117,7 @@ def server():
         files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode()}
     tls = f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\n'
     made = Server(sites, ("probe", "breakout"), text=lambda port: configuration(port, sites, {}) + tls, files=files)
-    for name in ("direct", "net"):
+    for name in ("direct", "net", "jit"):
         made.copy_program("probe", name)
     return place(made)
 
