@@ -23,6 +23,7 @@ pub(crate) struct Process {
     connections: u64,
     requests: u64,
     last_exit: String,
+    jit: bool,
 }
 
 impl Process {
@@ -39,6 +40,7 @@ impl Process {
             age_ms,
             counters,
             last_exit,
+            jit,
         } = message
         else {
             return None;
@@ -55,6 +57,7 @@ impl Process {
             connections: counters.connections,
             requests: counters.requests,
             last_exit: last_exit.as_str().to_owned(),
+            jit,
         };
         Some((ticket, process))
     }

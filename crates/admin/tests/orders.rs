@@ -102,6 +102,7 @@ fn process(ticket: u32) -> LauncherToAdmin {
         age_ms: 1500,
         counters: Counters { connections_now: 1, connections: 9, requests: 30 },
         last_exit: Text::new("killed by signal 9"),
+        jit: true,
     }
 }
 
@@ -199,6 +200,7 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(process["age_ms"], 1500);
         assert_eq!(process["connections"], 9);
         assert_eq!(process["last_exit"], "killed by signal 9");
+        assert_eq!(process["jit"], true);
     });
 }
 

@@ -45,6 +45,7 @@ pub struct Process {
     connections: u64,
     requests: u64,
     last_exit: String,
+    jit: bool,
 }
 
 /// A process, with what the kernel says of it if it exists.
@@ -98,7 +99,7 @@ impl Seen {
             "role": process.role, "name": process.name, "pid": process.pid, "uid": process.uid,
             "state": process.state, "restarts": process.restarts, "age_ms": process.age_ms,
             "connections_now": process.connections_now, "connections": process.connections,
-            "requests": process.requests, "last_exit": process.last_exit,
+            "requests": process.requests, "last_exit": process.last_exit, "jit": process.jit,
             "memory_bytes": self.memory, "layers": layers,
         })
     }
@@ -137,6 +138,9 @@ fn render(seen: &[Seen], missing: &str) -> String {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
     }
+    for name in seen.iter().filter(|seen| seen.process.jit).map(|seen| printable(&seen.process.name)) {
+        text += &format!("\njit: {name} may make code while it runs (`jit = true`)");
+    }
     if !missing.is_empty() {
         text += &format!("\nmissing layers: {}", printable(missing));
     }
@@ -152,7 +156,7 @@ pub(crate) mod tests {
         let json = json!({
             "role": role, "name": name, "pid": pid, "uid": 61_001, "state": state, "restarts": 3,
             "age_ms": 61_000, "connections_now": 1, "connections": 20, "requests": 300,
-            "last_exit": "exited with 1\u{1b}",
+            "last_exit": "exited with 1\u{1b}", "jit": role == "service",
         });
         Seen::new(serde_json::from_value(json).unwrap())
     }
@@ -165,13 +169,14 @@ pub(crate) mod tests {
         ];
         let text = render(&seen, "seccomp, landlock");
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[0].starts_with("ROLE     PARTITION"), "{text}");
         assert!(lines[1].contains("1/20") && lines[1].contains("1m01s"), "{text}");
         assert!(lines[1].contains("  all but identity, ") && lines[1].contains("; fds "), "{text}");
         assert!(lines[2].contains("packages/search") && lines[2].ends_with('-'), "{text}");
         assert!(lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"), "{text}");
-        assert_eq!(lines[4], "missing layers: seccomp, landlock");
+        assert_eq!(lines[4], "jit: packages/search may make code while it runs (`jit = true`)");
+        assert_eq!(lines[5], "missing layers: seccomp, landlock");
         assert!(!render(&seen[..1], "").contains("missing"));
     }
 

@@ -154,6 +154,7 @@ impl Launcher {
             age_ms: self.started.elapsed().as_millis() as u64,
             counters: none.clone(),
             last_exit: Text::new(""),
+            jit: false,
         }];
         for (index, post) in self.posts.iter().enumerate() {
             let duty = &self.duties[index];
@@ -169,6 +170,7 @@ impl Launcher {
                     age_ms,
                     counters,
                     last_exit: Text::new(duty.last_exit.as_str()),
+                    jit: self.ground.guest(post).is_some_and(|service| service.jit),
                 });
             };
             let mut filled = false;

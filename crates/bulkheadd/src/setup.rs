@@ -181,7 +181,9 @@ impl Ground {
         let dumps = self
             .service(post)
             .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
-        let limits = LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps };
+        let jit = self.service(post).is_some_and(|(_, service)| service.jit);
+        let limits =
+            LauncherToService::Limits { limits: self.limits(), site: post.site, owns_host, dumps, jit };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
     }
 

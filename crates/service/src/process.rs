@@ -70,6 +70,8 @@ struct Setup {
     limits: WorkerLimits,
     site: u16,
     owns_host: bool,
+    /// Whether it may make code while it serves.
+    jit: bool,
     /// Sources that wait until the service is initialised.
     sources: Vec<(Source, OwnedFd)>,
 }
@@ -99,6 +101,10 @@ pub(crate) async fn serve<P: Process>(
             Ok(())
         }
         Ok(Some(process)) => {
+            // What it runs is loaded; from here on it sees what clients send.
+            if !setup.jit {
+                sys::notify::refuse_new_code()?;
+            }
             let worker = Worker {
                 process,
                 context,
@@ -118,15 +124,15 @@ pub(crate) async fn serve<P: Process>(
 impl Setup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
     async fn receive(control: &Control) -> Result<Option<Self>, Error> {
-        let (limits, site, owns_host) = match control.receive().await? {
-            Some((LauncherToService::Limits { limits, site, owns_host, dumps }, _)) => {
+        let (limits, site, owns_host, jit) = match control.receive().await? {
+            Some((LauncherToService::Limits { limits, site, owns_host, dumps, jit }, _)) => {
                 worker::allow_dump(dumps)?;
-                (limits, site, owns_host)
+                (limits, site, owns_host, jit)
             }
             Some((other, _)) => return Err(unexpected(&other)),
             None => return Ok(None),
         };
-        let mut setup = Self { limits, site, owns_host, sources: Vec::new() };
+        let mut setup = Self { limits, site, owns_host, jit, sources: Vec::new() };
         while let Some(message) = control.receive().await? {
             match message {
                 (LauncherToService::Begin {}, _) => return Ok(Some(setup)),

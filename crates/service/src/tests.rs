@@ -94,7 +94,7 @@ fn limits() -> WorkerLimits {
 }
 
 fn limits_message() -> LauncherToService {
-    LauncherToService::Limits { limits: limits(), site: SITE, owns_host: false, dumps: false }
+    LauncherToService::Limits { limits: limits(), site: SITE, owns_host: false, dumps: false, jit: true }
 }
 
 /// Runs a test on a runtime like a worker's.
@@ -117,7 +117,13 @@ impl World {
         let start = Start { control: theirs, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
         let world = Self { launcher, log, worker };
-        world.tell(&LauncherToService::Limits { limits: limits(), site: SITE, owns_host, dumps: false });
+        world.tell(&LauncherToService::Limits {
+            limits: limits(),
+            site: SITE,
+            owns_host,
+            dumps: false,
+            jit: true,
+        });
         world
     }
 

@@ -427,7 +427,7 @@ messages! {
         /// First of all: the limits, and whether every path of its hosts is this service's, so that it may
         /// keep a client's connection after the first request; and whether others of its uid, such as its broker, may
         /// look into it, so that it may leave a core file when it dies.
-        1 => Limits { limits: WorkerLimits, site: u16, owns_host: bool, dumps: bool },
+        1 => Limits { limits: WorkerLimits, site: u16, owns_host: bool, dumps: bool, jit: bool },
         /// All of the above has been said: initialise, then serve.
         2 => Begin {},
         /// A channel from `source` comes along.
@@ -549,7 +549,7 @@ messages! {
         /// One process, in answer to `Status`.
         5 => Process {
             ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
-            age_ms: u64, counters: Counters, last_exit: Text<64>,
+            age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool,
         },
         /// The answer to `Status` is complete; `missing` names layers that could not be applied.
         6 => StatusEnd { ticket: u32, missing: Text<1024> },

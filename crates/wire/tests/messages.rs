@@ -508,8 +508,14 @@ impl Samples for StaplerToSite {
 impl Samples for LauncherToService {
     fn samples() -> Vec<Self> {
         vec![
-            Self::Limits { limits: worker_limits(), site: 1, owns_host: false, dumps: true },
-            Self::Limits { limits: worker_limits(), site: u16::MAX, owns_host: true, dumps: false },
+            Self::Limits { limits: worker_limits(), site: 1, owns_host: false, dumps: true, jit: false },
+            Self::Limits {
+                limits: worker_limits(),
+                site: u16::MAX,
+                owns_host: true,
+                dumps: false,
+                jit: true,
+            },
             Self::Begin {},
             Self::Attach { source: Source::Gate },
             Self::Attach { source: Source::Site },
@@ -551,6 +557,7 @@ impl Samples for LauncherToAdmin {
             age_ms: u64::MAX,
             counters,
             last_exit: text(64),
+            jit: true,
         };
         let mut all = vec![
             Self::Socket {},

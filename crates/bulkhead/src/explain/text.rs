@@ -25,6 +25,7 @@ pub fn one(report: &Report, number: usize) -> String {
     text += &losses(report, number);
     text += &fallen(report, number);
     text += &format!("\n\nCONNECTIONS: {}.", connections(&report.config, post).1);
+    text += &granted(report, post);
     text += &topology(report, "SENDS TO", &report.sends(number));
     text += &topology(report, "IS SENT BY", &report.receives(number));
     if is_unconfined(report, post) {
@@ -116,6 +117,30 @@ fn topology(report: &Report, title: &str, contacts: &[Contact]) -> String {
     });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     format!("\n\n{}", align(&rows, &[]))
+}
+
+/// What the configuration lets a program do besides.
+fn granted(report: &Report, post: &Post) -> String {
+    let filters = &report.config.conditioning.filters;
+    let service = post.service(&report.config).filter(|_| post.role == Role::Service);
+    let jit = match post.role {
+        Role::Filter => filters.iter().any(|filter| filter.jit),
+        _ => service.is_some_and(|service| service.jit),
+    };
+    let mut text = String::new();
+    if let Some(network) = service.map(|service| &service.network).filter(|network| network.is_granted()) {
+        let tcp = network.tcp.iter().map(|grant| {
+            let hosts = grant.network.as_deref().unwrap_or("any host");
+            format!("TCP port {} of {hosts}", grant.port)
+        });
+        let udp = network.udp.then(|| "UDP, any port of any host".to_owned());
+        let all: Vec<String> = tcp.chain(udp).collect();
+        text += &format!("\n\nNETWORK: {}; its connector makes these connections.", all.join(", "));
+    }
+    if jit {
+        text += "\n\nCODE: it may make code while it runs (`jit = true`): who takes it over runs code of his own.";
+    }
+    text
 }
 
 /// Whether the kernel says that a service has the machine's root directory.

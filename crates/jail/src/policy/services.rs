@@ -132,7 +132,7 @@ pub(super) const PROGRAM: &[Allow] = &[
     ),
     allow_when(
         &[l::SYS_seccomp],
-        &[When::Is(0, l::SECCOMP_SET_MODE_FILTER as u64), When::Is(1, 0)],
+        &[When::Is(0, l::SECCOMP_SET_MODE_FILTER as u64), When::In(1, &[0, l::SECCOMP_FILTER_FLAG_TSYNC])],
         "a filter of its own on top of this one, which can only refuse more",
     ),
     allow(

@@ -38,6 +38,35 @@ pub fn refuse_rings() -> io::Result<()> {
     apply(program(&[libc::SYS_io_uring_setup], none)?, 0).map(drop)
 }
 
+/// Has all threads of this process and all their descendants make no code any more: no file and no memory becomes
+/// executable from here on. For a process that has loaded what it runs.
+///
+/// # Errors
+/// The kernel refused, or a thread has a filter that the others do not have.
+pub fn refuse_new_code() -> io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    let low = std::mem::offset_of!(libc::seccomp_data, args)
+        + 2 * size_of::<u64>()
+        + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let executable = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+    let filter = vec![
+        step(LOAD, 0, 0, std::mem::offset_of!(libc::seccomp_data, arch) as u32),
+        step(EQUAL, 0, 6, ARCHITECTURE),
+        step(LOAD, 0, 0, std::mem::offset_of!(libc::seccomp_data, nr) as u32),
+        step(EQUAL, 2, 0, libc::SYS_mmap as u32),
+        step(EQUAL, 1, 0, libc::SYS_mprotect as u32),
+        step(EQUAL, 0, 2, libc::SYS_pkey_mprotect as u32),
+        step(LOAD, 0, 0, low as u32),
+        step(executable, 1, 0, libc::PROT_EXEC as u32),
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+    ];
+    match apply(filter, libc::SECCOMP_FILTER_FLAG_TSYNC)? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("a thread has a filter of its own")),
+    }
+}
+
 fn apply(mut filter: Vec<libc::sock_filter>, flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let set = libc::SECCOMP_SET_MODE_FILTER;

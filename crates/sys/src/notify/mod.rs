@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use caller::{copy_descriptor, is_thread_of, process_of, read_memory, write_memory};
-pub use filter::{hand_over, install, install_network_calls, refuse_rings};
+pub use filter::{hand_over, install, install_network_calls, refuse_new_code, refuse_rings};
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and its like; the C library has no names for them.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
