@@ -4,7 +4,15 @@
 //! no network. Sees: what the service's threads pass to `socket` and `connect`, which is untrusted. Never: makes a socket
 //! or connects one (its connector does, if the grants allow it), reads what a waiting call does not point at, or signals
 //! a process.
+//!
+//! The service has no network, so what it makes of a socket of its own leads nowhere; and of the sockets that it is
+//! given, it can have none connected but by asking here.
 
+pub mod address;
+mod calls;
+mod connector;
+mod desk;
 mod serve;
 
+pub use desk::Desk;
 pub use serve::serve;

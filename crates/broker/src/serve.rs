@@ -1,11 +1,18 @@
-//! The broker's life: one task per listener, until the launcher is done with it.
+//! The broker's life: one task per process of its service, until the launcher is done with it.
 //!
 //! Runs in: the broker. Sees: the launcher's messages (trusted: a malformed one ends the process). Never: receives a call
-//! before it was told to begin.
+//! before it knows its limits.
 
-use wire::{ChildToLauncher, LauncherToBroker};
+use std::rc::Rc;
+use std::time::Duration;
+
+use sys::notify::Listener;
+use wire::{ChildToLauncher, LauncherToBroker, NO_PARTITION};
 use worker::channel::Channel;
+use worker::log::Log;
 use worker::{Fault, Start};
+
+use crate::desk::Desk;
 
 type Control = Channel<LauncherToBroker, ChildToLauncher>;
 
@@ -15,12 +22,30 @@ type Control = Channel<LauncherToBroker, ChildToLauncher>;
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    while let Some((message, _)) = control.receive().await? {
-        match message {
-            LauncherToBroker::Begin {} => control.send(&ChildToLauncher::Ready {}, None).await?,
-            LauncherToBroker::Report {} => control.report(wire::Counters::default()),
-            _ => {}
+    let limits = match control.receive().await? {
+        Some((LauncherToBroker::Limits { waiting_max, connect_timeout_ms, flush_ms }, _)) => {
+            (waiting_max as usize, Duration::from_millis(connect_timeout_ms.into()), flush_ms)
+        }
+        Some(_) => return Err(Fault::Launcher("it did not begin with the limits".into())),
+        None => return Ok(()),
+    };
+    let (waiting_max, patience, flush_ms) = limits;
+    let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
+    let desk = Rc::new(Desk::new(waiting_max, patience, log.clone()));
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToBroker::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
+            (LauncherToBroker::Listener { leader }, Some(listener)) => {
+                let listener = Listener::new(listener);
+                tokio::task::spawn_local(desk.clone().attend_process(listener, leader));
+            }
+            (LauncherToBroker::Connector {}, Some(channel)) => {
+                tokio::task::spawn_local(desk.clone().attend_connector(channel));
+            }
+            (LauncherToBroker::Report {}, None) => control.report(desk.counters.snapshot()),
+            (other, _) => return Err(Fault::Launcher(format!("{other:?} out of place"))),
         }
     }
+    log.flush().await;
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Desk {
     pub timeout: Duration,
     /// How many may be wanted at once on one channel.
     pub waiting_max: usize,
-    pub counters: Counters,
+    pub counters: Rc<Counters>,
     pub log: Log,
 }
 

@@ -15,7 +15,9 @@ use worker::log::Log;
 use worker::{Fault, Start};
 
 use crate::address::Address;
+use crate::calls::Calls;
 use crate::desk::Desk;
+use crate::grants::Grants;
 use crate::target::Target;
 
 type Control = Channel<LauncherToConnector, ChildToLauncher>;
@@ -26,7 +28,7 @@ type Control = Channel<LauncherToConnector, ChildToLauncher>;
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    let Some(desk) = set_up(&control, start.log).await? else {
+    let Some(Clerks { desk, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
@@ -34,6 +36,9 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
         match (message, descriptor) {
             (LauncherToConnector::Attach {}, Some(channel)) => {
                 tokio::task::spawn_local(desk.clone().attend(channel));
+            }
+            (LauncherToConnector::AttachBroker {}, Some(channel)) => {
+                tokio::task::spawn_local(calls.clone().attend(channel));
             }
             (LauncherToConnector::Report {}, _) => control.report(desk.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
@@ -43,8 +48,14 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What serves a site's worker, and what serves a service's broker.
+struct Clerks {
+    desk: Rc<Desk>,
+    calls: Rc<Calls>,
+}
+
 /// Hears the launcher until it says to begin; `None` if it wants no connector any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Desk>>, Fault> {
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Clerks>, Fault> {
     let Some((LauncherToConnector::Limits { connect_timeout_ms, waiting_max, flush_ms }, _)) =
         control.receive().await?
     else {
@@ -52,6 +63,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Des
     };
     let log = Log::new(log, NO_PARTITION, flush_ms)?;
     let mut targets: HashMap<u16, Target> = HashMap::new();
+    let mut grants = Grants::default();
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToConnector::Tcp { target, address }, _) => {
@@ -60,14 +72,16 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Des
             (LauncherToConnector::Unix { target, name }, Some(directory)) => {
                 targets.entry(target).or_default().add(Address::Unix(directory, name.as_str().to_owned()));
             }
+            (LauncherToConnector::Grant { network, port }, _) => {
+                grants.add(network.as_str(), port).map_err(|error| Fault::Launcher(error.to_string()))?;
+            }
+            (LauncherToConnector::GrantUdp {}, _) => grants.add_udp(),
             (LauncherToConnector::Begin {}, _) => {
-                return Ok(Some(Rc::new(Desk {
-                    targets,
-                    timeout: Duration::from_millis(connect_timeout_ms.into()),
-                    waiting_max: waiting_max as usize,
-                    counters: Counters::default(),
-                    log,
-                })));
+                let timeout = Duration::from_millis(connect_timeout_ms.into());
+                let (waiting_max, counters) = (waiting_max as usize, Rc::new(Counters::default()));
+                let calls = Calls::new(grants, timeout, waiting_max, counters.clone(), log.clone());
+                let desk = Desk { targets, timeout, waiting_max, counters, log };
+                return Ok(Some(Clerks { desk: Rc::new(desk), calls: Rc::new(calls) }));
             }
             (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }

@@ -1,0 +1,173 @@
+//! The broker's side of the channel to its connector: who waits for which answer.
+//!
+//! Runs in: the broker. Sees: answers of the connector, which may be compromised. Never: waits longer for a connector
+//! than the launcher has said.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+use wire::{BrokerToConnector, ConnectorToBroker};
+use worker::channel::Channel;
+
+type Line = Channel<ConnectorToBroker, BrokerToConnector>;
+
+/// What was answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// The new socket.
+    Made(OwnedFd),
+    /// The result of a connection.
+    Ended(Result<(), Errno>),
+}
+
+/// Somebody who waits.
+#[derive(Debug)]
+struct Wanted {
+    line: Rc<Line>,
+    tell: oneshot::Sender<Answer>,
+}
+
+/// The connector, whichever process that is at the time.
+#[derive(Debug)]
+pub struct Connector {
+    patience: Duration,
+    line: watch::Sender<Option<Rc<Line>>>,
+    /// Since when there has been none, if there is none.
+    absent_since: Cell<Instant>,
+    /// By call.
+    wanted: RefCell<HashMap<u64, Wanted>>,
+}
+
+impl Connector {
+    /// One that is yet to come, and is waited for so long.
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            line: watch::Sender::new(None),
+            absent_since: Cell::new(Instant::now()),
+            wanted: RefCell::default(),
+        }
+    }
+
+    /// Hears a connector until it is gone; `stray` gets the results of calls for which nobody here has asked.
+    ///
+    /// # Errors
+    /// The system refuses to watch the channel.
+    pub async fn attend(
+        &self,
+        channel: OwnedFd,
+        stray: impl Fn(u64, Result<(), Errno>),
+    ) -> std::io::Result<()> {
+        let line = Rc::new(Line::new(channel)?);
+        self.line.send_replace(Some(line.clone()));
+        let take = |arrived| {
+            let (id, answer) = match arrived {
+                Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, Answer::Made(socket)),
+                Ok((ConnectorToBroker::Ended { id, errno }, None)) => (id, Answer::Ended(result(errno))),
+                Ok(_) | Err(_) => return 1,
+            };
+            match (self.wanted.borrow_mut().remove(&id), answer) {
+                (Some(wanted), answer) => drop(wanted.tell.send(answer)),
+                (None, Answer::Ended(result)) => stray(id, result),
+                (None, Answer::Made(_)) => {}
+            }
+            0
+        };
+        line.hear("the connector", take).await;
+        let is_this = |known: &Rc<Line>| Rc::ptr_eq(known, &line);
+        self.line.send_if_modified(|newest| {
+            let gone = newest.take_if(|newest| is_this(newest)).is_some();
+            if gone {
+                self.absent_since.set(Instant::now());
+            }
+            gone
+        });
+        // They ask the next one.
+        self.wanted.borrow_mut().retain(|_, wanted| !is_this(&wanted.line));
+        Ok(())
+    }
+
+    /// Waits until there is a connector, or it is clear that there is none.
+    pub async fn settled(&self) {
+        let _ = self.present().await;
+    }
+
+    async fn present(&self) -> Result<Rc<Line>, Errno> {
+        let mut newest = self.line.subscribe();
+        loop {
+            if let Some(line) = newest.borrow_and_update().clone() {
+                return Ok(line);
+            }
+            let deadline = self.absent_since.get() + self.patience;
+            match timeout_at(deadline, newest.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(Errno::NETUNREACH),
+            }
+        }
+    }
+
+    /// Asks for something, of the next connector if this one ends meanwhile; the answer, and whether it is of another
+    /// than the first that was asked.
+    pub async fn ask(
+        &self,
+        id: u64,
+        message: &BrokerToConnector,
+        socket: Option<&OwnedFd>,
+    ) -> (Answer, Asked) {
+        for asked in std::iter::once(Asked::Once).chain(std::iter::repeat(Asked::Again)) {
+            let line = match self.present().await {
+                Ok(line) => line,
+                Err(errno) => return (Answer::Ended(Err(errno)), asked),
+            };
+            let (tell, told) = oneshot::channel();
+            self.wanted.borrow_mut().insert(id, Wanted { line: line.clone(), tell });
+            if line.send(message, socket.map(AsFd::as_fd)).await.is_ok()
+                && let Ok(answer) = told.await
+            {
+                return (answer, asked);
+            }
+            self.gone(&line).await;
+        }
+        unreachable!("the iterator has no end")
+    }
+
+    /// Waits until `line` is no longer the newest, as it has ended.
+    async fn gone(&self, line: &Rc<Line>) {
+        let mut newest = self.line.subscribe();
+        let other =
+            |newest: &Option<Rc<Line>>| newest.as_ref().is_none_or(|newest| !Rc::ptr_eq(newest, line));
+        let _ = newest.wait_for(other).await;
+    }
+
+    /// The answer is not wanted any more.
+    pub fn forget(&self, id: u64) {
+        if let Some(wanted) = self.wanted.borrow_mut().remove(&id) {
+            // One whose channel is full makes an end of it by itself.
+            let _ = wanted.line.try_send(&BrokerToConnector::Cancel { id }, None);
+        }
+    }
+}
+
+/// Which connector an answer is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The first that was asked.
+    Once,
+    /// A later one, as the first has ended.
+    Again,
+}
+
+fn result(errno: u16) -> Result<(), Errno> {
+    match errno {
+        0 => Ok(()),
+        // Beyond these, no number is one.
+        errno if errno < 4096 => Err(Errno::from_raw_os_error(errno.into())),
+        _ => Err(Errno::IO),
+    }
+}

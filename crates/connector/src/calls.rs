@@ -1,0 +1,228 @@
+//! What a service's broker asks for on its channel, and what it is answered.
+//!
+//! Runs in: the connector of a service. Sees: addresses and descriptors of the service's, by its broker, either of which
+//! may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its limit.
+//!
+//! A broker that ends leaves callers behind that wait. What it has asked for is done all the same, and its successor is
+//! told of it, which then ends those calls.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::task::AbortHandle;
+use wire::{BrokerToConnector, ConnectorToBroker};
+use worker::channel::Channel;
+use worker::counters::Counters;
+use worker::log::Log;
+
+use crate::attempt::{Socket, Wait, new_socket};
+use crate::grants::{Grants, plain};
+use crate::refusals::Refusals;
+
+type Line = Channel<BrokerToConnector, ConnectorToBroker>;
+
+/// LIMIT: answers for a broker that is yet to come: more than calls can wait of one that has gone.
+const LEFT_MAX: usize = 65_536;
+
+/// The calls of one service.
+#[derive(Debug)]
+pub struct Calls {
+    grants: Grants,
+    /// How long a connection may take to come about.
+    timeout: Duration,
+    /// How many may be under way at once.
+    waiting_max: usize,
+    counters: Rc<Counters>,
+    refusals: Refusals,
+    log: Log,
+    /// Attempts whose callers wait, by call.
+    under_way: RefCell<HashMap<u64, AbortHandle>>,
+    /// The newest channel.
+    newest: RefCell<Option<Rc<Line>>>,
+    /// Answers that nobody was there for.
+    left: RefCell<Vec<(u64, Errno)>>,
+}
+
+/// An answer.
+enum Answer {
+    Made(OwnedFd),
+    Ended(Result<(), Errno>),
+}
+
+impl Calls {
+    /// For a service with these grants.
+    pub fn new(
+        grants: Grants,
+        timeout: Duration,
+        waiting_max: usize,
+        counters: Rc<Counters>,
+        log: Log,
+    ) -> Self {
+        Self {
+            grants,
+            timeout,
+            waiting_max,
+            counters,
+            refusals: Refusals::default(),
+            log,
+            under_way: RefCell::default(),
+            newest: RefCell::default(),
+            left: RefCell::default(),
+        }
+    }
+
+    /// Serves a broker until it is gone.
+    ///
+    /// # Errors
+    /// The system refuses to watch the channel.
+    pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+        let line = Rc::new(Line::new(channel)?);
+        *self.newest.borrow_mut() = Some(line.clone());
+        for (id, errno) in self.left.take() {
+            self.answer(&line, id, Answer::Ended(Err(errno)));
+        }
+        let take = |arrived| match arrived {
+            Ok((BrokerToConnector::Socket { id, v6, datagram }, None)) => {
+                self.make(&line, id, v6, datagram);
+                0
+            }
+            Ok((BrokerToConnector::Connect { id, address, scope, waits }, Some(socket))) => {
+                self.connect(&line, id, (address, scope), waits, socket)
+            }
+            Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
+                let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
+                self.answer(&line, id, Answer::Ended(outcome));
+                0
+            }
+            Ok((BrokerToConnector::Cancel { id }, None)) => {
+                // It may be done already; then this came too late.
+                if let Some(attempt) = self.under_way.borrow_mut().remove(&id) {
+                    attempt.abort();
+                    self.counters.disconnected();
+                }
+                0
+            }
+            Ok(_) | Err(_) => 1,
+        };
+        line.hear("the broker", take).await;
+        self.newest.borrow_mut().take_if(|newest| Rc::ptr_eq(newest, &line));
+        Ok(())
+    }
+
+    fn make(self: &Rc<Self>, line: &Rc<Line>, id: u64, v6: bool, datagram: bool) {
+        let made = match self.grants.has(datagram) {
+            true => new_socket(v6, datagram),
+            false => {
+                self.refusals.socket(&self.log, datagram);
+                Err(Errno::ACCESS)
+            }
+        };
+        self.answer(line, id, made.map_or_else(|errno| Answer::Ended(Err(errno)), Answer::Made));
+    }
+
+    /// Begins an attempt; how much nonsense the wish was.
+    fn connect(
+        self: &Rc<Self>,
+        line: &Rc<Line>,
+        id: u64,
+        (address, scope): (SocketAddr, u32),
+        waits: bool,
+        socket: OwnedFd,
+    ) -> u32 {
+        if self.under_way.borrow().contains_key(&id) {
+            return 1;
+        }
+        let address = plain(address);
+        let outcome = match self.granted(socket, address) {
+            Ok(socket) if waits && !socket.datagram => {
+                return self.connect_waiting(line, id, Wait::new(socket, address, scope));
+            }
+            Ok(socket) => socket.begin(address, scope),
+            Err(errno) => Err(errno),
+        };
+        self.answer(line, id, Answer::Ended(outcome));
+        0
+    }
+
+    /// The socket, if it may be connected to `address`.
+    fn granted(&self, socket: OwnedFd, address: SocketAddr) -> Result<Socket, Errno> {
+        let socket = Socket::of(socket)?;
+        if self.grants.allows(socket.datagram, address) {
+            return Ok(socket);
+        }
+        self.refusals.connection(&self.log, socket.datagram, address);
+        Err(Errno::ACCESS)
+    }
+
+    fn connect_waiting(self: &Rc<Self>, line: &Rc<Line>, id: u64, wait: Wait) -> u32 {
+        if self.under_way.borrow().len() >= self.waiting_max {
+            self.answer(line, id, Answer::Ended(Err(Errno::AGAIN)));
+            return 0;
+        }
+        if let Some(outcome) = wait.begin() {
+            // Before the caller runs on, its socket blocks again.
+            drop(wait);
+            self.answer(line, id, Answer::Ended(outcome));
+            return 0;
+        }
+        self.counters.connected();
+        let (calls, line) = (self.clone(), line.clone());
+        let attempt = tokio::task::spawn_local(async move {
+            let outcome = wait.end(calls.timeout).await;
+            if calls.under_way.borrow_mut().remove(&id).is_some() {
+                calls.counters.disconnected();
+                calls.answer(&line, id, Answer::Ended(outcome));
+            }
+        });
+        self.under_way.borrow_mut().insert(id, attempt.abort_handle());
+        0
+    }
+
+    /// Answers on the channel that asked, or else on the newest.
+    fn answer(self: &Rc<Self>, line: &Rc<Line>, id: u64, answer: Answer) {
+        self.counters.answered();
+        let (message, socket) = match answer {
+            Answer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
+            Answer::Ended(outcome) => (ended(id, outcome), None),
+        };
+        match line.try_send(&message, socket.as_ref().map(AsFd::as_fd)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let (calls, line) = (self.clone(), line.clone());
+                tokio::task::spawn_local(async move {
+                    if line.send(&message, socket.as_ref().map(AsFd::as_fd)).await.is_err() {
+                        calls.answer_newest(message);
+                    }
+                });
+            }
+            Err(_) => self.answer_newest(message),
+        }
+    }
+
+    /// What a broker has asked that is gone: a socket is not of use to a successor, which knows nothing of the call but
+    /// that it is to end.
+    fn answer_newest(&self, message: ConnectorToBroker) {
+        let (id, errno) = match message {
+            ConnectorToBroker::Made { id } => (id, Errno::NOBUFS),
+            ConnectorToBroker::Ended { id, errno } => (id, Errno::from_raw_os_error(errno.into())),
+        };
+        let newest = self.newest.borrow().clone();
+        let sent = newest.is_some_and(|line| {
+            line.try_send(&ConnectorToBroker::Ended { id, errno: errno.raw_os_error() as u16 }, None).is_ok()
+        });
+        let mut left = self.left.borrow_mut();
+        if !sent && left.len() < LEFT_MAX {
+            left.push((id, errno));
+        }
+    }
+}
+
+fn ended(id: u64, outcome: Result<(), Errno>) -> ConnectorToBroker {
+    let errno = outcome.err().map_or(0, |errno| errno.raw_os_error() as u16);
+    ConnectorToBroker::Ended { id, errno }
+}
