@@ -51,6 +51,11 @@ impl Desk {
         }
     }
 
+    /// What it has counted: of connections those that are waited for.
+    pub fn counters(&self) -> wire::Counters {
+        self.counters.snapshot()
+    }
+
     /// Answers the calls of a process, until it is gone.
     pub async fn attend_process(self: Rc<Self>, listener: Listener, leader: u32) {
         let calls = Rc::new(Calls { listener, leader: leader as i32, under_way: Cell::new(0) });

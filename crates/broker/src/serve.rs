@@ -42,7 +42,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             (LauncherToBroker::Connector {}, Some(channel)) => {
                 tokio::task::spawn_local(desk.clone().attend_connector(channel));
             }
-            (LauncherToBroker::Report {}, None) => control.report(desk.counters.snapshot()),
+            (LauncherToBroker::Report {}, None) => control.report(desk.counters()),
             (other, _) => return Err(Fault::Launcher(format!("{other:?} out of place"))),
         }
     }

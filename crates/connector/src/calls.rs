@@ -45,7 +45,7 @@ pub struct Calls {
     /// The newest channel.
     newest: RefCell<Option<Rc<Line>>>,
     /// Answers that nobody was there for.
-    left: RefCell<Vec<(u64, Errno)>>,
+    left: RefCell<Vec<ConnectorToBroker>>,
 }
 
 /// An answer.
@@ -76,6 +76,11 @@ impl Calls {
         }
     }
 
+    /// How many callers wait.
+    pub fn waiting(&self) -> usize {
+        self.under_way.borrow().len()
+    }
+
     /// Serves a broker until it is gone.
     ///
     /// # Errors
@@ -83,8 +88,10 @@ impl Calls {
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let line = Rc::new(Line::new(channel)?);
         *self.newest.borrow_mut() = Some(line.clone());
-        for (id, errno) in self.left.take() {
-            self.answer(&line, id, Answer::Ended(Err(errno)));
+        for message in self.left.take() {
+            if line.send(&message, None).await.is_err() {
+                self.left.borrow_mut().push(message);
+            }
         }
         let take = |arrived| match arrived {
             Ok((BrokerToConnector::Socket { id, v6, datagram }, None)) => {
@@ -207,17 +214,15 @@ impl Calls {
     /// What a broker has asked that is gone: a socket is not of use to a successor, which knows nothing of the call but
     /// that it is to end.
     fn answer_newest(&self, message: ConnectorToBroker) {
-        let (id, errno) = match message {
-            ConnectorToBroker::Made { id } => (id, Errno::NOBUFS),
-            ConnectorToBroker::Ended { id, errno } => (id, Errno::from_raw_os_error(errno.into())),
+        let message = match message {
+            ConnectorToBroker::Made { id } => ended(id, Err(Errno::NOBUFS)),
+            message @ ConnectorToBroker::Ended { .. } => message,
         };
         let newest = self.newest.borrow().clone();
-        let sent = newest.is_some_and(|line| {
-            line.try_send(&ConnectorToBroker::Ended { id, errno: errno.raw_os_error() as u16 }, None).is_ok()
-        });
+        let sent = newest.is_some_and(|line| line.try_send(&message, None).is_ok());
         let mut left = self.left.borrow_mut();
         if !sent && left.len() < LEFT_MAX {
-            left.push((id, errno));
+            left.push(message);
         }
     }
 }
