@@ -140,18 +140,29 @@ impl Facts {
         Some(own != self.parent_spaces.get(kind)?)
     }
 
+    /// Its PID namespace: a broker is in the machine's, as it answers calls of processes that it has to know.
+    pub(super) fn pids(&self) -> Mark {
+        self.or_host(self.own_pids(), &["broker"])
+    }
+
+    /// Its network: those who make connections for others are in the machine's.
+    pub(super) fn network(&self) -> Mark {
+        self.or_host(self.own("net"), &["connector", "stapler"])
+    }
+
+    /// What is missing by intent in these roles.
+    fn or_host(&self, own: Option<bool>, roles: &[&str]) -> Mark {
+        match own {
+            Some(false) if roles.contains(&self.role.as_str()) => Mark::Host,
+            own => own.into(),
+        }
+    }
+
     /// Whether it is in a PID namespace of its own. Everybody may read that it has one number more than the launcher.
     pub(super) fn own_pids(&self) -> Option<bool> {
         let count = |status| Some(field(status, "NSpid")?.split_whitespace().count());
         let numbers = || Some(count(self.status.as_deref()?)? > count(self.parent_status.as_deref()?)?);
         self.own("pid").or_else(numbers)
-    }
-
-    pub(super) fn network(&self) -> Mark {
-        match self.own("net") {
-            Some(false) if self.role == "service" => Mark::Host,
-            own => own.into(),
-        }
     }
 
     pub(super) fn in_cgroup(&self) -> Option<bool> {

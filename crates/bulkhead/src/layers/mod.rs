@@ -29,7 +29,7 @@ pub enum Mark {
     Applied,
     /// It has not.
     Missing,
-    /// It is in the machine's network, which a service may have been granted.
+    /// It is in the machine's namespace, as its work needs.
     Host,
     /// The kernel does not say, or not to this user.
     Unread,
@@ -58,7 +58,7 @@ pub const LAYERS: [Layer; 18] = [
     layer("no_new_privs", "nnp", "no setuid program gains anything", |facts| facts.no_new_privs().into()),
     layer("root", "root", "a root directory of its own", |facts| facts.root().into()),
     layer("mount namespace", "mnt", "mounts of its own", |facts| facts.own("mnt").into()),
-    layer("pid namespace", "pid", "sees no process of others", |facts| facts.own_pids().into()),
+    layer("pid namespace", "pid", "sees no process of others", Facts::pids),
     layer("ipc namespace", "ipc", "shares no memory by name", |facts| facts.own("ipc").into()),
     layer("uts namespace", "uts", "a host name of its own", |facts| facts.own("uts").into()),
     layer("network namespace", "net", "no network; `host`: the machine's", Facts::network),
@@ -127,7 +127,8 @@ impl Layers {
             ([], _) => "none is missing".into(),
             (lacks, _) => format!("all but {}", lacks.join(", ")),
         };
-        let host = if self.marks.contains(&Mark::Host) { "; host network" } else { "" };
+        let host: String =
+            of(Mark::Host).map(|name| format!("; host {}", name.trim_end_matches(" namespace"))).collect();
         let fds = self.fds.map_or("?".into(), |fds| fds.to_string());
         format!("{but}{more}{host}; fds {fds}")
     }

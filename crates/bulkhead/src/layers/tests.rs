@@ -130,17 +130,19 @@ fn the_number_of_pids_tells_to_everybody() {
 }
 
 #[test]
-fn a_service_may_have_the_machines_network() {
+fn who_connects_for_others_has_the_machines_network() {
     let host = |role: &str| {
         layers(|facts| {
             facts.role = role.into();
             facts.spaces.insert("net", "net:[1]".into());
         })
     };
-    let service = host("service");
-    assert_eq!(service.cell(), "all but landlock?; host network; fds 9");
-    assert_eq!(service.json()["network_namespace"], "host");
-    assert_eq!(host("site").mark("network namespace"), Mark::Missing);
+    let connector = host("connector");
+    assert_eq!(connector.cell(), "all but landlock?; host network; fds 9");
+    assert_eq!(connector.json()["network_namespace"], "host");
+    for role in ["site", "service", "broker"] {
+        assert_eq!(host(role).mark("network namespace"), Mark::Missing);
+    }
 }
 
 #[test]
