@@ -71,7 +71,7 @@ rootless: build
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process.
 sweep: build
 	@./tests/prepare process
-	cargo test --release -p probe --test allowed
+	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
 

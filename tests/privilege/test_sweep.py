@@ -48,7 +48,8 @@ EITHER_BY_THE_KERNEL = {
 }
 #: What a service in Rust shuts for itself when it is ready: from then on nothing becomes executable.
 ONCE_READY = {"mmap <x, rx> flags", "mmap-execute"}
-#: What the broker answers instead of the kernel may be a refusal: it knows of what `network` grants.
+#: What a broker answers instead of the kernel. It makes the sockets that `network` grants; to connect -1, or to a port
+#: that is not granted, may be refused.
 BY_ITS_BROKER = "by its broker: "
 
 
@@ -86,6 +87,8 @@ def differences(kind, report, shut):
     reached = {topic: set(words) for topic, words in report["reached"].items()}
     for topic in sorted(own.keys() | brokers.keys() | reached.keys()):
         meant, may, got = own.get(topic, set()), brokers.get(topic, set()), reached.get(topic, set())
+        if topic.startswith("socket "):
+            meant, may = meant | may, set()
         meant = meant - {word for about, word in BY_THE_KERNEL if about == topic}
         yield from told(topic, meant, may | (missing if topic == CALLS else set()), got)
     for held, got in report["on"].items():
