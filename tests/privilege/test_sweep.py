@@ -37,7 +37,6 @@ ON_BY_THE_KERNEL = {
     ("file", "mmap-execute"): "where a process can write, nothing can be executed",
     ("connection", "mmap-write"): "what TCP has received can be mapped, to be read",
     ("TCP-socket", "mmap-write"): "what TCP has received can be mapped, to be read",
-    ("TCP-socket", "connect-loopback"): "Landlock has no grant for port 2",
     ("directory", "mmap-write"): "it is open to be read",
     ("pipe", "mmap-read"): "it is the end that is written to",
     ("pipe", "mmap-write"): "it is the end that is written to",
@@ -45,6 +44,7 @@ ON_BY_THE_KERNEL = {
 #: What it refuses or not.
 EITHER_BY_THE_KERNEL = {
     ("directory", "mmap-execute"): "nobody maps a directory; first the kernel asks how its file system is mounted",
+    ("TCP-socket", "connect-loopback"): "Landlock has no grant for port 2, and knows of ports since Linux 6.7",
 }
 #: What a service in Rust shuts for itself when it is ready: from then on nothing becomes executable.
 ONCE_READY = {"mmap <x, rx> flags", "mmap-execute"}
