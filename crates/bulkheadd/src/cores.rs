@@ -1,106 +1,114 @@
-//! Core files of services that may write them: readable by nobody but root once they are there (row A6).
+//! Core files of services that may write them: in memory while the service lives, then copied to where root alone can
+//! read them (row A6).
 //!
-//! Runs in: the launcher, as root. Sees: the names of files that a service made; never their content. Never: opens
-//! or follows what a service made, and touches its directory only when no process of the service is left.
+//! Runs in: the launcher, as root. Sees: how full a service's folder is. Never: opens, lists or follows what a service
+//! made: that is for [`crate::keep_core`], in a jail.
 //!
 //! Source: seed 000, 4.1: the run directory of a service is the only one that it can write; after an unclean exit
 //! the launcher takes the core file over.
 
-use std::fs;
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jail::Identity;
-use rustix::fs::{AtFlags, Mode};
 
-use crate::error::{Error, at};
+use crate::error::{Error, at, during};
+use crate::launch::duplicate;
 use crate::places;
 
-/// Where a service finds its directory; it starts there, as that is where the kernel writes a core file.
+/// Where a service finds its folder; it starts there, as that is where the kernel writes a core file.
 pub const AT: &str = "/cores";
 /// LIMIT: what is kept of one service; a crash loop does not fill the disk with the same core.
 const KEPT_MAX: usize = 4;
+/// LIMIT: what is in the folder beside a core file of the largest size.
+const SLACK_BYTES: u64 = 64 << 10;
+/// LIMIT: files in the folder, itself among them.
+const ENTRIES_MAX: u32 = 16;
 
-/// The directories of core files, below the state directory.
+/// The folders of the services that run, and what is kept of those that do not.
 #[derive(Debug)]
-pub struct Cores(PathBuf);
+pub struct Cores {
+    kept: PathBuf,
+    /// The folder that was made last, and the service for which.
+    made: RefCell<Option<(String, OwnedFd)>>,
+}
 
 impl Cores {
-    /// Below `state`, which is the launcher's own.
+    /// Kept below `state`, which is the launcher's own.
     pub fn below(state: &Path) -> Self {
-        Self(state.join("cores"))
+        Self { kept: state.join("cores"), made: RefCell::default() }
     }
 
-    /// Makes the directory into which the service called `name` may write a core file, and opens it.
-    pub fn directory(&self, name: &str, identity: Identity) -> Result<OwnedFd, Error> {
-        places::own_directory(&self.0, 0o700)?;
-        let path = self.writable(name);
-        if let Err(error) = fs::create_dir(&path)
-            && error.kind() != std::io::ErrorKind::AlreadyExists
-        {
-            return Err(at("make", &path)(error));
-        }
-        let directory = places::directory(&path)?;
-        // The directory above is root's alone, so it is the one that was made here.
-        let own = rustix::fs::fchown(&directory, Some(uid(identity)), Some(gid(identity)))
-            .and_then(|()| rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700)));
-        own.map_err(|error| at("give away", &path)(error.into()))?;
-        Ok(directory)
+    /// Makes the folder of the next process of the service called `name`: a file system of its own in memory, so that it
+    /// is as large as it is, and gone with what is not kept.
+    pub fn folder(&self, name: &str, identity: Identity, core_max: u64) -> Result<OwnedFd, Error> {
+        let folder = jail::memory(core_max.saturating_add(SLACK_BYTES), ENTRIES_MAX, identity)
+            .map_err(during("make a folder in memory"))?;
+        *self.made.borrow_mut() = Some((name.to_owned(), duplicate(&folder)?));
+        Ok(folder)
     }
 
-    /// Takes what a service left when it died; returns where it is now, if there is any.
-    pub fn take(&self, name: &str) -> Result<Option<PathBuf>, Error> {
-        let path = self.writable(name);
-        let Ok(entries) = fs::read_dir(&path) else {
-            return Ok(None);
-        };
-        let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-        if names.is_empty() {
-            return Ok(None);
-        }
-        let kept = self.next(name)?;
-        fs::rename(&path, &kept).map_err(at("rename", &path))?;
-        let directory = places::directory(&kept)?;
-        let give = |error: rustix::io::Errno| at("take over", &kept)(error.into());
-        let root = (Some(rustix::fs::Uid::ROOT), Some(rustix::fs::Gid::ROOT));
-        rustix::fs::fchown(&directory, root.0, root.1).map_err(give)?;
-        for name in names {
-            rustix::fs::chownat(&directory, &name, root.0, root.1, AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(give)?;
-            // A symbolic link has no mode, and chmod would follow it.
-            let stat = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(give)?;
-            if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-                rustix::fs::chmodat(&directory, &name, Mode::from_raw_mode(0o400), AtFlags::empty())
-                    .map_err(give)?;
-            }
-        }
-        Ok(Some(kept))
+    /// The folder of the process that was started last, if it is one of the service called `name`.
+    pub fn made(&self, name: &str) -> Option<OwnedFd> {
+        self.made.take().filter(|(of, _)| of == name).map(|(_, folder)| folder)
     }
 
-    fn writable(&self, name: &str) -> PathBuf {
-        self.0.join(name.replace('/', "."))
+    /// Makes the file into which a core file is copied, in the place of one that was never whole.
+    pub fn begin(&self, name: &str) -> Result<File, Error> {
+        places::own_directory(&self.kept, 0o700)?;
+        self.give_up(name)?;
+        let path = self.unfinished(name);
+        File::options().write(true).create_new(true).mode(0o400).open(&path).map_err(at("make", &path))
     }
 
-    /// A free name, for which the oldest goes if there are many.
-    fn next(&self, name: &str) -> Result<PathBuf, Error> {
-        let prefix = format!("{}-", name.replace('/', "."));
+    /// The copy is whole: it gets its name, and the oldest goes if there are too many. Returns where it is.
+    pub fn finish(&self, name: &str) -> Result<PathBuf, Error> {
+        let prefix = prefix(name);
         let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix(&*prefix)?.parse::<u32>().ok();
-        let entries = fs::read_dir(&self.0).map_err(at("read", &self.0))?;
+        let entries = fs::read_dir(&self.kept).map_err(at("read", &self.kept))?;
         let mut kept: Vec<u32> = entries.flatten().filter_map(|entry| number(&entry.file_name())).collect();
         kept.sort_unstable();
-        let next = kept.last().map_or(1, |last| last + 1);
         for old in kept.iter().rev().skip(KEPT_MAX - 1) {
-            let path = self.0.join(format!("{prefix}{old}"));
-            fs::remove_dir_all(&path).map_err(at("remove", &path))?;
+            let path = self.kept.join(format!("{prefix}{old}"));
+            fs::remove_file(&path).map_err(at("remove", &path))?;
         }
-        Ok(self.0.join(format!("{prefix}{next}")))
+        let path = self.kept.join(format!("{prefix}{}", kept.last().map_or(1, |last| last + 1)));
+        fs::rename(self.unfinished(name), &path).map_err(at("rename", &path))?;
+        Ok(path)
+    }
+
+    /// Removes a copy that is not whole.
+    pub fn give_up(&self, name: &str) -> Result<(), Error> {
+        let path = self.unfinished(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unfinished(&self, name: &str) -> PathBuf {
+        self.kept.join(format!("{}new", prefix(name)))
     }
 }
 
-fn uid(identity: Identity) -> rustix::fs::Uid {
-    rustix::fs::Uid::from_raw(identity.id())
+/// How the names of what is kept of a service begin.
+fn prefix(name: &str) -> String {
+    format!("{}-", name.replace('/', "."))
 }
 
-fn gid(identity: Identity) -> rustix::fs::Gid {
-    rustix::fs::Gid::from_raw(identity.gid())
+/// Whether nothing was made in a folder.
+pub fn is_empty(folder: &OwnedFd) -> bool {
+    // The folder itself is one of its files.
+    rustix::fs::fstatfs(folder).is_ok_and(|stat| stat.f_files.saturating_sub(stat.f_ffree) <= 1)
+}
+
+/// What was made in a folder, to be read by who may.
+pub fn opened(folder: &OwnedFd) -> Result<OwnedFd, Error> {
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDONLY;
+    let opened = rustix::fs::openat(folder, ".", flags, rustix::fs::Mode::empty());
+    opened.map_err(|error| during("open a folder in memory")(error.into()))
 }

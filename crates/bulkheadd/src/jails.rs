@@ -176,13 +176,12 @@ impl Ground {
 
     /// Lets it write core files, if the operator wants them.
     fn let_service_dump(&self, post: &Post, service: &Service, view: &mut View) -> Result<(), Error> {
-        let (Some(_), Some(identity)) = (service.core_max, post.identity) else {
+        let (Some(core_max), Some(identity)) = (service.core_max, post.identity) else {
             return Ok(());
         };
-        let directory = self.cores.directory(&post.name, identity)?;
-        let tree = jail::view(&directory, Mode::Write).map_err(during("make a view of a directory"))?;
+        let tree = self.cores.folder(&post.name, identity, core_max)?;
+        view.reach.paths.push((duplicate(&tree)?, Access::Write));
         view.binds.push(Bind { at: cores::AT.into(), tree, directory: true });
-        view.reach.paths.push((directory, Access::Write));
         Ok(())
     }
 

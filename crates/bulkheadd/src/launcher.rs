@@ -25,6 +25,7 @@ use crate::history::{History, Rule};
 use crate::identities::Identities;
 use crate::jails::Filters;
 use crate::journal::Journal;
+use crate::keepers::Keeper;
 use crate::launch::{self, Ground, Started};
 use crate::listeners;
 use crate::logs::Logs;
@@ -103,6 +104,8 @@ pub struct Launcher {
     pub(crate) bans: Bans,
     /// Probes that run.
     pub(crate) probes: BTreeMap<u64, Probe>,
+    /// Core files that are being copied.
+    pub(crate) keepers: BTreeMap<u64, Keeper>,
     pub(crate) epoll: OwnedFd,
     pub(crate) signals: OwnedFd,
     /// Children whose channel is watched for room as well.
@@ -186,6 +189,7 @@ impl Launcher {
             duties: posts.iter().map(|_| Duty::default()).collect(),
             orders: Orders::new(&posts),
             probes: BTreeMap::new(),
+            keepers: BTreeMap::new(),
             processes: BTreeMap::new(),
             unread_logs: VecDeque::new(),
             chain: None,
@@ -231,7 +235,8 @@ impl Launcher {
         let mut events = Vec::with_capacity(256);
         loop {
             self.turn(&mut events)?;
-            if self.stopping.is_some() && self.processes.is_empty() && self.probes.is_empty() {
+            let none_left = self.processes.is_empty() && self.probes.is_empty() && self.keepers.is_empty();
+            if self.stopping.is_some() && none_left {
                 self.journal.info("stopped");
                 self.door.close();
                 return Ok(());
@@ -337,6 +342,7 @@ impl Launcher {
         process.log = started.log;
         process.stderr = Some(started.stderr);
         process.group = Some(started.group);
+        process.cores = self.ground.cores.made(&self.posts[post].name);
         let leader = process.child.pid;
         let handed = started.calls.as_ref().map_or(Ok(()), |calls| self.hand_calls(post, leader, calls));
         process.calls = started.calls;

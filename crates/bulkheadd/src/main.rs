@@ -24,6 +24,8 @@ mod identities;
 mod introduce;
 mod jails;
 mod journal;
+mod keep_core;
+mod keepers;
 mod launch;
 mod launch_tls;
 mod launcher;
@@ -64,6 +66,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.next_if(|first| first == "guard").is_some() {
         return guard::main(arguments);
+    }
+    if arguments.next_if(|first| first == "keep-core").is_some() {
+        return keep_core::main(arguments);
     }
     let (Some(path), None) = (arguments.next(), arguments.next()) else {
         eprintln!("{USAGE}");

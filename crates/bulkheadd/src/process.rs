@@ -65,6 +65,8 @@ pub struct Process {
     pub group: Option<Group>,
     /// Where its calls arrive that a broker answers, kept for the next broker.
     pub calls: Option<Listener>,
+    /// Where it may write a core file, to be looked at when it has ended.
+    pub cores: Option<OwnedFd>,
     /// The administrator's order that waits for it to come up.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -89,6 +91,7 @@ impl Process {
             log: None,
             stderr: None,
             group: None,
+            cores: None,
             calls: None,
             ticket: None,
             nonsense: 0,

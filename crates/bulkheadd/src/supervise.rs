@@ -108,7 +108,7 @@ impl Launcher {
 
     /// Takes notice of a child's end.
     pub(crate) fn on_exit(&mut self, serial: u64) {
-        if self.probe_ended(serial) {
+        if self.probe_ended(serial) || self.keeper_ended(serial) {
             return;
         }
         let Some(exit) =
@@ -131,7 +131,7 @@ impl Launcher {
         self.rotation_without(serial);
         self.verdicts_without(serial);
         self.staples_without();
-        self.keep_core(post, exit);
+        self.keep_core(&mut process, exit);
         let lived = process.since.elapsed();
         let title = self.posts[post].title();
         if self.duties[post].next == Some(serial) {
@@ -157,21 +157,6 @@ impl Launcher {
             self.journal.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
         self.go_on_stopping();
-    }
-
-    /// Takes over the core file of a service that died.
-    fn keep_core(&mut self, post: usize, exit: Exit) {
-        let dumps =
-            self.ground.service(&self.posts[post]).is_some_and(|(_, service)| service.core_max.is_some());
-        if !dumps || !matches!(exit, Exit::Signal(_)) {
-            return;
-        }
-        let title = self.posts[post].title();
-        match self.ground.cores.take(&self.posts[post].name) {
-            Ok(Some(place)) => self.journal.info(format!("{title} left a core file in {}", place.display())),
-            Ok(None) => {}
-            Err(error) => self.journal.warning(format!("{title}: its core file is not safe yet: {error}")),
-        }
     }
 
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
@@ -257,6 +242,7 @@ impl Launcher {
             .chain(self.certificates.deadline())
             .chain(self.chain_deadline())
             .chain(self.probe_deadline())
+            .chain(self.keeper_deadline())
             .chain(self.rotation.deadline())
             .chain(self.spill.deadline())
             .chain(self.logs.pause(SystemTime::now()).map(|left| now + left))
@@ -291,6 +277,7 @@ impl Launcher {
         self.certificates_on_time(now);
         self.chain_on_time(now);
         self.probes_on_time(now);
+        self.keepers_on_time(now);
         self.logs_on_time(now);
         self.spill_on_time(now);
     }

@@ -19,7 +19,7 @@ pub use confine::Filter;
 pub use identity::Identity;
 pub use landlock::{Access, Ports, Reach};
 pub use layers::{LAYERS, Layer};
-pub use root::{Bind, Mode, Root, view};
+pub use root::{Bind, Mode, Root, memory, view};
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

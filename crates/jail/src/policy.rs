@@ -8,6 +8,7 @@
 //! keeps secrets for others (keyrings), watches or controls other processes, or opens parts of the kernel that only
 //! system software needs.
 
+mod keeper;
 mod lists;
 mod roles;
 mod services;
@@ -62,6 +63,8 @@ pub enum Policy {
     Broker,
     /// Asks responders about certificates.
     Stapler,
+    /// Copies a core file.
+    Keeper,
     /// A program of a site, or a filter.
     Service(Grants),
 }
@@ -135,6 +138,7 @@ impl Policy {
                 given(roles::UDP, udp),
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
+            Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER],
             Self::Service(Grants { tcp, udp, jit }) => vec![
                 services::PROGRAM,

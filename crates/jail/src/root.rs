@@ -22,7 +22,7 @@ use crate::Jail;
 const FRAME_BYTES: &str = "256k";
 const FRAME_ENTRIES: &str = "1024";
 /// LIMIT: files in a process's `/tmp`.
-const TEMPORARY_ENTRIES: &str = "4096";
+const TEMPORARY_ENTRIES: u32 = 4096;
 
 /// The directory of the new file system that becomes the root.
 ///
@@ -185,17 +185,31 @@ fn furnish(frame: BorrowedFd<'_>, bind: &Bind) -> io::Result<()> {
     attach(&bind.tree, frame, at)
 }
 
+/// A new, empty directory in memory that belongs to `identity`, in which there is room for so many bytes and files; to be
+/// bound into one root, or to be looked at afterwards.
+///
+/// # Errors
+/// The kernel is older than 5.2, or the caller is not root.
+pub fn memory(bytes: u64, entries: u32, identity: crate::Identity) -> io::Result<OwnedFd> {
+    own_tmpfs(bytes, entries, Some(identity))
+}
+
+fn own_tmpfs(bytes: u64, entries: u32, identity: Option<crate::Identity>) -> io::Result<OwnedFd> {
+    let (bytes, entries) = (bytes.to_string(), entries.to_string());
+    let (uid, gid) = identity.map_or((0, 0), |identity| (identity.id(), identity.gid()));
+    let (uid, gid) = (uid.to_string(), gid.to_string());
+    tmpfs(&[
+        ("size", bytes.as_str()),
+        ("nr_inodes", entries.as_str()),
+        ("mode", "0700"),
+        ("uid", uid.as_str()),
+        ("gid", gid.as_str()),
+    ])
+}
+
 /// A `/tmp` that nobody else sees and that is gone with the process.
 fn temporary(jail: &Jail, frame: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    let (bytes, owner) = (bytes.to_string(), jail.identity.map_or(0, crate::Identity::id).to_string());
-    let options = [
-        ("size", bytes.as_str()),
-        ("nr_inodes", TEMPORARY_ENTRIES),
-        ("mode", "0700"),
-        ("uid", owner.as_str()),
-        ("gid", owner.as_str()),
-    ];
-    let mount = tmpfs(&options)?;
+    let mount = own_tmpfs(bytes, TEMPORARY_ENTRIES, jail.identity)?;
     make_directories(frame, Path::new("/tmp"))?;
     attach(&mount, frame, Path::new("tmp"))
 }

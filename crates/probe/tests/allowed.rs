@@ -27,6 +27,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("connector", Policy::Connector { unix: true, tcp: true, udp: false }),
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true }),
     ("broker", Policy::Broker),
+    ("keeper", Policy::Keeper),
     ("service", Policy::Service(Grants::NONE)),
     ("service-network", Policy::Service(Grants { tcp: true, udp: true, jit: false })),
     ("service-jit", Policy::Service(Grants { tcp: false, udp: false, jit: true })),

@@ -46,6 +46,9 @@ impl Service for Probe {
             "/probe/sleep" => sleep(number(&request, "ms")).await,
             "/probe/exit" => std::process::exit(i32::try_from(number(&request, "code")).unwrap_or(1)),
             "/probe/print" => print(number(&request, "kib")),
+            "/probe/fill" => fill(number(&request, "files"), number(&request, "mib")),
+            "/probe/plant" => plant(&request.param("kind").unwrap_or_default()),
+            "/probe/abort" => std::process::abort(),
             "/probe/allocate" => allocate(number(&request, "mib")),
             _ => Response::status_page(StatusCode::NOT_FOUND),
         }
@@ -127,6 +130,40 @@ fn print(kib: u64) -> Response {
     let line = "x".repeat(1023);
     (0..kib).for_each(|_| eprintln!("{line}"));
     Response::text(format!("printed {kib} KiB\n"))
+}
+
+/// Makes files in the folder where it is, and writes into one of them, as far as it may.
+fn fill(files: u64, mib: u64) -> Response {
+    let problem = |error: std::io::Error| error.raw_os_error();
+    let made = |at: &u64| std::fs::write(format!("file{at}"), "").is_err();
+    let made = (0..files).find(made).unwrap_or(files);
+    let mut written: u64 = 0;
+    let file = std::fs::File::create("file0").and_then(|mut file| {
+        let piece = vec![1; MIB];
+        while written < mib << 20 {
+            written += std::io::Write::write(&mut file, &piece)? as u64;
+        }
+        Ok(())
+    });
+    Response::json(
+        json!({"files": made, "bytes": written, "error": file.err().and_then(problem)}).to_string(),
+    )
+}
+
+/// Puts something else where a core file would be written.
+fn plant(kind: &str) -> Response {
+    let done = match kind {
+        "link" => std::os::unix::fs::symlink("/etc/passwd", "core"),
+        "folder" => std::fs::create_dir("core"),
+        "pipe" => rustix::fs::mknodat(rustix::fs::CWD, "core", rustix::fs::FileType::Fifo, Mode::RUSR, 0)
+            .map_err(Into::into),
+        "unreadable" => std::fs::write("core", "x").and_then(|()| {
+            std::fs::set_permissions("core", std::os::unix::fs::PermissionsExt::from_mode(0o000))
+        }),
+        "many" => (0..64).try_for_each(|at| std::fs::write(format!("core.{at}"), "x")),
+        _ => Ok(()),
+    };
+    Response::text(format!("{done:?}\n"))
 }
 
 /// Takes memory and touches all of it, as far as the process may.
