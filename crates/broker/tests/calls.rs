@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use world::{Full, PATIENCE, errno, grants, run};
+use world::{Full, PATIENCE, WAITING_MAX, errno, grants, run};
 
 /// A server that echoes what comes.
 fn echo(at: &str) -> SocketAddr {
@@ -163,6 +163,29 @@ fn two_hundred_threads_connect_at_once() {
         });
         assert_eq!(connected.await.unwrap(), 200);
         world.until_waiting(0).await;
+    });
+}
+
+#[test]
+fn calls_beyond_the_limit_are_not_kept() {
+    let full = Full::new();
+    let address = full.address();
+    run(grants(&[address], false), PATIENCE, async |world| {
+        world.join();
+        let refused = world.start(move || {
+            let (tell, told) = std::sync::mpsc::channel();
+            for _ in 0..WAITING_MAX + 1 {
+                let tell = tell.clone();
+                std::thread::spawn(move || tell.send(errno(TcpStream::connect(address))));
+            }
+            told.recv().unwrap()
+        });
+        // The others wait until the test ends.
+        assert_eq!(refused.await.unwrap(), Some(Errno::AGAIN.raw_os_error()));
+        while world.calls.waiting() < WAITING_MAX {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(world.desk.counters().connections_now, WAITING_MAX as u32);
     });
 }
 

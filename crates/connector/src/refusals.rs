@@ -63,3 +63,16 @@ impl Refusals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_told_once_and_not_all_that_there_is() {
+        let refusals = Refusals::default();
+        let at = |port: u16| (false, Some(SocketAddr::from(([127, 0, 0, 1], port))));
+        assert!(refusals.is_news(at(0)) && !refusals.is_news(at(0)));
+        assert_eq!((0..100).filter(|port| refusals.is_news(at(*port))).count(), TOLD_MAX - 1);
+    }
+}

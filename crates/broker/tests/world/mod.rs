@@ -20,6 +20,9 @@ use worker::log::Log;
 /// How long a connection may take, and a connector may be away.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How many calls of one process may wait.
+pub const WAITING_MAX: usize = 300;
+
 pub struct World {
     pub desk: Rc<Desk>,
     pub calls: Rc<Calls>,
@@ -69,12 +72,12 @@ pub fn run(grants: Grants, patience: Duration, test: impl AsyncFnOnce(&mut World
 }
 
 fn desk(patience: Duration) -> Rc<Desk> {
-    Rc::new(Desk::new(500, patience, Log::new(None, NO_PARTITION, 1).unwrap()))
+    Rc::new(Desk::new(WAITING_MAX, patience, Log::new(None, NO_PARTITION, 1).unwrap()))
 }
 
 fn calls(grants: Grants, patience: Duration) -> Rc<Calls> {
     let log = Log::new(None, NO_PARTITION, 1).unwrap();
-    Rc::new(Calls::new(grants, patience, 500, Rc::default(), log))
+    Rc::new(Calls::new(grants, patience, WAITING_MAX, Rc::default(), log))
 }
 
 impl World {
