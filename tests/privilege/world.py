@@ -22,9 +22,14 @@ WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))
 
 #: What the probe is asked for, by the words of the tables.
 ALWAYS = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
-#: Those that there are only where the configuration has certificates, or servers behind a site.
-ROLES = ALWAYS | {"signer": "signer", "stapler": "stapler", "connector": "main:connector"}
-WORKERS = {"service": "main/probe", "with connections": "main/direct", "with network": "main/net"}
+#: Those that there are only where the configuration has certificates, servers behind a site, or grants of a network.
+ROLES = ALWAYS | {
+    "signer": "signer", "stapler": "stapler", "connector": "main:connector", "granted connector": "main/net:connector",
+    "broker": "main/net:broker",
+}
+WORKERS = {
+    "service": "main/probe", "with connections": "main/direct", "with network": "main/net", "filter": "filter",
+}
 POSTS = ROLES | WORKERS
 
 GROUPS = {
