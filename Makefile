@@ -6,7 +6,7 @@ OUT    := target/$(HOST)/release
 ROLES  := bulkheadd gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep fuzz bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel fuzz bench conditioning idle-tls clean
 
 all: build
 
@@ -74,6 +74,11 @@ sweep: build
 	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
+
+# The tests of jails under another kernel, Debian's, in an emulator: needs root and qemu-system-x86.
+sweep-kernel: build
+	@./tests/prepare process
+	./tests/privilege/emulator/run
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:
