@@ -130,6 +130,7 @@ def server():
 
 class Swept(unittest.TestCase):
     def compare(self, kind, report, shut=frozenset()):
+        self.assertNotIn("error", report)
         # A sweep that did not take place finds nothing.
         self.assertGreater(report["tried"], 20_000)
         found = list(differences(kind, report, shut))
@@ -167,8 +168,8 @@ class Inside(Swept):
 
 class Filter(Swept):
     def test_a_filter_that_holds_a_clients_connection(self):
-        made = Server(programs=("probe", "bulkhead-probe"), conditioning={"filters": [["bin/bulkhead-probe", "filter"]]})
-        with made as filtered:
+        filters = {"filters": [["bin/bulkhead-probe", "filter"]]}
+        with Server(programs=("probe", "bulkhead-probe"), conditioning=filters) as filtered:
             self.assertEqual(filtered.status("/probe"), 200)
             report = json.loads(filtered.get("/?sweep-filter").body)
             self.assertIn("connection", report["on"])

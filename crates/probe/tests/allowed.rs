@@ -117,8 +117,8 @@ fn tables_are_what_the_policies_say() {
     assert!(stale.is_empty() || blesses(), "tests/privilege/allowed is not what the policies say: {stale:?}");
 }
 
-/// Each call of each rule, each condition of it, each value and each bit of these shows in a table: without it something
-/// else would get past.
+/// Each call of each rule, each condition of it, each value and each bit of these shows in a table: without it
+/// something else would get past.
 #[test]
 fn no_part_of_a_rule_can_be_taken_away_unseen() {
     let lines = everything();
