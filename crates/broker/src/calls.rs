@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
-use sys::notify::{Call, Kind, Listener, copy_descriptor, process_of, read_memory};
+use sys::notify::{Call, Kind, Listener, copy_descriptor, read_memory};
 use wire::BrokerToConnector;
 use worker::watch;
 
@@ -53,6 +53,32 @@ struct Wish {
     waits: bool,
 }
 
+/// A call that was received, and is owed an answer.
+struct Taken {
+    calls: Rc<Calls>,
+    id: u64,
+    desk: Rc<Desk>,
+}
+
+impl Taken {
+    fn new(calls: Rc<Calls>, id: u64, desk: Rc<Desk>) -> Self {
+        desk.counters.connected();
+        calls.under_way.set(calls.under_way.get() + 1);
+        Self { calls, id, desk }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.desk.counters.disconnected();
+        self.calls.under_way.set(self.calls.under_way.get() - 1);
+        // A mistake of ours costs one call, and leaves no caller that waits for ever.
+        if std::thread::panicking() {
+            self.calls.end(self.id, Err(Errno::IO), &self.desk);
+        }
+    }
+}
+
 impl Calls {
     /// Answers calls until no process is left that could make one.
     pub async fn attend(self: Rc<Self>, desk: Rc<Desk>) -> std::io::Result<()> {
@@ -77,23 +103,17 @@ impl Calls {
 
     /// Takes a call that has arrived.
     fn take(self: Rc<Self>, call: Call, desk: &Rc<Desk>) {
-        let wish = match self.wish(&call, desk) {
-            Ok(_) if self.under_way.get() >= desk.waiting_max => Err(Errno::AGAIN),
-            wish => wish,
-        };
-        match wish {
-            Ok(wish) => {
-                desk.counters.connected();
-                self.under_way.set(self.under_way.get() + 1);
-                let desk = desk.clone();
-                tokio::task::spawn_local(async move {
-                    self.fulfil(call.id, wish, &desk).await;
-                    self.under_way.set(self.under_way.get() - 1);
-                    desk.counters.disconnected();
-                });
-            }
-            Err(errno) => self.end(call.id, Err(errno), desk),
+        if self.under_way.get() >= desk.waiting_max {
+            return self.end(call.id, Err(Errno::AGAIN), desk);
         }
+        let taken = Taken::new(self, call.id, desk.clone());
+        tokio::task::spawn_local(async move {
+            let (calls, desk) = (&taken.calls, &taken.desk);
+            match calls.wish(&call, desk) {
+                Ok(wish) => calls.fulfil(call.id, wish, desk).await,
+                Err(errno) => calls.end(call.id, Err(errno), desk),
+            }
+        });
     }
 
     /// What the call asks for, with all that it points at; nothing, unless the caller still waits.
@@ -117,7 +137,7 @@ impl Calls {
                 Errno::ACCESS
             }
         };
-        let process = process_of(call.thread, &desk.leaders()).map_err(foreign)?;
+        let process = desk.process_of(call.thread).map_err(foreign)?;
         let socket = copy_descriptor(process, call.descriptor(0)).map_err(foreign)?;
         let mut buffer = [0; ADDRESS_MAX];
         let bytes = &mut buffer[..readable(call.arguments[2])?];

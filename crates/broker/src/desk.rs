@@ -3,6 +3,7 @@
 //! Runs in: the broker. Sees: results of calls that an earlier broker has taken. Never: keeps more of them than a limit.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Desk {
     }
 
     /// Hears a connector, until it is gone.
-    pub async fn attend_connector(self: Rc<Self>, channel: std::os::fd::OwnedFd) {
+    pub async fn attend_connector(self: Rc<Self>, channel: OwnedFd) {
         let heard = self.connector.attend(channel, |id, result| self.stray(id, result)).await;
         if let Err(error) = heard {
             self.log.event(Level::Error, format!("the connector cannot be heard: {error}"));
@@ -89,9 +90,9 @@ impl Desk {
         }
     }
 
-    /// The first processes of those that there are.
-    pub(crate) fn leaders(&self) -> Vec<i32> {
-        self.processes.borrow().iter().map(|calls| calls.leader).collect()
+    /// The process of a thread of the service's.
+    pub(crate) fn process_of(&self, thread: i32) -> std::io::Result<OwnedFd> {
+        sys::notify::process_of(thread, self.processes.borrow().iter().map(|calls| calls.leader))
     }
 
     /// A caller's memory or descriptors are not ours to look into.

@@ -12,10 +12,15 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 ///
 /// # Errors
 /// There is no such thread.
-pub fn process_of(thread: i32, leaders: &[i32]) -> io::Result<OwnedFd> {
-    pidfd_open(thread, libc::PIDFD_THREAD).or_else(|_| pidfd_open(thread, 0)).or_else(|error| {
-        let leader = leaders.iter().find(|leader| is_thread_of(**leader, thread));
-        pidfd_open(*leader.ok_or(error)?, 0)
+pub fn process_of(thread: i32, leaders: impl IntoIterator<Item = i32>) -> io::Result<OwnedFd> {
+    pidfd_open(thread, libc::PIDFD_THREAD).or_else(|_| by_leader(thread, leaders))
+}
+
+/// As [`process_of`], where there are no pidfds of threads.
+pub(super) fn by_leader(thread: i32, leaders: impl IntoIterator<Item = i32>) -> io::Result<OwnedFd> {
+    pidfd_open(thread, 0).or_else(|error| {
+        let leader = leaders.into_iter().find(|leader| is_thread_of(*leader, thread));
+        pidfd_open(leader.ok_or(error)?, 0)
     })
 }
 

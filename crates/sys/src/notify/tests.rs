@@ -145,7 +145,7 @@ fn what_a_caller_has_is_copied() {
         move || unsafe { libc::connect(number, std::ptr::null(), 0) },
         |listener| {
             let call = next(listener);
-            for leaders in [&[][..], &[std::process::id() as i32]] {
+            for leaders in [None, Some(std::process::id() as i32)] {
                 let process = process_of(call.thread, leaders).unwrap();
                 let copy = copy_descriptor(&process, call.descriptor(0)).unwrap();
                 assert!(listener.waits(call.id));
@@ -159,7 +159,7 @@ fn what_a_caller_has_is_copied() {
     );
     assert_eq!(outcome, 0);
     drop(reader);
-    assert!(process_of(i32::MAX, &[std::process::id() as i32]).is_err());
+    assert!(process_of(i32::MAX, Some(std::process::id() as i32)).is_err());
 }
 
 /// As the runtime of Go does it to its threads all the time.
