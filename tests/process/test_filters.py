@@ -215,6 +215,8 @@ class Replacement(unittest.TestCase):
                     lost.send(request("/zero"))
                     self.assertTrue(until(lambda: not before & set(pids(server))), server.stderr())
                     self.assertTrue(lost.is_closed())
+                # One that is sent into the chain at the very moment of its end is lost as well.
+                self.assertTrue(until(lambda: server.status("/one") == 200))
                 for _ in range(5):
                     self.assertEqual(server.get("/one").text, "two\n")
                 told = [line for line in server.stderr().splitlines() if "sent nonsense" in line]

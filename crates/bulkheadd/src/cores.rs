@@ -74,7 +74,9 @@ impl Cores {
         kept.sort_unstable();
         for old in kept.iter().rev().skip(KEPT_MAX - 1) {
             let path = self.kept.join(format!("{prefix}{old}"));
-            fs::remove_file(&path).map_err(at("remove", &path))?;
+            // A folder is what an earlier version kept.
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(at("remove", &path))?;
         }
         let path = self.kept.join(format!("{prefix}{}", kept.last().map_or(1, |last| last + 1)));
         fs::rename(self.unfinished(name), &path).map_err(at("rename", &path))?;

@@ -1,7 +1,7 @@
 //! Uids for a guard's gate and filters, which no other guard of this machine has at the same time.
 //!
 //! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or of a range
-//! that a server has.
+//! that a server has, or that something has which a guard left that was killed.
 //!
 //! Unlike partitions, these processes own no file, so a uid can be another guard's later. A lock on a file for each
 //! says which are taken; the kernel releases it with the guard.
@@ -15,6 +15,7 @@ use jail::Identity;
 
 use crate::error::{Error, at};
 use crate::identities::machine_users;
+use crate::living;
 use crate::places::own_directory;
 use crate::uid_range;
 
@@ -39,7 +40,8 @@ impl Leases {
 
     /// One that nobody has.
     pub fn take(&mut self) -> Result<Identity, Error> {
-        let is_taken = |uid: &u32| self.taken.iter().any(|range| range.contains(uid));
+        let is_taken =
+            |uid: &u32| self.taken.iter().any(|range| range.contains(uid)) || living::is_used(*uid);
         for uid in self.range.clone().filter(|uid| !self.foreign.contains(uid) && !is_taken(uid)) {
             let path = self.folder.join(uid.to_string());
             let lock = File::options().create(true).truncate(false).write(true).open(&path);
@@ -65,6 +67,22 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_uid_that_something_has_is_left_alone() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: only root gives uids");
+        }
+        use std::os::unix::process::CommandExt as _;
+        let folder = std::env::temp_dir().join(format!("bulkhead-leases-used-{}", std::process::id()));
+        let mut leases = Leases::new(&folder, 52911..=52912).unwrap();
+        let mut left = std::process::Command::new("sleep").arg("600").uid(52911).gid(52911).spawn().unwrap();
+        let taken = leases.take().unwrap().id();
+        left.kill().unwrap();
+        left.wait().unwrap();
+        assert_eq!((taken, leases.take().unwrap().id()), (52912, 52911));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn two_guards_never_have_the_same() {
