@@ -145,8 +145,11 @@ fn what_a_caller_has_is_copied() {
         move || unsafe { libc::connect(number, std::ptr::null(), 0) },
         |listener| {
             let call = next(listener);
-            for leaders in [None, Some(std::process::id() as i32)] {
-                let process = process_of(call.thread, leaders).unwrap();
+            let leader = std::process::id() as i32;
+            // The caller is not the first thread of its process.
+            assert!(caller::by_leader(call.thread, [1]).is_err());
+            for process in [process_of(call.thread, None), caller::by_leader(call.thread, [1, leader])] {
+                let process = process.unwrap();
                 let copy = copy_descriptor(&process, call.descriptor(0)).unwrap();
                 assert!(listener.waits(call.id));
                 io::Write::write_all(&mut writer, b"x").unwrap();
