@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 
 import client
+import guarded
 from client import until
 from harness import ROOTLESS, Server, rootless_too, service, site
 from test_filters import PYTHON, library
@@ -122,7 +123,10 @@ class Foreign(unittest.TestCase):
         cls.attempts = attempts_of(cls.program)
         port = str(cls.listener.getsockname()[1])
         own = lambda name, **more: service(name, f"/{name}", command=["bin/attack", "service", port], **more)
-        services = [own("owned"), own("taking", takes=True), own("granted", network=["tcp:1"], takes=True)]
+        services = [
+            own("owned"), own("taking", takes=True), own("granted", network=["tcp:1"], takes=True),
+            own("compiling", jit=True),
+        ]
         # What ctypes needs besides the interpreter's own.
         read = [library(), "foreign", *{str(path.parent) for path in Path("/usr/lib").glob("*/libffi.so.*")}]
         filters = [
@@ -151,8 +155,55 @@ class Granted(Attack, Foreign):
 
 
 @rootless_too
+class Compiling(Attack, Foreign):
+    """With `jit`, memory of its own may become code; a file of its own is neither mapped as code nor executed.
+
+    Memory that has a descriptor (`memfd_create`) is memory: it can be mapped as code, and cannot be executed.
+    """
+
+    NAME = "/compiling"
+    OWN_CODE = {
+        "anonymous-both", "anonymous-code", "anonymous-grows", "anonymous-shared-code", "memfd-mapped",
+        "memfd-mapped-private", "memfd-sealed", "mprotect", "mprotect-both", "rewritten", "stack",
+    }
+
+    def may(self):
+        return super().may() | self.OWN_CODE
+
+
+@rootless_too
 class Filter(Attack, Foreign):
     NAME = "/filter"
+
+
+class GuardServer:
+    """A guard, as `results` talks to a server."""
+
+    def __init__(self, guard):
+        self.guard = guard
+
+    def connect(self):
+        return client.Connection(self.guard.port)
+
+    def get(self, target):
+        return client.get(self.guard.port, target)
+
+
+@rootless_too
+class GuardFilter(Attack, unittest.TestCase):
+    """The filter of a server that is guarded, which never sees these requests."""
+
+    NAME = "/filter"
+
+    @classmethod
+    def setUpClass(cls):
+        program, cls.listener = built(cls), listening(cls)
+        cls.attempts = attempts_of(program)
+        # Whoever the filter runs as is to reach it.
+        program.parent.chmod(0o755)
+        words = f"{program} filter {cls.listener.getsockname()[1]}"
+        serve = lambda port: [PYTHON, "-m", "http.server", "--bind", "127.0.0.1", port]
+        cls.server = GuardServer(cls.enterClassContext(guarded.Guarded(serve, "--filter", words)))
 
 
 @rootless_too
