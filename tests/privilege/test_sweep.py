@@ -29,11 +29,7 @@ BY_THE_KERNEL = {
     (CALLS, "mlock"): "the limit of locked memory is nought",
 }
 #: The same of operations on what a process holds, by the kind of descriptor.
-NO_PROGRAMS = "sockets, pipes and the like lie in file systems of the kernel's own, from which nothing is executed"
 ON_BY_THE_KERNEL = {
-    (kind, "mmap-execute"): NO_PROGRAMS
-    for kind in ("channel", "stream", "connection", "event", "pipe", "TCP-socket", "UDP-socket")
-} | {
     ("file", "mmap-execute"): "where a process can write, nothing can be executed",
     ("connection", "mmap-write"): "what TCP has received can be mapped, to be read",
     ("TCP-socket", "mmap-write"): "what TCP has received can be mapped, to be read",
@@ -41,8 +37,13 @@ ON_BY_THE_KERNEL = {
     ("pipe", "mmap-read"): "it is the end that is written to",
     ("pipe", "mmap-write"): "it is the end that is written to",
 }
+#: Where there is nothing to map, newer kernels ask first whether anything could be executed from there.
+NO_PROGRAMS = "sockets, pipes and the like lie in file systems of the kernel's own, from which nothing is executed"
 #: What it refuses or not.
 EITHER_BY_THE_KERNEL = {
+    (kind, "mmap-execute"): NO_PROGRAMS
+    for kind in ("channel", "stream", "connection", "event", "pipe", "TCP-socket", "UDP-socket")
+} | {
     ("directory", "mmap-execute"): "nobody maps a directory; first the kernel asks how its file system is mounted",
     ("TCP-socket", "connect-loopback"): "Landlock has no grant for port 2, and knows of ports since Linux 6.7",
 }
