@@ -18,7 +18,7 @@ from pathlib import Path
 import client
 import guarded
 from client import until
-from harness import ROOTLESS, Server, rootless_too, service, site
+from harness import ROOTLESS, Server, children, rootless_too, service, site
 from test_filters import PYTHON, library
 
 SOURCES = Path(__file__).resolve().parent / "foreign"
@@ -216,6 +216,27 @@ class Interpreter(Attack, Foreign):
         cls.attempts = attempts_of(PYTHON, "-I", SOURCES / "attack.py")
 
 
+#: A thread that executes a program takes the first one's place, and a thread has no signal for its parent's death. The
+#: only program in sight is the loader, which is kept by a pipe that nobody reads.
+THREAD = """
+import os, sys, threading, time
+_, full = os.pipe()
+if os.fork() == 0:
+    time.sleep(1000)
+os.set_blocking(full, False)
+try:
+    while True:
+        os.write(full, bytes(4096))
+except BlockingIOError:
+    pass
+os.set_blocking(full, True)
+os.dup2(full, 1)
+loader = sys.argv[1]
+threading.Thread(target=os.execv, args=(loader, ["stays", "--help"])).start()
+time.sleep(1000)
+"""
+
+
 #: What a service does to live on without the launcher; children of children end with its PID namespace.
 WAYS_TO_STAY = ("without", "none", "urgent", "term") + (() if ROOTLESS else ("orphan", "session", "thread"))
 
@@ -239,6 +260,27 @@ class Survivors(unittest.TestCase):
             for process in server.left():
                 process.kill()
             self.assertEqual(left, {})
+
+    def test_a_thread_that_executes_a_program_does_not(self):
+        loaders = [str(path) for path in Path("/lib64").glob("ld-linux*")] or ["/lib/ld-linux-aarch64.so.1"]
+        command = [PYTHON, "-I", "filters/thread.py", loaders[0]]
+        chain = [{"command": command, "read": [library(), "filters"]}]
+        files = {"filters/thread.py": THREAD}
+        with Server([site()], programs=(), files=files, conditioning={"filters": chain}) as server:
+            stays = lambda: [process for process in server.processes() if process.words[:1] == ["stays"]]
+            self.assertTrue(until(stays), server.log())
+            # Its child, which its PID namespace ends with it; rootless there is none, and nobody knows of the child.
+            own = stays()
+            also = [] if ROOTLESS else children(own[0].pid)
+            orphans = children(own[0].pid) if ROOTLESS else []
+            self.assertEqual(len(also + orphans), 1)
+            server.launcher.kill()
+            server.wait(5)
+            gone = until(lambda: not any(process.alive for process in own + also))
+            for process in [*own, *also, *orphans]:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            self.assertTrue(gone, "it lives on")
 
 
 if __name__ == "__main__":

@@ -193,8 +193,12 @@ class Process:
         return f"<{self.title} {self.pid}>"
 
 
+#: Ends what the launcher leaves; the only child that is no process of the server's.
+REAPER = "bulkhead: reaper"
+
+
 def children(pid):
-    """The child processes of `pid` that are alive and are called something."""
+    """The child processes of `pid` that are alive, without the reaper."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -202,7 +206,9 @@ def children(pid):
         try:
             stat = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
             if int(stat[1]) == pid and stat[0] not in "ZX":
-                found.append(Process(int(name)))
+                process = Process(int(name))
+                if process.words[:1] != [REAPER]:
+                    found.append(process)
         except (OSError, IndexError):
             continue
     return found

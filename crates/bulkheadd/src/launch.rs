@@ -19,6 +19,7 @@ use crate::cgroups::{Cgroups, Group};
 use crate::cores::Cores;
 use crate::error::{Error, at, during};
 use crate::jails::Filters;
+use crate::reaper::Reaper;
 use crate::roster::Post;
 use crate::runtime::Answers;
 use crate::spill::Stderr;
@@ -50,6 +51,8 @@ pub struct Ground {
     pub filters: Filters,
     /// Where core files are kept.
     pub cores: Cores,
+    /// What ends the programs of others with this launcher; before the control groups, in which it is.
+    pub reaper: Reaper,
     /// Where control groups are made.
     pub cgroups: Cgroups,
     /// Whether a process may be started without a layer that this machine cannot apply.
@@ -146,6 +149,12 @@ impl Ground {
                 Ok(child) => {
                     // Nothing is there if it was started without a filter.
                     let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
+                    if matches!(post.role, Role::Service | Role::Filter)
+                        && let Err(error) = self.reap_with_launcher(&child)
+                    {
+                        child.end();
+                        return Err(error);
+                    }
                     return Ok(Jailed { child, group, calls });
                 }
                 Err(failure) => self.do_without(failure)?,

@@ -34,6 +34,7 @@ use crate::places::{self, Places};
 use crate::probing::Probe;
 use crate::process::Process;
 use crate::program::{self, Version};
+use crate::reaper::Reaper;
 use crate::reread::Rereading;
 use crate::roster::{Post, roster};
 use crate::rotation::Rotation;
@@ -167,6 +168,7 @@ impl Launcher {
             directory: places::directory(&config.dir)?,
             launcher: jail::Launcher::this().map_err(during("open the launcher's pidfd"))?,
             filters: Filters::default(),
+            reaper: Reaper::default(),
             cores: Cores::below(&places.state),
             cgroups,
             degrades: !root || config.server.isolation == config::Isolation::Degraded,

@@ -38,6 +38,7 @@ mod places;
 mod probing;
 mod process;
 mod program;
+mod reaper;
 mod reread;
 mod roster;
 mod rotation;
@@ -66,6 +67,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.next_if(|first| first == "guard").is_some() {
         return guard::main(arguments);
+    }
+    if arguments.next_if(|first| first == "reap").is_some() {
+        return reaper::main();
     }
     if arguments.next_if(|first| first == "keep-core").is_some() {
         return keep_core::main(arguments);

@@ -65,6 +65,8 @@ pub enum Policy {
     Stapler,
     /// Copies a core file.
     Keeper,
+    /// Ends processes when their launcher has died.
+    Reaper,
     /// A program of a site, or a filter.
     Service(Grants),
 }
@@ -139,6 +141,7 @@ impl Policy {
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
+            Self::Reaper => vec![roles::EVERY, roles::REAPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER],
             Self::Service(Grants { tcp, udp, jit }) => vec![
                 services::PROGRAM,
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 14] = [
+    const ALL: [Policy; 16] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -220,6 +223,8 @@ mod tests {
         Policy::Connector { unix: true, tcp: false, udp: false },
         Policy::Connector { unix: false, tcp: true, udp: true },
         Policy::Broker,
+        Policy::Keeper,
+        Policy::Reaper,
         Policy::Stapler,
         Policy::Service(Grants::NONE),
         Policy::Service(Grants { tcp: false, udp: false, jit: true }),

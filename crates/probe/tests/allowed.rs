@@ -28,6 +28,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true }),
     ("broker", Policy::Broker),
     ("keeper", Policy::Keeper),
+    ("reaper", Policy::Reaper),
     ("service", Policy::Service(Grants::NONE)),
     ("service-network", Policy::Service(Grants { tcp: true, udp: true, jit: false })),
     ("service-jit", Policy::Service(Grants { tcp: false, udp: false, jit: true })),
@@ -53,10 +54,19 @@ const UNSEEN: &[(&str, &str)] = &[
 /// A policy that is not named here does not compile: it has no table above.
 #[expect(dead_code, reason = "it is for the compiler")]
 fn has_a_table(policy: Policy) {
-    use Policy::{Admin, Broker, Connector, Gate, Keeper, Logger, Service, Signer, Site, Stapler};
+    use Policy::{Admin, Broker, Connector, Gate, Keeper, Logger, Reaper, Service, Signer, Site, Stapler};
     match policy {
-        Gate | Site | Logger | Admin | Signer | Stapler | Connector { .. } | Broker | Keeper | Service(_) => {
-        }
+        Gate
+        | Site
+        | Logger
+        | Admin
+        | Signer
+        | Stapler
+        | Connector { .. }
+        | Broker
+        | Keeper
+        | Reaper
+        | Service(_) => {}
     }
 }
 

@@ -248,7 +248,8 @@ impl Child {
         self.wait_blocking();
     }
 
-    fn wait_blocking(&self) {
+    /// Waits until the child is gone.
+    pub fn wait_blocking(&self) {
         let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
     }
 }

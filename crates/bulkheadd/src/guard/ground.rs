@@ -18,6 +18,7 @@ use crate::launch::{self, Ground};
 use crate::launcher::left_out;
 use crate::places::{self, own_directory};
 use crate::program;
+use crate::reaper::Reaper;
 use crate::runtime::Answers;
 
 /// Where guards that root starts keep what is theirs: an empty directory, and locks on uids.
@@ -43,6 +44,7 @@ pub fn ground(mut config: Config) -> Result<(Ground, Option<Leases>), Error> {
         directory: places::directory(Path::new("/"))?,
         launcher: jail::Launcher::this().map_err(during("open the guard's pidfd"))?,
         filters: Filters::default(),
+        reaper: Reaper::default(),
         cores: Cores::below(folder),
         cgroups: Cgroups::default(),
         degrades: !root || config.server.isolation == Isolation::Degraded,

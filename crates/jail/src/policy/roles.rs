@@ -251,3 +251,10 @@ pub(super) const STAPLER: &[Allow] = &[
     SEND,
     allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers"),
 ];
+
+/// A reaper ends processes, and nothing else.
+pub(super) const REAPER: &[Allow] = &[allow_when(
+    &[l::SYS_pidfd_send_signal],
+    &[When::Is(1, l::SIGKILL as u64)],
+    "the end of a process whose pidfd it was given",
+)];

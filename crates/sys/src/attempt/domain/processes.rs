@@ -59,6 +59,12 @@ pub(super) fn sweep(lines: &mut Vec<Line>) {
     topic(lines, ("tgkill signal", Form::Number(&[]), l::SYS_tgkill), 0..=64, |signal| {
         [NONE, NONE, signal, 0, 0, 0]
     });
+    topic(
+        lines,
+        ("pidfd_send_signal signal", Form::Number(&[]), l::SYS_pidfd_send_signal),
+        0..=64,
+        |signal| [NONE, signal, 0, 0, 0, 0],
+    );
     for (name, call) in [
         ("process_vm_readv flags", l::SYS_process_vm_readv),
         ("process_vm_writev flags", l::SYS_process_vm_writev),
