@@ -140,14 +140,13 @@ class Survivors(unittest.TestCase):
         server.wait(5)
         self.assertTrue(until(lambda: not parent.alive and not child.alive, 2))
 
-    def test_it_is_the_pid_namespace(self):
+    def test_without_a_pid_namespace_the_launcher_ends_them(self):
         server = self.serve(isolation="degraded", danger_without=["pid namespace"])
         parent, child = self.child(server)
         try:
             parent.kill()
-            self.assertTrue(until(lambda: not parent.alive, 2))
-            wait_for_time(0.3)
-            self.assertTrue(child.alive, "without its PID namespace nothing ends it")
+            self.assertTrue(until(lambda: not parent.alive and not child.alive, 5))
+            self.assertTrue(until(lambda: "left 1 processes, which are ended" in server.log(), 5), server.log())
         finally:
             server.stop()
             if child.alive:

@@ -39,12 +39,15 @@ pub fn refuse_rings() -> io::Result<()> {
 }
 
 /// Has all threads of this process and all their descendants make no code any more: no file and no memory becomes
-/// executable from here on. For a process that has loaded what it runs.
+/// executable from here on. For a process that has loaded what it runs. Does nothing in one that may gain privileges: its
+/// jail was opened on purpose.
 ///
 /// # Errors
 /// The kernel refused, or a thread has a filter that the others do not have.
 pub fn refuse_new_code() -> io::Result<()> {
-    rustix::thread::set_no_new_privs(true)?;
+    if !rustix::thread::no_new_privs()? {
+        return Ok(());
+    }
     let low = std::mem::offset_of!(libc::seccomp_data, args)
         + 2 * size_of::<u64>()
         + if cfg!(target_endian = "big") { 4 } else { 0 };
