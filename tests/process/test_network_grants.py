@@ -46,6 +46,17 @@ def serving(server):
             server.shutdown()
 
 
+def on_two_hosts():
+    """A server, and one on the same port of another address, where somebody else may have it."""
+    for _ in range(100):
+        first = Streams(("127.0.0.1", 0), Echo)
+        try:
+            return first, Streams(("127.0.0.2", first.server_address[1]), Echo)
+        except OSError:
+            first.server_close()
+    raise AssertionError("no port is free on both")
+
+
 class Datagrams(socketserver.BaseRequestHandler):
     def handle(self):
         data, sock = self.request
@@ -76,8 +87,7 @@ class Grants(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         enter = cls.enterClassContext
-        cls.granted = enter(serving(Streams(("127.0.0.1", 0), Echo)))
-        cls.elsewhere = enter(serving(Streams(("127.0.0.2", cls.granted), Echo)))
+        cls.granted, cls.elsewhere = (enter(serving(streams)) for streams in on_two_hosts())
         cls.closed = enter(serving(Streams(("127.0.0.1", 0), Echo)))
         cls.six = enter(serving(Streams6(("::1", 0), Echo)))
         cls.datagrams = enter(serving(socketserver.ThreadingUDPServer(("127.0.0.1", 0), Datagrams)))
