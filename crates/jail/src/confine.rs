@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Compare, SeccompCondition,
-    SeccompFilter, SeccompRule,
+    SeccompFilter, SeccompRule, sock_filter,
 };
 
 use crate::Jail;
@@ -20,8 +20,7 @@ use crate::privileges;
 /// A compiled policy.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// What is refused, and what does not exist.
-    programs: Arc<[BpfProgram; 2]>,
+    program: Arc<BpfProgram>,
     /// Whether a broker answers some of its calls.
     notifies: bool,
 }
@@ -39,28 +38,37 @@ impl Filter {
                 rules.entry(*call).or_default().extend(conditions.clone());
             }
         }
-        // A condition on it is not possible, as its flags are in memory; without it the C library uses `clone`.
-        let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        rules.insert(libc::SYS_clone3, Vec::new());
+        let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
-        let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
-        let programs = Arc::new([
-            compile(rules, refuse, SeccompAction::Allow)?,
-            compile(absent, SeccompAction::Allow, unknown)?,
-        ]);
-        Ok(Self { programs, notifies: policy.notifies() })
+        let filter =
+            SeccompFilter::new(rules, refuse, SeccompAction::Allow, arch).map_err(io::Error::other)?;
+        let listed: BpfProgram = filter.try_into().map_err(io::Error::other)?;
+        let program = Arc::new([&NO_CLONE3[..], &listed].concat());
+        Ok(Self { program, notifies: policy.notifies() })
     }
 }
 
-fn compile(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    otherwise: SeccompAction,
-    listed: SeccompAction,
-) -> io::Result<BpfProgram> {
-    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(rules, otherwise, listed, arch).map_err(io::Error::other)?;
-    filter.try_into().map_err(io::Error::other)
-}
+/// The begin of each program: `clone3` does not exist. Its flags are in memory, where no condition reaches them; without
+/// `clone3` the C library uses `clone`.
+///
+/// These instructions are no program of their own: the kernel runs every program of a process for each call whose
+/// answer depends on its arguments.
+const NO_CLONE3: [sock_filter; 3] = [
+    // The number of the call: the first field of `struct seccomp_data`.
+    sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 },
+    sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 1,
+        k: libc::SYS_clone3 as u32,
+    },
+    sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+    },
+];
 
 /// The conditions of a rule, one list for each choice of values; none stands for "whatever the arguments".
 fn conditions(allow: &Allow) -> io::Result<Vec<SeccompRule>> {
@@ -94,21 +102,17 @@ fn alternatives(when: &When) -> Result<Vec<SeccompCondition>, seccompiler::Backe
     }
 }
 
-/// The strict program comes last: it would not allow another to be applied.
+/// The program comes last: it would not allow another to be applied.
 ///
 /// SECURITY: a process whose calls nobody answers is not started: the kernel would make them.
 pub(crate) fn apply(jail: &Jail) -> io::Result<()> {
-    let [strict, absent] = &*jail.filter.programs;
     if jail.filter.notifies {
         let channel = jail.calls.as_ref().ok_or(io::Error::from_raw_os_error(libc::EINVAL))?;
         privileges::let_broker_look()?;
         sys::notify::install_network_calls(|listener| sys::notify::hand_over(channel, listener))?;
     }
-    for program in [absent, strict] {
-        seccompiler::apply_filter(program).map_err(|error| match error {
-            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-            other => io::Error::other(other),
-        })?;
-    }
-    Ok(())
+    seccompiler::apply_filter(&jail.filter.program).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+        other => io::Error::other(other),
+    })
 }

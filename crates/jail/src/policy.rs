@@ -177,17 +177,11 @@ impl When {
 ///
 /// SECURITY: not MSG_FASTOPEN, which connects, past Landlock; nor MSG_OOB.
 const SENDING: u64 = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR) as u64;
-/// The flags with which anybody receives.
-const RECEIVING: u64 = (libc::MSG_DONTWAIT
-    | libc::MSG_NOSIGNAL
-    | libc::MSG_PEEK
-    | libc::MSG_WAITALL
-    | libc::MSG_TRUNC
-    | libc::MSG_WAITFORONE
-    | libc::MSG_CMSG_CLOEXEC) as u64;
 /// All flags but those.
+///
+/// The receiving calls have no such condition: no flag of theirs connects, makes a socket or sends. Without one the kernel
+/// answers from its table of calls that are allowed whatever their arguments, and runs no program.
 const NO_OTHER_SENDING: u64 = !SENDING & 0xffff_ffff;
-const NO_OTHER_RECEIVING: u64 = !RECEIVING & 0xffff_ffff;
 
 /// The second argument of `socket` without the flags that may come with a type.
 const TYPE: u64 = !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64 & 0xffff_ffff;

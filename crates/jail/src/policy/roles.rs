@@ -1,9 +1,6 @@
 //! The strict lists of our own roles.
 
-use super::{
-    Allow, DATAGRAM, EXECUTABLE, INTERNET, NO_OTHER_RECEIVING, NO_OTHER_SENDING, STREAM, When, allow,
-    allow_when,
-};
+use super::{Allow, DATAGRAM, EXECUTABLE, INTERNET, NO_OTHER_SENDING, STREAM, When, allow, allow_when};
 use libc as l;
 
 /// What every role does: start, wait, talk over its channels, end.
@@ -72,11 +69,7 @@ pub(super) const EVERY: &[Allow] = &[
         &[When::Bits(2, NO_OTHER_SENDING, 0)],
         "messages of the control and log channels",
     ),
-    allow_when(
-        &[l::SYS_recvmsg],
-        &[When::Bits(2, NO_OTHER_RECEIVING, 0)],
-        "messages of the control and log channels",
-    ),
+    allow(&[l::SYS_recvmsg], "messages of the control and log channels"),
     allow_when(
         &[l::SYS_getsockopt],
         &[When::Is(1, l::SOL_SOCKET as u64), When::In(2, KIND_OF_SOCKET)],
@@ -118,11 +111,7 @@ const NO_DELAY: Allow = allow_when(
 );
 
 /// Bytes of a connection.
-const RECEIVE: Allow = allow_when(
-    &[l::SYS_recvfrom],
-    &[When::Bits(3, NO_OTHER_RECEIVING, 0)],
-    "what a connection brings, or a look at it",
-);
+const RECEIVE: Allow = allow(&[l::SYS_recvfrom], "what a connection brings, or a look at it");
 const SEND: Allow =
     allow_when(&[l::SYS_sendto], &[When::Bits(3, NO_OTHER_SENDING, 0)], "what goes out on a connection");
 

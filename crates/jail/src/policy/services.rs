@@ -1,9 +1,7 @@
 //! The broad list of programs that we do not know.
 
 use super::lists::{ASKED_OF_SOCKETS, ASKED_OF_TCP, OF_DESCRIPTORS, OF_ITSELF, OF_SOCKETS, OF_TCP};
-use super::{
-    Allow, EXECUTABLE, NO_OTHER_RECEIVING, NO_OTHER_SENDING, STREAM, TYPE, WRITABLE, When, allow, allow_when,
-};
+use super::{Allow, EXECUTABLE, NO_OTHER_SENDING, STREAM, TYPE, WRITABLE, When, allow, allow_when};
 use libc as l;
 
 const NAMESPACES: u64 = (l::CLONE_NEWNS
@@ -288,14 +286,8 @@ pub(super) const PROGRAM: &[Allow] = &[
         &[When::Bits(2, NO_OTHER_SENDING, 0)],
         "what goes out on a connection that it was given",
     ),
-    allow_when(
-        &[l::SYS_recvfrom, l::SYS_recvmmsg],
-        &[When::Bits(3, NO_OTHER_RECEIVING, 0)],
-        "what comes in on a connection that it was given",
-    ),
-    allow_when(
-        &[l::SYS_recvmsg],
-        &[When::Bits(2, NO_OTHER_RECEIVING, 0)],
+    allow(
+        &[l::SYS_recvfrom, l::SYS_recvmsg, l::SYS_recvmmsg],
         "what comes in on a connection that it was given",
     ),
     allow_when(
