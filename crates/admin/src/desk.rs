@@ -154,7 +154,8 @@ impl Desk {
             return Ok(*number);
         }
         let names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
-        let meant = closest(name, &names).map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+        let meant = suggest::closest_name(name, &names)
+            .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
         Err(Reply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))
     }
 
@@ -267,35 +268,5 @@ fn kind(what: Findings) -> ProbeKind {
         Findings::Score => ProbeKind::Score,
         Findings::Sweep => ProbeKind::Sweep,
         Findings::Foreign => ProbeKind::Foreign,
-    }
-}
-
-/// The name that was probably meant: a service without its site, or the nearest by typing errors.
-fn closest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
-    if let Some(service) = names.iter().find(|known| known.rsplit('/').next() == Some(name)) {
-        return Some(service);
-    }
-    let typed = name.chars().count();
-    // LIMIT: as long as the longest name; the work is the product of two lengths, and a request has 4 KiB.
-    if typed > 128 {
-        return None;
-    }
-    let nearest = names.iter().map(|known| (strsim::osa_distance(name, known), *known)).min();
-    nearest.filter(|(distance, _)| *distance <= (typed / 3).max(1)).map(|(_, known)| known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::closest;
-
-    #[test]
-    fn a_near_name_is_suggested_and_a_far_one_not() {
-        let names = ["gate", "packages", "packages/search"];
-        assert_eq!(closest("packages/serach", &names), Some("packages/search"));
-        assert_eq!(closest("search", &names), Some("packages/search"));
-        assert_eq!(closest("gaet", &names), Some("gate"));
-        assert_eq!(closest("other", &names), None);
-        assert_eq!(closest(&"packages".repeat(40), &names), None);
-        assert_eq!(closest("gate", &[]), None);
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Everything that is linked into `bulkheadd`, and the procedural macros that it is built with. No runtime, no TLS,
 /// HTTP, JSON or database code is among it.
-const ALLOWED: [&str; 26] = [
+const ALLOWED: [&str; 27] = [
     "bitflags",
     "bulkheadd",
     "config",
@@ -24,6 +24,7 @@ const ALLOWED: [&str; 26] = [
     "rustix",
     "seccompiler",
     "serde_spanned",
+    "suggest",
     "syn",
     "sys",
     "thiserror",

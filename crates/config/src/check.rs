@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::{Component, Path, PathBuf};
 
+use suggest::closest;
+
 use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
 use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
-use crate::suggest::closest;
 use crate::worker;
 
 /// Every rule that needs no file system.

@@ -25,7 +25,6 @@ mod sections;
 mod sites;
 mod statics;
 mod statics_schema;
-mod suggest;
 mod tls;
 mod worker;
 

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use suggest::closest;
+
 use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, hosts, networks, units};
@@ -12,7 +14,6 @@ use crate::place::At;
 use crate::raw::{RawListener, RawServer};
 use crate::rules;
 use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart};
-use crate::suggest::closest;
 
 pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawServer {
     let user_range = match table.get("user_range") {

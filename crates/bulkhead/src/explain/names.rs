@@ -5,31 +5,14 @@
 use crate::fault::Fault;
 use crate::order::printable;
 
-/// LIMIT: a name has at most two parts of 63 characters; the work is the product of two lengths.
-const NAME_CHARS_MAX: usize = 127;
-
 /// The number of the process that is called `name`.
 pub fn find(name: &str, names: &[&str]) -> Result<usize, Fault> {
     names.iter().position(|known| *known == name).ok_or_else(|| {
-        let meant = closest(name, names).map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
+        let meant = suggest::closest_name(name, names)
+            .map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
         let (shown, known) = (printable(name), names.join(", "));
         Fault::Usage(format!("there is no `{shown}` in this configuration; {meant}the names are: {known}"))
     })
-}
-
-/// The name that is fewest typing errors away; a service may be named without its site.
-fn closest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
-    let chars = name.chars().count();
-    if chars > NAME_CHARS_MAX {
-        return None;
-    }
-    let allowed = (chars / 3).max(1);
-    let distance = |known: &str| {
-        let bare = known.split_once('/').map_or(known, |(_, service)| service);
-        strsim::osa_distance(name, known).min(strsim::osa_distance(name, bare))
-    };
-    let near = names.iter().map(|known| (distance(known), *known)).min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, _)| *distance <= allowed).map(|(_, known)| known)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod numbers;
 
 use std::path::{Path, PathBuf};
 
+use suggest::closest;
 use toml::de::{DeTable, DeValue};
 
 pub(crate) use numbers::narrow;
@@ -15,7 +16,6 @@ use crate::diagnostic::{Problems, escape, quote};
 use crate::parse::{Fault, names};
 use crate::place::At;
 use crate::rules::{Keys, TABLES};
-use crate::suggest::closest;
 
 /// One table and what messages call it.
 pub(crate) struct Table<'t> {

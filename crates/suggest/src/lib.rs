@@ -1,23 +1,41 @@
 //! "Did you mean": the known word nearest to a mistyped one.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: keys and words of the operator's file.
-//! Must never: take the suggestion in the operator's place.
+//! Runs in: the launcher (root), admin and the `bulkhead` command; pure. Sees: keys and words of the operator's file, and
+//! names that an operator types. Never: takes the suggestion in the operator's place.
 
-/// LIMIT: longer than any key; the work is the product of two lengths, and a wild key may be a megabyte.
-const WORD_CHARS_MAX: usize = 64;
+/// LIMIT: longer than any key, and than the name of a service with its site; the work is the product of two lengths, and
+/// a wild key may be a megabyte.
+const WORD_CHARS_MAX: usize = 128;
+
+/// The process that `name` is most likely meant to be, where a service may be named without its site.
+pub fn closest_name<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+    let bare: Vec<&str> = names.iter().map(|known| known.rsplit('/').next().unwrap_or(known)).collect();
+    let of_bare = |bare_name: &str| {
+        names.iter().zip(&bare).find(|(_, bare)| **bare == bare_name).map(|(known, _)| *known)
+    };
+    match of_bare(name) {
+        Some(exact) => Some(exact),
+        None => nearest(name, names).or_else(|| of_bare(nearest(name, &bare)?)),
+    }
+}
 
 /// The candidate that `word` is most likely meant to be, if any is near enough.
-pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     if word.chars().count() > WORD_CHARS_MAX {
         return None;
     }
     let word = word.to_lowercase();
-    let nearest = candidates.iter().map(|candidate| (distance(&word, candidate), *candidate)).min();
-    let allowed = (word.chars().count() / 3).max(1);
-    match nearest {
-        Some((distance, candidate)) if distance <= allowed => Some(candidate),
-        _ => by_prefix(&word, candidates),
+    nearest(&word, candidates).or_else(|| by_prefix(&word, candidates))
+}
+
+/// The candidate that is fewest typing errors away, if these are at most a third of the word's length.
+fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    let chars = word.chars().count();
+    if chars > WORD_CHARS_MAX {
+        return None;
     }
+    let nearest = candidates.iter().map(|candidate| (distance(word, candidate), *candidate)).min();
+    nearest.filter(|(distance, _)| *distance <= (chars / 3).max(1)).map(|(_, candidate)| candidate)
 }
 
 /// `memory` for `memory_max`: one is the beginning of the other.
@@ -69,5 +87,16 @@ mod tests {
         assert_eq!(closest("tls", &keys), None);
         assert_eq!(closest("x", &keys), None);
         assert_eq!(closest(&"p".repeat(1000), &keys), None);
+    }
+    #[test]
+    fn a_service_may_be_named_without_its_site() {
+        let names = ["bulkheadd", "gate", "packages", "packages/search"];
+        assert_eq!(closest_name("packages/serach", &names), Some("packages/search"));
+        assert_eq!(closest_name("search", &names), Some("packages/search"));
+        assert_eq!(closest_name("serach", &names), Some("packages/search"));
+        assert_eq!(closest_name("gaet", &names), Some("gate"));
+        assert_eq!(closest_name("other", &names), None);
+        assert_eq!(closest_name(&"packages".repeat(40), &names), None);
+        assert_eq!(closest_name("gate", &[]), None);
     }
 }
