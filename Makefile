@@ -36,7 +36,7 @@ breakout: build
 
 # Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
 test: lint unit cc protocol
-	@$(MAKE) --no-print-directory --jobs=2 TEST_OPTIONS=--lines process rootless
+	@$(MAKE) --no-print-directory --jobs=2 process rootless
 	@./tests/summary
 
 lint:
@@ -57,7 +57,7 @@ cc: build
 # Real processes, started as a user would; as root they have their own uids, and are tried from inside and attacked.
 process: build
 	@./tests/prepare process
-	python3 tests/run $(TEST_OPTIONS)
+	python3 tests/run
 
 # curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
 protocol: build
@@ -66,7 +66,7 @@ protocol: build
 
 rootless: build
 	@./tests/prepare process
-	python3 tests/run --rootless $(TEST_OPTIONS)
+	python3 tests/run --rootless
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process.
 sweep: build

@@ -4,10 +4,14 @@ import json
 import time
 import unittest
 
+import pytest
+
 from attack import Attack, fire, head
 from client import until
 from harness import Server, configuration, rootless_too, site
 from netns import Networks, addresses
+
+pytestmark = pytest.mark.alone
 
 ATTACKERS = "20.1.0.0/16"
 #: Somebody else, far away.

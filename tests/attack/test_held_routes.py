@@ -7,10 +7,14 @@ import contextlib
 import shutil
 import unittest
 
+import pytest
+
 from backend import php_fpm
 from client import until
 from held import ATTACKS, PATHS, Held, ask, under
 from test_conditioning_status import told
+
+pytestmark = pytest.mark.alone
 
 #: KiB that the worker may grow by. Without a limit it grew by 180,000, and kept them.
 GROWN_MAX, KEPT_MAX = 64 << 10, 24 << 10

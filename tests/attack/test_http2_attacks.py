@@ -10,10 +10,14 @@ import ssl
 import struct
 import unittest
 
+import pytest
+
 import client
 from backend import Raw, response
 from frames import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, block, frame
 from secured import TLS, ours, serve
+
+pytestmark = pytest.mark.alone
 
 PRIORITY, PING, CONTINUATION = 2, 6, 9
 CALM, CANCEL = 11, 8

@@ -2,10 +2,14 @@
 
 import unittest
 
+import pytest
+
 from attack import KINDS, Attack, bombs, fire
 from client import until
 from harness import Server, rootless_too, site
 from netns import Networks, addresses
+
+pytestmark = pytest.mark.alone
 
 
 @rootless_too

@@ -13,10 +13,14 @@ import struct
 import subprocess
 import unittest
 
+import pytest
+
 from client import Connection, until
 from frames import END_HEADERS, END_STREAM, HEADERS, RST_STREAM, Http2, block, frame
 from harness import rootless_too
 from secured import TLS, ours, serve
+
+pytestmark = pytest.mark.alone
 
 #: A tenth of a second for each verification, and four times as long between two of one client's.
 COST = 11

@@ -10,10 +10,14 @@ import ssl
 import time
 import unittest
 
+import pytest
+
 from client import Connection, until
 from frames import END_HEADERS, END_STREAM, HEADERS, Http2, block, frame
 from harness import rootless_too
 from secured import TLS, ours, serve
+
+pytestmark = pytest.mark.alone
 
 BURST = 10
 #: One a second.

@@ -11,10 +11,14 @@ import time
 import unittest
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).resolve().parent.parent / "process"))
 
 from client import Connection, until
 from harness import Server, rootless_too
+
+pytestmark = pytest.mark.alone
 
 BIG = 8 << 20
 #: How long a worker is patient with a client, and a good deal more.

@@ -6,9 +6,13 @@ import threading
 import time
 import unittest
 
+import pytest
+
 from client import until
 from world import by_id, probe
 from harness import Server, children, rootless_too, service, site, wait_for_time
+
+pytestmark = pytest.mark.alone
 
 #: "A sibling's p99 at most doubles" (security.md, F), and what a scheduler's tick adds on a machine with few cores.
 SLOWER, TICK = 2.0, 0.010

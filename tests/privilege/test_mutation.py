@@ -14,11 +14,15 @@ import subprocess
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 import facts
 from client import until
 from world import POSTS as ALL_POSTS
 from world import WRITES, by_id, markdown, probe, program, write_part
 from harness import Server, service, site
+
+pytestmark = pytest.mark.alone
 
 POSTS = {post: ALL_POSTS[post] for post in ("gate", "site", "service", "with network")}
 TITLES = {"gate": "gate 0", "site": "site main", "service": "bin/probe", "with network": "bin/net"}

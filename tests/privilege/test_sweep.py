@@ -11,10 +11,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import pytest
+
 from world import ALWAYS, place, probe
 from client import until
 from harness import Server, configuration, free_port, program, rootless_too, service, site
 from tls_server import certificate
+
+pytestmark = pytest.mark.alone
 
 ALLOWED = Path(__file__).parent / "allowed"
 

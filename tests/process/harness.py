@@ -23,9 +23,21 @@ import client
 ROOTLESS = bool(os.environ.get("BULKHEAD_TEST_ROOTLESS"))
 NOBODY = 65534
 TOP = Path(__file__).resolve().parents[2]
-#: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range begins at 32768 unless it is changed);
-#: others for a rootless run, which may go on beside this one.
-PORTS = (22_000, 32_000) if ROOTLESS else (12_000, 22_000)
+
+
+def ports():
+    """The ports of this process: of the ten thousand of its run, the share that no other process of pytest has.
+
+    They are below those that the kernel gives to clients (net.ipv4.ip_local_port_range begins at 32768 unless it is
+    changed). A rootless run has others, as it may go on beside this one.
+    """
+    first = 22_000 if ROOTLESS else 12_000
+    share = 10_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    index = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % (10_000 // share)
+    return range(first + index * share, first + (index + 1) * share)
+
+
+PORTS = ports()
 GIVEN = set()
 #: What configurations say that are written for one server on a machine; each server of a test gets a range of its own.
 USER_RANGE = "51001-51999"
@@ -114,7 +126,7 @@ def free_uids():
 def free_port():
     """A port that nobody has now, and that nobody else is given before the server takes it."""
     while True:
-        port = random.randrange(*PORTS)
+        port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in GIVEN:

@@ -5,8 +5,12 @@ import time
 import unittest
 from pathlib import Path
 
+import pytest
+
 from client import until
 from harness import ROOTLESS, Server, service, site
+
+pytestmark = pytest.mark.alone
 
 
 def mounts():

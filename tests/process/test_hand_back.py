@@ -4,8 +4,12 @@ import json
 import time
 import unittest
 
+import pytest
+
 from client import Load
 from harness import Server, rootless_too, service, site
+
+pytestmark = pytest.mark.alone
 
 SITES = [
     site("main", [service("probe")]),

@@ -5,8 +5,12 @@ import resource
 import time
 import unittest
 
+import pytest
+
 from client import Connection
 from harness import Server, rootless_too, service, site
+
+pytestmark = pytest.mark.alone
 
 CONNECTIONS = 10_000
 #: A source address has some 28,000 ports for one server; several leave room for those that linger.

@@ -6,11 +6,15 @@ import shutil
 import subprocess
 import unittest
 
+import pytest
+
 from client import until
 from harness import ROOTLESS, Server, service, site
 from test_cgroups import groups
 from test_filters import PYTHON
 from test_uid_range import UNSHARED, Overlapping
+
+pytestmark = pytest.mark.alone
 
 #: Its first thread ends, so that it looks like a zombie, and another one goes on.
 HEADLESS = """

@@ -4,8 +4,12 @@ import os
 import subprocess
 import unittest
 
+import pytest
+
 from client import until
 from harness import USER_RANGE, Server, free_uids, site
+
+pytestmark = pytest.mark.alone
 
 UNSHARED = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 

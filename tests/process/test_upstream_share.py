@@ -8,6 +8,8 @@ import contextlib
 import socket
 import unittest
 
+import pytest
+
 import client
 from backend import Raw
 from client import until
@@ -17,6 +19,8 @@ from test_conditioning_status import told
 from test_upstream_stall import Mute, answered
 from tls_server import insecure
 from two_ports import PATIENCE, PlainHttp2, Two, lines
+
+pytestmark = pytest.mark.alone
 
 CONNECTIONS = 64
 CROWD = 2 * CONNECTIONS

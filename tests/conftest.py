@@ -1,0 +1,9 @@
+"""Has pytest find what the tests share; everything else is in lib/hooks.py."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / name) for name in ("lib", "process", "privilege", "attack", "protocol")]
+
+from hooks import *  # noqa: E402, F403

@@ -1,0 +1,161 @@
+"""What pytest is told of the tests in this repository: their options, their markers, how they are printed, which run
+alone. Both conftest.py files import everything here.
+
+Tests run in several processes (pytest-xdist), a class at a time. A test that measures time, loads the machine or uses
+something that exists once on a machine has the marker `alone`: no other test of this checkout runs meanwhile.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+MARKERS = {
+    "root": "starts servers as root, with an own uid for each process",
+    "rootless": "can run without root as well (`--rootless` runs these)",
+    "slow": "takes more than ten seconds",
+    "protocol": "tries the protocols with other programs",
+    "attack": "attacks a server, or measures what an attack costs others",
+    "alone": "runs while no other test does",
+}
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("bulkhead")
+    group.addoption("--rootless", action="store_true", help="run the servers as uid 65534")
+    group.addoption("--write-docs", action="store_true", help="renew the tables of the documentation from what is found")
+    group.addoption("--peer", choices=("bulkhead", "nginx"), default="bulkhead", help="the server that is tried")
+    group.addoption("--whole", action="store_true", help="leave nothing out of the longest protocol tests")
+    group.addoption("--name", action="append", default=[], help="a part of the names of the tests to run")
+    group.addoption("--alone", action="store_true", help="run while no other test does")
+    group.addoption("--results", help="where the results are written as JSON")
+
+
+def pytest_configure(config):
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    # harness.py and its like read these when they are imported, which is later.
+    option = config.option
+    os.environ["BULKHEAD_TEST_ROOTLESS"] = "1" if option.rootless else ""
+    os.environ["BULKHEAD_WRITE_DOCS"] = "1" if option.write_docs else ""
+    os.environ["BULKHEAD_PROTOCOL_PEER"] = option.peer
+    os.environ["BULKHEAD_PROTOCOL_WHOLE"] = "1" if option.whole else ""
+    # A run that is asked to end leaves no server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Results(config), "bulkhead-results")
+
+
+def pytest_collection_modifyitems(config, items):
+    chosen, left = [], []
+    for item in items:
+        mark(item)
+        fits = not config.option.name or any(part in name_of(item.nodeid) for part in config.option.name)
+        if config.option.rootless and not item.get_closest_marker("rootless"):
+            fits = False
+        (chosen if fits else left).append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=left)
+
+
+def mark(item):
+    """Adds the markers that follow from where a test is and from the decorators of harness.py."""
+    method = getattr(item, "function", None)
+    able = getattr(item.cls, "rootless", False) or getattr(method, "rootless", False)
+    item.add_marker("rootless" if able else "root")
+    for folder in ("protocol", "attack"):
+        if folder in item.path.relative_to(TESTS.parent).parts:
+            item.add_marker(folder)
+
+
+def name_of(nodeid):
+    """`test_file.Class.test_name`, whatever the folder."""
+    path, *names = nodeid.split("::")
+    return ".".join([Path(path).stem, *names])
+
+
+@contextlib.contextmanager
+def only_one(exclusive):
+    """Shares the machine with other tests, or has it alone.
+
+    A test that wants to be alone queues like all others, so that those that come later do not overtake it. The locks
+    are on folders: they need no file and end with the process that has them.
+    """
+    queue, machine = (os.open(folder, os.O_RDONLY | os.O_CLOEXEC) for folder in (TESTS, TESTS / "lib"))
+    try:
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        fcntl.flock(machine, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        yield
+    finally:
+        # Unlocked in so many words: a child that was forked may have the descriptor still.
+        fcntl.flock(machine, fcntl.LOCK_UN)
+        os.close(queue)
+        os.close(machine)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    exclusive = item.config.option.alone or item.get_closest_marker("alone")
+    with only_one(exclusive):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report):
+    """No letters: `Results` prints a line for each test. A category is what the summary of failures goes by."""
+    if report.failed:
+        return ("failed" if report.when == "call" else "error"), "", ""
+    return ("skipped" if report.skipped else "passed" if report.when == "call" else ""), "", ""
+
+
+class Results:
+    """Prints a line for each test that is over, and keeps what became of all."""
+
+    def __init__(self, config):
+        self.config, self.tests = config, {}
+        self.prefix = "rootless: " if config.option.rootless else ""
+
+    def pytest_runtest_logreport(self, report):
+        test = self.tests.setdefault(report.nodeid, {
+            "name": self.prefix + name_of(report.nodeid), "nodeid": report.nodeid, "outcome": "ok", "why": "", "seconds": 0.0,
+        })
+        test["seconds"] += report.duration
+        if report.failed and test["outcome"] != "FAILED":
+            test |= {"outcome": "FAILED", "why": last_line(report.longreprtext)}
+        elif report.skipped and test["outcome"] == "ok" and not hasattr(report, "context"):
+            test |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
+        if report.when == "teardown":
+            how = f"skipped: {test['why']}" if test["outcome"] == "skipped" else test["outcome"]
+            self.write(f"{test['name']} ... {how} ({test['seconds']:.1f} s)")
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            why = last_line(report.longreprtext)
+            name = self.prefix + name_of(report.nodeid)
+            self.tests[report.nodeid] = {
+                "name": name, "nodeid": report.nodeid, "outcome": "FAILED", "why": why, "seconds": 0.0,
+            }
+            self.write(f"{name} ... FAILED")
+
+    def write(self, line):
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")
+        terminal.ensure_newline()
+        terminal.write_line(line)
+        sys.stdout.flush()
+
+    def pytest_sessionfinish(self):
+        if self.config.option.results:
+            Path(self.config.option.results).write_text(json.dumps(list(self.tests.values())))
+
+
+def last_line(text):
+    """The last line of a failure."""
+    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
