@@ -17,9 +17,6 @@ use crate::files::{File, Missing};
 use crate::range::{self, Span, Wanted};
 use crate::settings::Encoding;
 
-/// The `Server` field of every answer.
-pub const SERVER: &str = "bulkhead";
-
 /// Seconds after which a client that got 503 may try again.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::http2::upload::Upload;
 use crate::limit::{Side, Stall};
 use crate::range::Span;
 
@@ -234,12 +233,16 @@ pub(crate) enum Intake {
     Abandoned,
 }
 
+/// A request body that a codec of ours reads.
+type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
+
 /// Where the body of a request comes from.
 enum Source {
     /// Memory; nothing, for a request without a body that is made again.
     Memory(Bytes),
     Http1(hyper::body::Incoming),
-    Http2(Box<Upload>),
+    /// Opaque: what reads a body of HTTP/2 depends on this module.
+    Http2(Received),
 }
 
 impl Source {
@@ -279,10 +282,13 @@ impl BoundedBody {
     }
 
     /// The same, of a request that came by HTTP/2.
-    pub(crate) fn of_http2(inner: Upload, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
+    pub(crate) fn of_http2<B>(inner: B, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody
+    where
+        B: Body<Data = Bytes, Error = BodyError> + 'static,
+    {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
         BoundedBody {
-            inner: Source::Http2(Box::new(inner)),
+            inner: Source::Http2(Box::pin(inner)),
             limit,
             left: limit,
             intake,
@@ -346,7 +352,7 @@ impl Body for BoundedBody {
             Source::Http1(inner) => {
                 Pin::new(inner).poll_frame(cx).map_err(|error| BodyError::Client(error.into()))
             }
-            Source::Http2(inner) => Pin::new(&mut **inner).poll_frame(cx),
+            Source::Http2(inner) => inner.as_mut().poll_frame(cx),
         };
         if this.is_given_up(cx, polled.is_pending()) {
             this.intake.set(Intake::Slow);

@@ -70,7 +70,7 @@ impl<P: Partition> Link<'_, P> {
              Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}{later}",
             status.as_str(),
             status.canonical_reason().unwrap_or("Error"),
-            answer::SERVER,
+            crate::http::SERVER,
             String::from_utf8_lossy(&date),
             String::from_utf8_lossy(secure),
         )

@@ -14,12 +14,13 @@ use wire::CHALLENGES;
 
 use crate::answer;
 use crate::body::{BoundedBody, ResponseBody};
+use crate::cache::{Root, Roots};
 use crate::compress::dynamic::{self, Asked};
 use crate::error_page;
-use crate::partition::{Ends, Partition, Site};
+use crate::http::conn_info::Ends;
+use crate::partition::{Partition, Site};
 use crate::proxy::answer::leave_out_body;
 use crate::proxy::headers::clean_answer;
-use crate::roots::{Root, Roots};
 use crate::rules::auth::Verdict;
 use crate::rules::{Action, Matcher, Plan, Rule};
 use crate::statics::{self, Outcome};

@@ -11,11 +11,12 @@ use http::{Method, Request, Response, StatusCode};
 use request::path::NormalPath;
 
 use crate::body::{BoundedBody, FileBody, Piece, ResponseBody};
+use crate::cache::Root;
 use crate::dispatch::{Origin, Place, admit, pass_on, redirect_internally};
 use crate::files::{File, Found};
-use crate::partition::{Ends, Partition, Site};
+use crate::http::conn_info::Ends;
+use crate::partition::{Partition, Site};
 use crate::range::Span;
-use crate::roots::Root;
 use crate::rules::Plan;
 use crate::settings::Settings;
 use crate::statics;

@@ -22,9 +22,10 @@ use tokio::time::Sleep;
 
 use crate::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
+use crate::http::conn_info::Ends;
 use crate::limit::Side;
 use crate::pace::Pace;
-use crate::partition::{Ends, Partition, Site, Waits};
+use crate::partition::{Partition, Site, Waits};
 use crate::socket::expired;
 use crate::stream::Stream;
 use crate::wire_io::{Gauge, Left, Wire};
@@ -279,7 +280,7 @@ async fn respond<P: Partition>(
     } else if old {
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
     }
-    headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
+    headers.insert(header::SERVER, HeaderValue::from_static(crate::http::SERVER));
     site.add_hsts(ends, headers);
     gauge.status.set(response.status().as_u16());
     *gauge.tunnel.borrow_mut() = upgrade::opened(&response);

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use request::path::NormalPath;
 
+use crate::cache::Root;
 use crate::cache::{self, Dress, Entry, Form, Pick};
 use crate::dispatch;
 use crate::files::{File, Found};
 use crate::head::{Framing, Head, Refusal, Verb};
 use crate::partition::{Partition, Site};
-use crate::roots::Root;
 use crate::socket::Socket;
 use crate::statics;
 

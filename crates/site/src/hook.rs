@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 
 use crate::answer;
 use crate::body::{BodyError, BoundedBody, ResponseBody};
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::proxy::headers;
 
 /// How long a function may take.

@@ -26,7 +26,8 @@ use tokio::task::JoinSet;
 
 use self::io::{Meter, Watched};
 use crate::dispatch::Shown;
-use crate::partition::{Limits, Partition};
+use crate::limits::Limits;
+use crate::partition::Partition;
 use crate::serve::{Link, Next};
 use crate::socket::{Socket, expired};
 use crate::stream::Stream;

@@ -9,9 +9,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use conditioning::MinRate;
 use conditioning::checks::{self, Setting};
 use http::header::{self, HeaderMap, HeaderValue};
 use request::path::NormalPath;
@@ -19,13 +18,16 @@ use worker::counters::Sheds;
 
 use crate::body::{BoundedBody, ResponseBody};
 use crate::cache::{self, CACHE_BYTES, Cache};
+use crate::cache::{Root, Roots};
 use crate::clock::Clock;
 use crate::files::Files;
-use crate::head::{Head, Refusal};
+use crate::head::Refusal;
 use crate::hook::Hooks;
+use crate::http::access_record::Access;
+use crate::http::conn_info::Ends;
 use crate::limit::{Permit, Refused};
+use crate::limits::Limits;
 use crate::negotiate::Negotiator;
-use crate::roots::{Root, Roots};
 use crate::rules::guesses::Guesses;
 use crate::rules::{Action, Rule, Rules};
 use crate::seats::Seats;
@@ -35,96 +37,6 @@ use crate::tls_stream::Watch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
 const SCRATCH_BYTES: usize = 32 << 10;
-
-/// The two ends of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Ends {
-    /// The client's.
-    pub peer: SocketAddr,
-    /// Ours.
-    pub local: SocketAddr,
-    /// Whether the connection is under TLS.
-    pub tls: bool,
-}
-
-impl Ends {
-    /// The scheme by which the client asks.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
-    }
-}
-
-/// What a client may take.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Bytes of a request head; 431 above.
-    pub head_bytes: usize,
-    /// From the first byte of a head to its last; 408 above.
-    pub head_timeout: Duration,
-    /// Bytes of a request body; 413 above.
-    pub body_bytes: u64,
-    /// Between requests; the connection is then closed without a word.
-    pub idle_timeout: Duration,
-    /// Without any byte moving while the client is waited for; as if it were too slow.
-    pub stall_timeout: Duration,
-    /// How slowly a request body may come; 408 below.
-    pub body_rate: MinRate,
-    /// How slowly an answer may be taken; the connection is closed below.
-    pub response_rate: MinRate,
-    /// Connections; when there are nearly so many, idle ones are closed.
-    pub connections: u32,
-    /// Whether heads that are unusual but not dangerous are refused as well.
-    pub strict: bool,
-}
-
-/// One request and its answer, for the access log.
-#[derive(Debug)]
-pub struct Access<'a> {
-    /// The two ends of the connection.
-    pub ends: &'a Ends,
-    /// The method; empty if the head was refused.
-    pub method: &'a str,
-    /// The target as sent; empty if the head was refused.
-    pub target: &'a str,
-    /// The minor version of HTTP/1, or 2 for HTTP/2.
-    pub minor: u8,
-    /// The host as sent, without port.
-    pub host: &'a [u8],
-    /// The status code; 499 if the client went away before there was an answer.
-    pub status: u16,
-    /// Bytes of the answer's body that were passed to the kernel.
-    pub body_bytes: u64,
-    /// `Referer`, or empty.
-    pub referer: &'a [u8],
-    /// `User-Agent`, or empty.
-    pub user_agent: &'a [u8],
-    /// From the arrival of the head to the end of the answer, in microseconds.
-    pub duration_us: u64,
-}
-
-impl<'a> Access<'a> {
-    /// What was said and sent; `head` is `None` if it was refused. `since` is when it arrived.
-    pub(crate) fn of(
-        ends: &'a Ends,
-        head: Option<&Head<'a>>,
-        status: u16,
-        body_bytes: u64,
-        since: Instant,
-    ) -> Self {
-        Access {
-            ends,
-            method: head.map_or("", |head| head.method),
-            target: head.map_or("", |head| head.target),
-            minor: head.map_or(1, |head| head.minor),
-            host: head.map_or(b"", |head| head.host),
-            status,
-            body_bytes,
-            referer: head.map_or(b"", |head| head.referer),
-            user_agent: head.map_or(b"", |head| head.user_agent),
-            duration_us: u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX),
-        }
-    }
-}
 
 /// The partition whose requests are answered; the worker's own part.
 pub trait Partition: 'static {

@@ -26,7 +26,7 @@ use worker::outlets::{Outgoing, Outlets, Owner};
 
 use crate::answer::RETRY_AFTER;
 use crate::body::{BoundedBody, ResponseBody};
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::peer::Peer;
 use crate::proxy::answer::{self, fault};
 use crate::proxy::headers;

@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::cache::Entry;
 use crate::files::{Files, Names};
 
 /// LIMIT: folders open at once, of 20000-odd descriptors; others are opened anew when they are asked for.
@@ -19,11 +18,11 @@ const OPEN_MAX: usize = 512;
 /// LIMIT: bytes of a host, RFC 1035 2.3.4; no file system has longer names than 255.
 const HOST_BYTES_MAX: usize = 253;
 
-/// One folder, and the answers kept of it.
-pub struct Root {
+/// One folder, and `E`: what is kept of its files.
+pub struct Root<E> {
     /// Its files.
     pub files: Files,
-    pub(crate) entries: RefCell<HashMap<Box<str>, Rc<Entry>>>,
+    pub(crate) entries: E,
     /// Tells it from other folders, also from one that had its name before.
     pub(crate) number: u64,
     /// The folder's inode.
@@ -31,52 +30,46 @@ pub struct Root {
     checked: Cell<u64>,
 }
 
-impl Root {
+impl<E: Default> Root<E> {
     /// Serves what is below `root`.
-    pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root> {
+    pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root<E>> {
         Self::of(root, |root| Files::new(root, names))
     }
 
-    fn of(root: OwnedFd, files: impl FnOnce(OwnedFd) -> Files) -> Rc<Root> {
+    fn of(root: OwnedFd, files: impl FnOnce(OwnedFd) -> Files) -> Rc<Root<E>> {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         let number = NEXT.with(|next| next.replace(next.get() + 1));
         let inode = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_ino);
-        Rc::new(Root {
-            files: files(root),
-            entries: RefCell::default(),
-            number,
-            inode,
-            checked: Cell::new(0),
-        })
+        Rc::new(Root { files: files(root), entries: E::default(), number, inode, checked: Cell::new(0) })
     }
 }
 
 /// Where a site's files are.
-pub enum Roots {
+pub enum Roots<E> {
     /// Nowhere.
     None,
     /// In one folder.
-    One(Rc<Root>),
+    One(Rc<Root<E>>),
     /// In one for each host.
-    Hosts(Hosts),
+    Hosts(Hosts<E>),
 }
 
 /// A folder of folders named like hosts.
-pub struct Hosts {
+pub struct Hosts<E> {
     folder: OwnedFd,
     names: Rc<Names>,
-    open: RefCell<HashMap<Box<[u8]>, Rc<Root>>>,
+    open: RefCell<HashMap<Box<[u8]>, Rc<Root<E>>>>,
 }
 
-impl Roots {
+impl<E: Default> Roots<E> {
     /// The folders below `folder`.
-    pub fn hosts(folder: OwnedFd, names: Rc<Names>) -> Roots {
+    pub fn hosts(folder: OwnedFd, names: Rc<Names>) -> Roots<E> {
         Roots::Hosts(Hosts { folder, names, open: RefCell::default() })
     }
 
     /// The folder for a host in lower case, without port and final dot.
     #[inline]
-    pub fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root>> {
+    pub fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root<E>>> {
         match self {
             Roots::None => None,
             Roots::One(root) => Some(root.clone()),
@@ -85,8 +78,8 @@ impl Roots {
     }
 }
 
-impl Hosts {
-    fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root>> {
+impl<E: Default> Hosts<E> {
+    fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root<E>>> {
         let known = self.open.borrow().get(host).cloned();
         if let Some(root) = known.as_ref().filter(|root| root.checked.get() == tick) {
             return Some(root.clone());
@@ -96,7 +89,7 @@ impl Hosts {
 
     /// Once a second it is looked whether the folder is still the same: a new one may have taken its name.
     #[cold]
-    fn look(&self, host: &[u8], known: Option<Rc<Root>>, tick: u64) -> Option<Rc<Root>> {
+    fn look(&self, host: &[u8], known: Option<Rc<Root<E>>>, tick: u64) -> Option<Rc<Root<E>>> {
         let Some(fd) = is_folder_name(host).then(|| self.open_folder(host)).flatten() else {
             self.open.borrow_mut().remove(host);
             return None;

@@ -13,16 +13,17 @@ use request::path::NormalPath;
 
 use crate::answer::{self, Shape};
 use crate::body::{FileBody, ResponseBody};
+use crate::cache::Root;
 use crate::cache::{self, Cache, Dress, ENTRY_BYTES, Entry, Form, has_forms};
 use crate::compress::body::Coded;
 use crate::compress::dynamic::{accept_encoding, vary};
 use crate::compress::{Effort, Encoder, PIECE_BYTES};
 use crate::dispatch::{self, Origin};
 use crate::files::{File, Found, Missing};
+use crate::http::conn_info::Ends;
 use crate::listing;
 use crate::negotiate::Accepted;
-use crate::partition::{Ends, Partition, Site};
-use crate::roots::Root;
+use crate::partition::{Partition, Site};
 use crate::rules::{Plan, Rule, Rules};
 use crate::settings::Encoding;
 

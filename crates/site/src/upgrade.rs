@@ -4,8 +4,10 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: what a client asks for, and every byte after that,
 //! of both sides. Must never: let a connection go on as HTTP after that, or keep one on which nothing moves.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -21,7 +23,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::answer;
 use crate::body::ResponseBody;
 use crate::head::{Head, Verb};
-use crate::limit::Permit;
 use crate::proxy::headers::clean_answer;
 
 /// LIMIT: bytes that are on their way at once in each direction.
@@ -177,12 +178,15 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
     }
 }
 
+/// What the owner of a tunnel has dropped when it ends.
+pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
+
 /// The other side of a tunnel, as it goes with the answer that opens it.
 #[derive(Clone)]
 pub(crate) struct Opened {
     other: OnUpgrade,
-    /// That of the request, until the end of the tunnel.
-    permit: Option<Permit>,
+    /// Held until the end of the tunnel, and never looked at.
+    guard: Option<Guard>,
 }
 
 /// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds.
@@ -196,7 +200,7 @@ pub(crate) fn grant<B>(response: &mut Response<B>) {
     headers.insert(header::UPGRADE, WEBSOCKET);
     // RFC 9110 8.6: such an answer has no length.
     headers.remove(header::CONTENT_LENGTH);
-    response.extensions_mut().insert(Opened { other, permit: None });
+    response.extensions_mut().insert(Opened { other, guard: None });
 }
 
 /// The other side of the tunnel that the answer opens.
@@ -204,10 +208,10 @@ pub(crate) fn opened<B>(response: &Response<B>) -> Option<Opened> {
     response.extensions().get::<Opened>().cloned()
 }
 
-/// Keeps `permit` for as long as the tunnel that the answer opens, if it opens one.
-pub(crate) fn keep<B>(response: &mut Response<B>, permit: &Permit) {
+/// Keeps `guard` for as long as the tunnel that the answer opens, if it opens one.
+pub(crate) fn keep<B>(response: &mut Response<B>, guard: Guard) {
     if let Some(opened) = response.extensions_mut().get_mut::<Opened>() {
-        opened.permit = Some(permit.clone());
+        opened.guard = Some(guard);
     }
 }
 
@@ -216,7 +220,7 @@ pub(crate) fn keep<B>(response: &mut Response<B>, permit: &Permit) {
 pub(crate) async fn tunnel<C>(
     client: C,
     taken: Bytes,
-    Opened { other, permit: _permit }: Opened,
+    Opened { other, guard: _guard }: Opened,
     idle: Duration,
     count: &Cell<u64>,
 ) -> io::Result<()>

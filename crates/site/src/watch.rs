@@ -117,7 +117,7 @@ impl Watch {
     }
 
     /// Whether all folders from the root to the file at `path` are watched; those that are not are from now on.
-    pub fn watches(&self, root: &Root, path: &[u8]) -> Watched {
+    pub fn watches<E>(&self, root: &Root<E>, path: &[u8]) -> Watched {
         let Some(inotify) = self.inotify.borrow().clone() else {
             return Watched::No;
         };
@@ -128,7 +128,7 @@ impl Watch {
             .unwrap_or(Watched::No)
     }
 
-    fn watches_folder(&self, inotify: &OwnedFd, root: &Root, folder: &[u8]) -> Watched {
+    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &Root<E>, folder: &[u8]) -> Watched {
         let key = (root.number, folder.into());
         if self.folders.borrow().contains_key(&key) {
             return Watched::Before;

@@ -21,8 +21,8 @@ use tokio::io::{AsyncWrite, ReadBuf};
 
 use crate::body::Intake;
 use crate::limit::Stall;
+use crate::limits::Limits;
 use crate::pace::Pace;
-use crate::partition::Limits;
 use crate::stream::Stream;
 use crate::upgrade::Opened;
 

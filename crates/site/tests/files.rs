@@ -179,8 +179,8 @@ fn the_cache_keeps_its_budget() {
     use request::path::NormalPath;
     use site::cache::Cache;
     use site::cache::Dress;
+    use site::cache::Root;
     use site::files::Found;
-    use site::roots::Root;
     let server = Server::start();
     for number in 0..50 {
         put(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);

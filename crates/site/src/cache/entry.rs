@@ -3,7 +3,8 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: contents of files. Must never: give two encodings of
 //! one file the same entity tag.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::rc::{Rc, Weak};
 
@@ -15,7 +16,7 @@ use crate::clock::DATE_BYTES;
 use crate::compress;
 use crate::files::{File, Meta};
 use crate::negotiate::Accepted;
-use crate::roots::Root;
+use crate::roots;
 use crate::settings::{Encoding, Settings};
 
 /// What an entry costs beside its bytes: structures, hash table, queue.
@@ -151,6 +152,12 @@ pub fn has_forms(settings: &Settings, media: &str, size: u64) -> bool {
         && (compress::BYTES_MIN..=settings.max_bytes).contains(&size)
         && compress::is_worth(media.as_bytes())
 }
+
+/// The entries of one root, by the path of a request as sent.
+pub type Table = RefCell<HashMap<Box<str>, Rc<Entry>>>;
+
+/// A folder with its entries.
+pub type Root = roots::Root<Table>;
 
 /// The answers for one path.
 pub struct Entry {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub(crate) use entry::Facts;
-pub use entry::{Dress, Entry, Form, Pick, coded_tag, has_forms};
+pub use entry::{Dress, Entry, Form, Pick, Root, Table, coded_tag, has_forms};
 pub use policy::{Clock, Policy};
 pub use ready::Ready;
 
@@ -20,7 +20,7 @@ use request::path::NormalPath;
 
 use crate::clock::DATE_BYTES;
 use crate::files::{self, File, Found, Meta};
-use crate::roots::Root;
+use crate::roots;
 use crate::settings::{Encoding, Settings};
 use crate::watch::{Watch, Watched};
 
@@ -36,6 +36,9 @@ const FORM_SHARE: usize = 8;
 /// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for those
 /// that are not, such as writes through a memory map.
 const WATCHED_TICKS: u64 = 120;
+
+/// The folders that files are served from, with their entries.
+pub type Roots = roots::Roots<Table>;
 
 /// Entries with an encoding and the bytes in it.
 pub(crate) type Finished = Rc<RefCell<Vec<(Rc<Entry>, Encoding, Vec<u8>)>>>;

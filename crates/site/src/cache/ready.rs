@@ -4,8 +4,8 @@
 
 use std::cell::{Cell, Ref, RefCell};
 
-use crate::answer::SERVER;
 use crate::clock::DATE_BYTES;
+use crate::http::SERVER;
 
 /// A head with a date, and perhaps a body, in one buffer.
 pub struct Ready {

@@ -24,7 +24,7 @@ use worker::log::Log;
 use crate::answer::status_of;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::proxy::answer::begun;
 use crate::proxy::{headers, is_safe};
 use crate::relay::plain;

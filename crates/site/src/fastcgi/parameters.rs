@@ -13,7 +13,7 @@ use http::request::Parts;
 use super::script::Script;
 use crate::dispatch::Requested;
 use crate::error_page::FailedWith;
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::proxy::headers::clean;
 
 /// Names and values.
@@ -45,7 +45,7 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     let requested = parts.extensions.get::<Requested>().map(|Requested(requested)| requested);
     let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
     set("GATEWAY_INTERFACE", b"CGI/1.1");
-    set("SERVER_SOFTWARE", crate::answer::SERVER.as_bytes());
+    set("SERVER_SOFTWARE", crate::http::SERVER.as_bytes());
     set("SERVER_PROTOCOL", if parts.version == http::Version::HTTP_2 { b"HTTP/2.0" } else { b"HTTP/1.1" });
     set("REQUEST_METHOD", parts.method.as_str().as_bytes());
     set("REQUEST_URI", target.as_bytes());

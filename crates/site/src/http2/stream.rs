@@ -25,9 +25,11 @@ use crate::body::{BoundedBody, Intake, ResponseBody};
 use crate::cache::Form;
 use crate::exchange::CLIENT_GONE;
 use crate::head::{Checked, Framing, Head, Refusal};
+use crate::http::access_record::Access;
+use crate::http::conn_info::Ends;
 use crate::limit::{Side, Stall};
 use crate::pace::Pace;
-use crate::partition::{Access, Ends, Partition, Site};
+use crate::partition::{Partition, Site};
 use crate::proxy::headers::{clean_trailers, remove_of_connection};
 use crate::{dispatch, fast, upgrade};
 
@@ -244,7 +246,7 @@ fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut
         response.status() == StatusCode::NO_CONTENT || response.status() == StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();
     remove_of_connection(headers);
-    headers.insert(header::SERVER, HeaderValue::from_static(answer::SERVER));
+    headers.insert(header::SERVER, HeaderValue::from_static(crate::http::SERVER));
     site.clock.tick(Instant::now());
     if let Ok(date) = HeaderValue::from_bytes(&site.clock.date()) {
         headers.entry(header::DATE).or_insert(date);

@@ -16,8 +16,8 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use crate::body::{BodyError, Intake};
+use crate::limits::Limits;
 use crate::pace::Pace;
-use crate::partition::Limits;
 use crate::socket::expired;
 
 /// LIMIT: how long, and how many bytes of, a body that nobody wants is taken after the answer: who sends a form or a

@@ -57,7 +57,7 @@ impl Permit {
 
     /// Keeps it until the answer is over. Whoever sends the answer finds [`Stall`] with it, if the place is lent.
     pub(crate) fn keep(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-        upgrade::keep(&mut response, &self);
+        upgrade::keep(&mut response, self.0.clone());
         if !matches!(response.body(), ResponseBody::Stream(_)) {
             // Nobody else is at work on it any more.
             return response;

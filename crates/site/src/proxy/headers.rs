@@ -9,7 +9,7 @@ use http::{Request, Version};
 use http_body::Body;
 use request::fields::{self, Origin};
 
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::upgrade;
 
 pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_of_connection};

@@ -18,7 +18,7 @@ use wire::ProxyHeader;
 use super::dial::Dialer;
 use super::flow::{Download, Progress, Upload};
 use crate::body::{BoundedBody, ResponseBody};
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::peer::Peer;
 use crate::proxy::answer::{self, fault};
 use crate::proxy::{headers, is_safe};

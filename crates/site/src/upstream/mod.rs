@@ -23,7 +23,7 @@ use worker::log::Log;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::fastcgi::{FastCgi, Scripts};
 use crate::files::Files;
-use crate::partition::Ends;
+use crate::http::conn_info::Ends;
 use crate::relay::plain;
 use crate::rules::{Matcher, Rules};
 use http::Http;

@@ -1,0 +1,23 @@
+//! What is known of the connection that a request came on.
+//!
+//! Untrusted input: none. Must never: change while the connection lasts.
+
+use std::net::SocketAddr;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The client's.
+    pub peer: SocketAddr,
+    /// Ours.
+    pub local: SocketAddr,
+    /// Whether the connection is under TLS.
+    pub tls: bool,
+}
+
+impl Ends {
+    /// The scheme by which the client asks.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}

@@ -1,0 +1,9 @@
+//! HTTP, whatever its version: what requests and responses consist of, and what is said of them.
+//!
+//! Untrusted input: see the modules. Must never: depend on a codec, a router or a backend.
+
+pub mod access_record;
+pub mod conn_info;
+
+/// The `Server` field of every response.
+pub const SERVER: &str = "bulkhead";
