@@ -30,7 +30,7 @@ use crate::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::limits::Limits;
 use crate::partition::{Partition, Site};
 use crate::rates::Rates;
-use crate::relay::{Relay, plain};
+use crate::relay::Relay;
 use crate::rules::Rule;
 use crate::upstream::{self, Backends};
 
@@ -290,7 +290,7 @@ impl Own {
         let (parts, body) = request.into_parts();
         let body = match gather(body).await {
             Ok(body) => body,
-            Err(error) => return plain(error.status()),
+            Err(error) => return answer::error(error.status()),
         };
         let mut request = Request::from_parts(parts, body);
         let permit = match self.limit.acquire(backend, self.client(ends)).await {

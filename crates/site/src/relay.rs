@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use conditioning::{Priority, Range};
-use http::header::{self, HeaderValue};
+use http::header::HeaderValue;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -24,12 +24,12 @@ use tokio::net::UnixStream;
 use wire::Shed;
 use worker::outlets::{Outgoing, Outlets, Owner};
 
-use crate::answer::RETRY_AFTER;
+use crate::answer::error;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::Ends;
 use crate::peer::Peer;
 use crate::proxy::answer::{self, fault};
-use crate::proxy::headers;
+use crate::proxy::{copy_of, headers};
 use crate::upgrade;
 
 /// LIMIT: how often a request is sent that nobody has read; each time another worker has died with it waiting.
@@ -121,7 +121,7 @@ impl Relay {
     /// Has the service answer `request`.
     pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
         if self.broken.get() {
-            return plain(StatusCode::INTERNAL_SERVER_ERROR);
+            return error(StatusCode::INTERNAL_SERVER_ERROR);
         }
         headers::prepare(&mut request, ends);
         headers::announce_body(&mut request);
@@ -130,8 +130,8 @@ impl Relay {
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
             Ok(Ok(answer)) => answer::pass_back(answer, ResponseBody::stream).await,
-            Ok(Err(status)) => plain(status),
-            Err(_) => plain(StatusCode::GATEWAY_TIMEOUT),
+            Ok(Err(status)) => error(status),
+            Err(_) => error(StatusCode::GATEWAY_TIMEOUT),
         }
     }
 
@@ -163,7 +163,7 @@ impl Relay {
                     return Ok(answer);
                 }
                 // A kept pair whose service has gone: the request was not sent and goes on a new one.
-                Err(mut error) => match (error.take_message().filter(|_| !fresh), copy) {
+                Err(mut failure) => match (failure.take_message().filter(|_| !fresh), copy) {
                     (Some(again), _) => request = again,
                     (None, _) if fresh && self.pairs.undelivered.get() > undelivered => {
                         return Err(match self.broken.get() {
@@ -171,8 +171,8 @@ impl Relay {
                             false => StatusCode::SERVICE_UNAVAILABLE,
                         });
                     }
-                    (None, Some(copy)) if is_unread(error.error()) => request = copy,
-                    _ => return Err(fault(error.error())),
+                    (None, Some(copy)) if is_unread(failure.error()) => request = copy,
+                    _ => return Err(fault(failure.error())),
                 },
             }
         }
@@ -213,16 +213,6 @@ impl Relay {
     }
 }
 
-/// The same request again, with the body `empty` in place of one that has ended.
-pub(crate) fn copy_of<B>(request: &Request<B>, empty: B) -> Request<B> {
-    let mut copy = Request::new(empty);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    copy
-}
-
 /// Whether the service ended without having read a byte of the request, which can then go to its successor.
 ///
 /// A Unix socket is reset, and not just ended, if its peer goes while bytes are in it that nobody has read.
@@ -235,17 +225,4 @@ fn is_unread(error: &hyper::Error) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// An answer of our own in place of the service's.
-pub(crate) fn plain(status: StatusCode) -> Response<ResponseBody> {
-    let text = format!("<!doctype html><title>{status}</title><h1>{status}</h1>\n");
-    let mut answer = Response::new(ResponseBody::Full(text.into()));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
-    }
-    answer
 }

@@ -18,12 +18,12 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Extensions, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use request::fields::clean_answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::answer;
 use crate::body::ResponseBody;
 use crate::head::{Head, Verb};
-use crate::proxy::headers::clean_answer;
 
 /// LIMIT: bytes that are on their way at once in each direction.
 const STEP_BYTES: usize = 16 << 10;

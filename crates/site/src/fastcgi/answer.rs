@@ -16,14 +16,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
 use super::ahead::Ahead;
+use super::pool::Pool;
 use super::record::{Decoder, Malformed, Record};
 use super::reply::{self, Reply};
 use super::stdin::{self, Unsent};
 use super::words::Words;
-use super::{Pool, Upload};
 use crate::body::{BoxError, ResponseBody};
 use crate::proxy::answer::HEAD_BYTES_MAX;
-use crate::upstream::flow::Download;
+use crate::upstream::flow::{Download, Upload};
 use crate::upstream::link::Link;
 
 /// LIMIT: bytes read at once.

@@ -7,13 +7,13 @@
 mod ahead;
 mod answer;
 mod parameters;
+mod pool;
 pub mod record;
 pub mod reply;
 mod script;
 mod stdin;
 mod words;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,26 +21,22 @@ use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use worker::log::Log;
 
+use crate::answer::error;
 use crate::answer::status_of;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::files::Files;
 use crate::http::conn_info::Ends;
 use crate::proxy::answer::begun;
 use crate::proxy::{headers, is_safe};
-use crate::relay::plain;
 use crate::upstream::Dialer;
 use crate::upstream::flow::{Progress, Upload};
 use crate::upstream::link::Link;
 use answer::Running;
 use parameters::{Told, parameters};
+use pool::Pool;
 use words::Words;
 
 pub use script::Scripts;
-
-/// LIMIT: connections kept for further requests. Each holds a process of the server's that nobody else can use, so they
-/// are few, and not kept for long.
-const IDLE_MAX: usize = 4;
-const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// LIMIT: bytes of a body whose length the client has not said; CGI has to know it before the body.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;
@@ -51,50 +47,6 @@ pub(crate) struct FastCgi {
     patience: Duration,
     scripts: Scripts,
     words: Rc<Words>,
-}
-
-/// Connections to one target.
-#[derive(Clone)]
-pub(crate) struct Pool {
-    dialer: Rc<Dialer>,
-    target: u16,
-    idle: Rc<RefCell<Vec<Link>>>,
-    /// Bytes that were read of answers before their clients took them.
-    held: ahead::Held,
-}
-
-impl Pool {
-    /// A kept connection, or a new one; and which it is.
-    async fn get(&self, fresh: bool) -> Result<(Link, bool), StatusCode> {
-        let kept = self.idle.borrow_mut().pop();
-        match kept {
-            Some(link) if !fresh => Ok((link, true)),
-            // One that is kept goes for the new one: if it holds the server's last process, nobody else would answer.
-            kept => {
-                drop(kept);
-                Ok((self.dialer.connect(self.target).await?, false))
-            }
-        }
-    }
-
-    /// Keeps a connection whose request is over, for a while.
-    fn put(&self, link: Link) {
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() >= IDLE_MAX || link.is_deaf() {
-            return;
-        }
-        idle.push(link);
-        let idle = Rc::downgrade(&self.idle);
-        // The oldest goes first: whoever is used stays at the end.
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(IDLE_TIME).await;
-            if let Some(idle) = idle.upgrade()
-                && !idle.borrow().is_empty()
-            {
-                idle.borrow_mut().remove(0);
-            }
-        });
-    }
 }
 
 /// A request as it is written.
@@ -109,7 +61,7 @@ struct Ready {
 
 impl FastCgi {
     pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, scripts: Scripts, log: Log) -> Self {
-        let pool = Pool { dialer, target, idle: Rc::default(), held: ahead::Held::default() };
+        let pool = Pool::new(dialer, target);
         Self { pool, patience, scripts, words: Rc::new(Words::new(log)) }
     }
 
@@ -124,12 +76,12 @@ impl FastCgi {
         let is_head = request.method() == http::Method::HEAD;
         let ready = match self.prepare(ends, files, root, request).await {
             Ok(ready) => ready,
-            Err(status) => return plain(status),
+            Err(status) => return error(status),
         };
         match self.exchange(ready).await {
             Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
             Ok(answer) => begun(answer).await,
-            Err(status) => plain(status),
+            Err(status) => error(status),
         }
     }
 

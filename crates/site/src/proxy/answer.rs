@@ -19,8 +19,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use request::fields;
 
+use crate::answer::error;
 use crate::body::{BodyError, BoxError, ResponseBody, Stream};
-use crate::relay::plain;
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: bytes of an answer's head, as large as any server's default, with room for many cookies.
@@ -92,7 +92,7 @@ pub(crate) async fn begun(answer: Response<ResponseBody>) -> Response<ResponseBo
     let mut begun = Begun { first: VecDeque::new(), inner };
     match begun.take_first().await {
         Ok(()) => whole(parts, begun),
-        Err(_) => plain(StatusCode::BAD_GATEWAY),
+        Err(_) => error(StatusCode::BAD_GATEWAY),
     }
 }
 

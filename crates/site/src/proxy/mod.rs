@@ -7,9 +7,19 @@
 pub(crate) mod answer;
 pub(crate) mod headers;
 
-use http::Method;
+use http::{Method, Request};
 
 /// RFC 9110 9.2.1: what changes nothing may be asked twice.
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The same request again, with the body `empty` in place of one that has ended.
+pub(crate) fn copy_of<B>(request: &Request<B>, empty: B) -> Request<B> {
+    let mut copy = Request::new(empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    copy
 }

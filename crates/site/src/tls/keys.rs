@@ -16,7 +16,7 @@ use webpki::EndEntityCert;
 use wire::stapler::StaplerToSite;
 use wire::tls::{CHAIN_MAX, KeyKind};
 
-use super::line::Line;
+use super::line::{CertificateReceiver, Line, Part};
 use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).
@@ -49,23 +49,40 @@ struct Chains {
     staples: Staples,
 }
 
-/// One certificate as it comes from the signer.
-pub struct Part {
-    pub number: u16,
-    pub version: u32,
-    pub kind: KeyKind,
-    pub index: u8,
-    pub count: u8,
-    pub der: Vec<u8>,
-}
-
 impl Keys {
     fn chains(&self) -> MutexGuard<'_, Chains> {
         self.chains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what is to be stapled to a certificate, which may not have arrived yet.
+    pub fn staple(&self, message: StaplerToSite) {
+        let Chains { used, staples, .. } = &mut *self.chains();
+        let Some(number) = staples.take(message) else { return };
+        if let Some(whole) = used.get_mut(&number).and_then(|chain| chain.whole.as_mut()) {
+            whole.staple(staples, number);
+        }
+    }
+
+    /// Whether there is one.
+    pub fn are_there(&self) -> bool {
+        !self.chains().used.is_empty()
+    }
+
+    /// Waits until there is one.
+    pub async fn wait(&self) {
+        loop {
+            let came = self.came.notified();
+            if self.are_there() {
+                return;
+            }
+            came.await;
+        }
+    }
+}
+
+impl CertificateReceiver for Keys {
     /// Takes a part; parts of a chain come in order.
-    pub fn take(&self, line: &Arc<Line>, part: Part) {
+    fn take(&self, line: &Arc<Line>, part: Part) {
         let mut chains = self.chains();
         let Chains { used, arriving, staples } = &mut *chains;
         let Part { number, version, kind, index, count, der } = part;
@@ -93,36 +110,11 @@ impl Keys {
         self.came.notify_waiters();
     }
 
-    /// Takes what is to be stapled to a certificate, which may not have arrived yet.
-    pub fn staple(&self, message: StaplerToSite) {
-        let Chains { used, staples, .. } = &mut *self.chains();
-        let Some(number) = staples.take(message) else { return };
-        if let Some(whole) = used.get_mut(&number).and_then(|chain| chain.whole.as_mut()) {
-            whole.staple(staples, number);
-        }
-    }
-
     /// Forgets what a signer had that is gone.
-    pub fn forget(&self, line: &Arc<Line>) {
+    fn forget(&self, line: &Arc<Line>) {
         let Chains { used, arriving, .. } = &mut *self.chains();
         for chains in [used, arriving] {
             chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line));
-        }
-    }
-
-    /// Whether there is one.
-    pub fn are_there(&self) -> bool {
-        !self.chains().used.is_empty()
-    }
-
-    /// Waits until there is one.
-    pub async fn wait(&self) {
-        loop {
-            let came = self.came.notified();
-            if self.are_there() {
-                return;
-            }
-            came.await;
         }
     }
 }

@@ -13,10 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::Notify;
-use wire::tls::{CERTIFICATE_MAX, SIGNED_MAX, SignerToSite, SiteToSigner};
+use wire::tls::{CERTIFICATE_MAX, KeyKind, SIGNED_MAX, SignerToSite, SiteToSigner};
 use wire::{Bytes, Message};
-
-use super::keys::{Keys, Part};
 
 /// LIMIT: a signature takes 0.1 ms, RSA with 4096 bits 3 ms; a signer that does not answer in this time hangs.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,11 +25,30 @@ const TURN: usize = 32;
 /// The longest message is a certificate with its numbers.
 const MESSAGE_BYTES: usize = CERTIFICATE_MAX + 64;
 
+/// One certificate as it comes from the signer.
+pub struct Part {
+    pub number: u16,
+    pub version: u32,
+    pub kind: KeyKind,
+    pub index: u8,
+    pub count: u8,
+    pub der: Vec<u8>,
+}
+
+/// What the certificates of a signer are kept in.
+pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
+    /// Takes a part; parts of a chain come in order.
+    fn take(&self, line: &Arc<Line>, part: Part);
+
+    /// Forgets what a signer had that is gone.
+    fn forget(&self, line: &Arc<Line>);
+}
+
 /// The channel.
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,
-    keys: Weak<Keys>,
+    keys: Weak<dyn CertificateReceiver>,
     state: Mutex<State>,
     /// Something is to be seen to by who attends to the channel.
     stir: Notify,
@@ -47,7 +64,7 @@ struct State {
 }
 
 /// Attends to a channel until the signer is gone; must be called inside the runtime.
-pub fn attend(socket: OwnedFd, keys: Arc<Keys>) -> io::Result<()> {
+pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let watched = worker::watch(socket.try_clone()?)?;
     let line = Arc::new(Line {
@@ -208,12 +225,14 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keys::Keys;
     use super::*;
 
     fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<Line> {
+        let keys: Arc<dyn CertificateReceiver> = keys.clone();
         let state =
             Mutex::new(State { ticket: 0, gone: false, not_before: None, buffer: vec![0; MESSAGE_BYTES] });
-        Arc::new(Line { socket, keys: Arc::downgrade(keys), state, stir: Notify::new() })
+        Arc::new(Line { socket, keys: Arc::downgrade(&keys), state, stir: Notify::new() })
     }
 
     fn encoded(message: &SignerToSite) -> Vec<u8> {

@@ -112,7 +112,10 @@ impl Tls {
                     .map_err(|()| Fault::Launcher("a bad secret".into()))?;
             }
             (LauncherToSite::Signer {}, Some(channel)) => line::attend(channel, self.keys.clone())?,
-            (LauncherToSite::Stapler {}, Some(channel)) => staples::attend(channel, self.keys.clone())?,
+            (LauncherToSite::Stapler {}, Some(channel)) => {
+                let keys = self.keys.clone();
+                staples::attend(channel, move |message| keys.staple(message))?
+            }
             other => return Ok(Some(other)),
         }
         Ok(None)

@@ -14,8 +14,6 @@ use rustls::sign::CertifiedKey;
 use wire::stapler::{Nothing, StaplerToSite};
 use worker::channel::Channel;
 
-use super::keys::Keys;
-
 /// LIMIT: as many as there are certificates of a site.
 const STAPLES_MAX: usize = 64;
 
@@ -84,13 +82,13 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
-/// Attends to a channel until the stapler is gone; must be called inside the runtime.
-pub fn attend(socket: OwnedFd, keys: Arc<Keys>) -> io::Result<()> {
+/// Passes the messages of a stapler to `staple` until the stapler is gone; must be called inside the runtime.
+pub fn attend(socket: OwnedFd, staple: impl Fn(StaplerToSite) + 'static) -> io::Result<()> {
     let channel: Channel<StaplerToSite, Nothing> = Channel::new(socket)?;
     tokio::task::spawn_local(async move {
         let take = |arrived| match arrived {
             Ok((message, None)) => {
-                keys.staple(message);
+                staple(message);
                 0
             }
             _ => 1,

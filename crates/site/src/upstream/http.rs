@@ -17,12 +17,12 @@ use wire::ProxyHeader;
 
 use super::dial::Dialer;
 use super::flow::{Download, Progress, Upload};
+use crate::answer::error;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::Ends;
 use crate::peer::Peer;
 use crate::proxy::answer::{self, fault};
-use crate::proxy::{headers, is_safe};
-use crate::relay::{copy_of, plain};
+use crate::proxy::{copy_of, headers, is_safe};
 use crate::upgrade::{self, Asked};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -68,7 +68,7 @@ impl Http {
         let body = |body| ResponseBody::stream(Download::new(body, patience));
         match self.exchange(ends, request).await {
             Ok(answer) => answer::pass_back(answer, body).await,
-            Err(status) => plain(status),
+            Err(status) => error(status),
         }
     }
 

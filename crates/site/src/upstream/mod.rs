@@ -20,11 +20,11 @@ use ::http::{Request, Response, StatusCode};
 use wire::{Backend, Speech};
 use worker::log::Log;
 
+use crate::answer::error;
 use crate::body::{BoundedBody, ResponseBody};
 use crate::fastcgi::{FastCgi, Scripts};
 use crate::files::Files;
 use crate::http::conn_info::Ends;
-use crate::relay::plain;
 use crate::rules::{Matcher, Rules};
 use http::Http;
 
@@ -92,7 +92,7 @@ impl Backends {
     /// Has a server of `target` answer.
     pub async fn answer(&self, target: u16, asked: Asked<'_>) -> Response<ResponseBody> {
         let Some(way) = self.targets.get(&target) else {
-            return plain(StatusCode::BAD_GATEWAY);
+            return error(StatusCode::BAD_GATEWAY);
         };
         let Asked { ends, files, request } = asked;
         let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
