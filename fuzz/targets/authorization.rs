@@ -3,4 +3,4 @@
 //! Runs in: `fuzz/run`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| site::rules::auth::fuzz_authorization(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| site::router::access::users::fuzz_authorization(data));

@@ -49,9 +49,9 @@ use std::process::ExitCode;
 pub use bytes::Bytes;
 pub use http::{self, HeaderMap, Method, Response, StatusCode, Uri};
 pub use site::BodyError;
-pub use site::hook::{Answer, Request};
+pub use site::router::hook::{Answer, Request};
 
-use site::hook::Hooks;
+use site::router::hook::Hooks;
 
 /// A server that is about to run.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Server {
     /// Serves until the launcher has no use for this process any more; must be called before threads are started.
     pub fn run(self) -> ExitCode {
         abort_on_panic();
-        worker::run(async |start| site::worker_main::run_with(start, self.hooks).await)
+        worker::run(async |start| site::worker::run_with(start, self.hooks).await)
     }
 }
 

@@ -4,63 +4,24 @@
 //! Untrusted input: everything a client sends. Must never: open a path outside the site's root, answer a
 //! request of another partition, or hold a lock.
 
-pub mod answer;
-pub mod body;
-pub mod cache;
-pub mod clock;
-mod closing;
-pub mod compress;
-pub mod conditions;
-mod dispatch;
-mod error_page;
-mod exchange;
-pub mod fast;
-pub mod fastcgi;
+pub mod config;
+pub mod connection;
+pub mod context;
 pub mod files;
-mod gather;
-mod handshake;
-pub mod hook;
 pub mod http;
+pub mod http1;
 pub mod http2;
-mod limit;
-pub mod limits;
-mod listing;
-pub mod mime;
-pub mod negotiate;
-pub mod open_file;
-pub mod own;
-mod pace;
-pub mod partition;
-mod peer;
-mod proxy;
-pub mod range;
-mod rates;
-pub mod relay;
-pub mod roots;
-pub mod rules;
-mod seats;
-mod sending;
-pub mod serve;
-pub mod settings;
-pub mod setup;
-mod socket;
-mod stream;
+pub mod proxy;
+pub mod router;
 pub mod tls;
-mod tls_stream;
-pub mod upgrade;
-pub mod upstream;
-
-mod statics;
-pub mod watch;
-mod wire_io;
-pub mod worker_main;
+pub mod worker;
 
 pub use conditioning::MinRate;
 
-pub use body::{BodyError, BoundedBody, BoxError, ResponseBody};
-pub use http::access_record::Access;
-pub use http::conn_info::Ends;
-pub use limits::Limits;
-pub use partition::{Partition, Site};
+pub use self::config::limits::Limits;
+pub use self::connection::{Client, Ended, serve};
+pub use self::context::{Partition, Site};
+pub use self::http::access_record::Access;
+pub use self::http::body::{BodyError, BoundedBody, BoxError, ResponseBody};
+pub use self::http::conn_info::Ends;
 pub use request::{head, target};
-pub use serve::{Client, Ended, serve};

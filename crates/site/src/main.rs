@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    worker::run(site::worker_main::run)
+    worker::run(site::worker::run)
 }

@@ -177,10 +177,10 @@ fn a_changed_file_is_seen_within_a_second() {
 #[test]
 fn the_cache_keeps_its_budget() {
     use request::path::NormalPath;
-    use site::cache::Cache;
-    use site::cache::Dress;
-    use site::cache::Root;
     use site::files::Found;
+    use site::files::cache::Cache;
+    use site::files::cache::Dress;
+    use site::files::cache::Root;
     let server = Server::start();
     for number in 0..50 {
         put(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let title = title.strip_prefix("bulkhead: ").unwrap_or_default().to_owned();
     let role = match title.split(' ').next() {
         Some("gate") if title != "gate 1" => return worker::run(gate::run),
-        Some("site") if title != "site rogue" => return worker::run(site::worker_main::run),
+        Some("site") if title != "site rogue" => return worker::run(site::worker::run),
         Some("connector") if title != "connector rogue" => return worker::run(connector::serve),
         Some("gate") => Role::Gate,
         Some("site") => Role::Site,

@@ -2,8 +2,17 @@
 //!
 //! Untrusted input: see the modules. Must never: depend on a codec, a router or a backend.
 
+pub mod accept_encoding;
 pub mod access_record;
+pub mod body;
+pub mod compress;
+pub mod conditional;
 pub mod conn_info;
+pub mod date;
+pub mod mime;
+pub mod range;
+pub mod response;
+pub mod websocket;
 
 /// The `Server` field of every response.
 pub const SERVER: &str = "bulkhead";

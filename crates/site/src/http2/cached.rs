@@ -12,8 +12,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::body::{BoxError, ResponseBody, Shared};
-use crate::cache::{Form, Ready};
+use crate::files::cache::{Form, Ready};
+use crate::http::body::{BoxError, ResponseBody, Shared};
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
 const STEP_BYTES: usize = 16 << 10;
@@ -38,7 +38,7 @@ pub(super) fn response(form: Rc<Form>, unchanged: bool) -> Response<ResponseBody
 /// The fields, and how many bytes follow them.
 fn fields(ready: &Ready) -> (HeaderMap, usize) {
     // The date is not looked at, and written anew for whoever sends the bytes as they are: the caller adds that of now.
-    let bytes = ready.bytes(0, || [b'0'; crate::clock::DATE_BYTES]);
+    let bytes = ready.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
     let mut headers = HeaderMap::with_capacity(16);
     for line in bytes[..ready.split].split(|&byte| byte == b'\n').skip(1) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -75,7 +75,7 @@ impl Body for Copied {
             return Poll::Ready(None);
         }
         let ready = &this.form.whole;
-        let bytes = ready.bytes(0, || [b'0'; crate::clock::DATE_BYTES]);
+        let bytes = ready.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
         let start = ready.split + 2 + this.sent;
         let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + this.step)]);
         this.sent += piece.len();

@@ -15,8 +15,8 @@ use conditioning::http2::{Abuse, Excess, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{self, PREFACE, Scanner};
-use crate::stream::Stream;
-use crate::wire_io::Gauge;
+use crate::connection::stream::Stream;
+use crate::http1::io::Gauge;
 
 /// What the client has done.
 pub(super) struct Meter {

@@ -19,19 +19,21 @@ use http_body::Body;
 use tokio::time::timeout_at;
 
 use super::upload::{self, Receiving, Upload};
-use super::{cached, head, tunnel};
-use crate::answer;
-use crate::body::{BoundedBody, Intake, ResponseBody};
-use crate::cache::Form;
-use crate::exchange::CLIENT_GONE;
+use super::{cached, request, tunnel};
+use crate::connection::min_rate::Pace;
+use crate::context::{Partition, Site};
+use crate::files::cache::Form;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::http::access_record::Access;
+use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::Ends;
-use crate::limit::{Side, Stall};
-use crate::pace::Pace;
-use crate::partition::{Partition, Site};
+use crate::http::response;
+use crate::http::websocket;
+use crate::http1::CLIENT_GONE;
+use crate::http1::fast_path;
 use crate::proxy::headers::{clean_trailers, remove_of_connection};
-use crate::{dispatch, fast, upgrade};
+use crate::proxy::limit::{Side, Stall};
+use crate::router::dispatch;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
 const FILE_STEP_BYTES: usize = 32 << 10;
@@ -80,7 +82,8 @@ pub(super) async fn answer<P: Partition>(
 ) {
     let (mut parts, body) = request.into_parts();
     let body: Receiving = Rc::new(RefCell::new(body));
-    let written = tunnel::as_get(&mut parts).and_then(|()| head::as_http1(&parts).map_err(Refusal::status));
+    let written =
+        tunnel::as_get(&mut parts).and_then(|()| request::as_http1(&parts).map_err(Refusal::status));
     let (raw, refusal) = match written {
         Ok(raw) => (raw, None),
         Err(status) => (Vec::new(), Some(status)),
@@ -97,7 +100,7 @@ pub(super) async fn answer<P: Partition>(
     let Ok(_permit) = site.partition.admit_stream(ends) else {
         return refuse(&site, ends, &ticket, respond);
     };
-    let asked = upgrade::asked(&parts.extensions);
+    let asked = websocket::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
     let admitted = match (site.partition.allows(&ends, ticket.began), refusal) {
@@ -111,8 +114,8 @@ pub(super) async fn answer<P: Partition>(
             if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
             }
-            let mut refused = upgrade::refusal(status);
-            if let Some(seconds) = answer::retry_after(status) {
+            let mut refused = websocket::refusal(status);
+            if let Some(seconds) = response::retry_after(status) {
                 refused.headers_mut().insert(header::RETRY_AFTER, seconds.into());
             }
             Some(refused)
@@ -153,7 +156,7 @@ pub(super) async fn answer<P: Partition>(
 
 /// Answers a request for which there is no place, at once and without a body.
 fn refuse<P: Partition>(site: &Site<P>, ends: Ends, ticket: &Ticket<P>, mut respond: SendResponse<Bytes>) {
-    let mut refusal = answer::overloaded();
+    let mut refusal = response::overloaded();
     finish(site, ends, true, &mut refusal);
     ticket.status.set(refusal.status().as_u16());
     let _ = respond.send_response(refusal.map(|_| ()), true);
@@ -187,7 +190,7 @@ fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCod
         Framing::None => None,
     };
     let tick = site.clock.tick(Instant::now());
-    let cached = fast::cached(site, &head, tick);
+    let cached = fast_path::cached(site, &head, tick);
     Ok(Admitted { length, expects: head.expects, cached })
 }
 
@@ -205,14 +208,14 @@ async fn produce<P: Partition>(
     if let (Some((form, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
         return Some(cached::response(form, unchanged));
     }
-    head::tidy(&mut parts);
+    request::tidy(&mut parts);
     if admitted.expects && !stream.borrow().is_end_stream() {
         let mut go_on = Response::new(());
         *go_on.status_mut() = StatusCode::CONTINUE;
         let _ = respond.send_informational(go_on);
     }
     let intake = Rc::new(Cell::new(Intake::default()));
-    let body = match upgrade::asked(&parts.extensions) {
+    let body = match websocket::asked(&parts.extensions) {
         // What follows it is for the tunnel.
         Some(_) => BoundedBody::empty(),
         None => {
@@ -230,10 +233,10 @@ async fn produce<P: Partition>(
     })
     .await?;
     Some(match intake.get() {
-        Intake::TooLarge => answer::error(StatusCode::PAYLOAD_TOO_LARGE),
+        Intake::TooLarge => response::error(StatusCode::PAYLOAD_TOO_LARGE),
         Intake::Slow => {
             site.shed.note(|shed| shed.slow_body += 1);
-            answer::error(StatusCode::REQUEST_TIMEOUT)
+            response::error(StatusCode::REQUEST_TIMEOUT)
         }
         Intake::Open | Intake::Done | Intake::Abandoned => response,
     })

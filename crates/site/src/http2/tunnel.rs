@@ -21,10 +21,10 @@ use http::{Method, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::upload::Receiving;
-use crate::answer;
-use crate::body::ResponseBody;
-use crate::partition::{Partition, Site};
-use crate::upgrade::{self, Asked, Opened};
+use crate::context::{Partition, Site};
+use crate::http::body::ResponseBody;
+use crate::http::response;
+use crate::http::websocket::{self, Asked, Opened};
 
 /// What was answered to a GET can be had by one, but not as a tunnel.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD");
@@ -51,7 +51,7 @@ pub(super) fn as_get(parts: &mut Parts) -> Result<(), StatusCode> {
 
 /// Makes the answer what the client must see: 200 where there is a tunnel, whose other side this is, and only there.
 pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
-    if let Some(opened) = upgrade::opened(response) {
+    if let Some(opened) = websocket::opened(response) {
         *response.status_mut() = StatusCode::OK;
         *response.body_mut() = ResponseBody::Empty;
         for name in [header::CONTENT_LENGTH, header::SEC_WEBSOCKET_ACCEPT] {
@@ -60,7 +60,7 @@ pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
         return Some(opened);
     }
     if response.status().is_success() {
-        *response = answer::error(StatusCode::METHOD_NOT_ALLOWED);
+        *response = response::error(StatusCode::METHOD_NOT_ALLOWED);
         response.headers_mut().insert(header::ALLOW, ALLOW);
     }
     None
@@ -82,7 +82,7 @@ pub(super) async fn pass<P: Partition>(
     // A client that has said all it has to say may still break off.
     let gone = poll_fn(|cx| to.borrow_mut().poll_reset(cx));
     tokio::select! {
-        ended = upgrade::tunnel(both, Bytes::new(), opened, idle, count) => ended,
+        ended = websocket::tunnel(both, Bytes::new(), opened, idle, count) => ended,
         _ = gone => Err(io::ErrorKind::ConnectionReset.into()),
     }
 }

@@ -15,10 +15,10 @@ use h2::RecvStream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::body::{BodyError, Intake};
-use crate::limits::Limits;
-use crate::pace::Pace;
-use crate::socket::expired;
+use crate::config::limits::Limits;
+use crate::connection::min_rate::Pace;
+use crate::connection::socket::expired;
+use crate::http::body::{BodyError, Intake};
 
 /// LIMIT: how long, and how many bytes of, a body that nobody wants is taken after the answer: who sends a form or a
 /// small file has sent it by then.

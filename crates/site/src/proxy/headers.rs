@@ -10,7 +10,7 @@ use http_body::Body;
 use request::fields::{self, Origin};
 
 use crate::http::conn_info::Ends;
-use crate::upgrade;
+use crate::http::websocket;
 
 pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_of_connection};
 
@@ -18,12 +18,12 @@ pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_of
 pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
     let host = settle_host(request, ends);
     *request.version_mut() = Version::HTTP_11;
-    let upgrade = upgrade::asked(request.extensions());
+    let upgrade = websocket::asked(request.extensions());
     let headers = request.headers_mut();
     clean(headers);
     fields::say_origin(headers, Origin { peer: ends.peer, scheme: ends.scheme() }, Some(host));
     if let Some(upgrade) = upgrade {
-        upgrade::ask(headers, upgrade);
+        websocket::ask(headers, upgrade);
     }
 }
 

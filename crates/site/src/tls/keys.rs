@@ -16,7 +16,7 @@ use webpki::EndEntityCert;
 use wire::stapler::StaplerToSite;
 use wire::tls::{CHAIN_MAX, KeyKind};
 
-use super::line::{CertificateReceiver, Line, Part};
+use super::signer_channel::{CertificateReceiver, Line, Part};
 use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).

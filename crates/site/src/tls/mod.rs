@@ -6,11 +6,12 @@
 //!
 //! Source: mechanisms.md H1, H3, H5, H13.
 
-mod authorities;
+mod client_ca;
+mod crl;
 mod keys;
-mod line;
-mod revoked;
+mod signer_channel;
 mod staples;
+pub(crate) mod stream;
 mod tickets;
 
 use std::cell::RefCell;
@@ -28,9 +29,9 @@ use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
 use worker::Fault;
 
-use authorities::Authorities;
+use client_ca::Authorities;
+use crl::{Lists, Revoked};
 use keys::Keys;
-use revoked::{Lists, Revoked};
 use tickets::Tickets;
 
 /// LIMIT: sessions that a worker remembers for `resumption = "stateful"`; about 1 KiB each.
@@ -111,7 +112,7 @@ impl Tls {
                     .learn(generation, &secret.0)
                     .map_err(|()| Fault::Launcher("a bad secret".into()))?;
             }
-            (LauncherToSite::Signer {}, Some(channel)) => line::attend(channel, self.keys.clone())?,
+            (LauncherToSite::Signer {}, Some(channel)) => signer_channel::attend(channel, self.keys.clone())?,
             (LauncherToSite::Stapler {}, Some(channel)) => {
                 let keys = self.keys.clone();
                 staples::attend(channel, move |message| keys.staple(message))?

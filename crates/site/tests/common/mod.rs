@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use request::path::NormalPath;
-use site::setup::Setup;
+use site::config::setup::Setup;
 use site::{
     Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, MinRate, Partition, ResponseBody, Site,
 };
@@ -81,7 +81,7 @@ impl Partition for Site1 {
             "/svc/echo" => match body.collect().await {
                 Ok(body) => Response::new(ResponseBody::Full(body.to_bytes())),
                 Err(BodyError::TooLarge { .. } | BodyError::Slow) => {
-                    site::answer::error(http::StatusCode::BAD_GATEWAY)
+                    site::http::response::error(http::StatusCode::BAD_GATEWAY)
                 }
                 Err(error) => panic!("{error}"),
             },
@@ -130,7 +130,7 @@ impl Partition for Site1 {
                 let frames = Failing(vec![Err(error), Ok(Bytes::from_static(b"part"))]);
                 Response::new(ResponseBody::stream(StreamBody::new(frames)))
             }
-            _ => site::answer::error(http::StatusCode::NOT_FOUND),
+            _ => site::http::response::error(http::StatusCode::NOT_FOUND),
         }
     }
 

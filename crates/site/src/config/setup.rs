@@ -1,0 +1,158 @@
+//! What the launcher says of files and routes before a worker serves.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never: leave
+//! out a rule that it cannot make sense of: what it would have guarded would be open.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{HeaderName, HeaderValue};
+use wire::{LauncherToSite, RuleAction};
+use worker::Fault;
+
+use crate::config::settings::{Encoding, Settings};
+use crate::files::Names;
+use crate::router::access::users::Users;
+use crate::router::rules::{Action, Matcher, Members, Rule, Rules, Terms};
+
+/// All that is said, until it is put together.
+#[derive(Default)]
+pub struct Setup {
+    /// The directory of files.
+    pub root: Option<OwnedFd>,
+    /// Names of index files.
+    pub index: Vec<String>,
+    /// Names with a dot that are served.
+    hidden: Vec<String>,
+    /// Suffixes of scripts that are sent as files.
+    sources: Vec<String>,
+    /// The directory with one for each host.
+    pub vhosts: Option<OwnedFd>,
+    /// How files are answered with.
+    pub settings: Settings,
+    rules: Vec<Rule>,
+    /// What is to be logged.
+    pub faults: Vec<String>,
+}
+
+impl Setup {
+    /// Takes a message; the message itself if it is about something else.
+    ///
+    /// # Errors
+    /// The launcher says what cannot be.
+    pub fn take(
+        &mut self,
+        message: LauncherToSite,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Option<LauncherToSite>, Fault> {
+        match message {
+            LauncherToSite::Root {} => self.root = descriptor,
+            LauncherToSite::Index { name } => self.index.push(name.as_str().to_owned()),
+            LauncherToSite::SendHidden { name } => self.hidden.push(name.as_str().to_owned()),
+            LauncherToSite::SendSource { suffix } => self.sources.push(suffix.as_str().to_owned()),
+            LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback, internal } => {
+                let at = at.as_str().to_owned();
+                let matcher = if suffix { Matcher::Suffix(at) } else { Matcher::Path(at) };
+                let action = action_of(action, status, to.as_str())?;
+                let mut terms = Terms::default();
+                terms.internal = internal;
+                self.rules.push(Rule { number: rule, matcher, action, fallback, terms });
+            }
+            LauncherToSite::RuleHeader { rule, name, value } => {
+                let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
+                let value = HeaderValue::try_from(value.as_str()).map_err(strange)?;
+                self.terms(rule)?.headers.push((name, value));
+            }
+            LauncherToSite::RuleNetwork { rule, network, allow } => {
+                let network = network.as_str();
+                self.terms(rule)?.network(network, allow).ok_or_else(|| strange(network))?;
+            }
+            LauncherToSite::RuleUsers { rule, realm, path } => {
+                let file = descriptor.ok_or_else(|| strange("users without a file"))?;
+                let (users, faults) = Users::read(&file);
+                // What cannot be understood lets nobody in.
+                let told = |fault| format!("`users` {}: {fault}; it is left out", path.as_str());
+                self.faults.extend(faults.into_iter().map(told));
+                let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());
+                let challenge = HeaderValue::try_from(challenge).map_err(strange)?;
+                let users = RefCell::new(Rc::new(users));
+                self.terms(rule)?.members = Some(Members { users, challenge });
+            }
+            LauncherToSite::Vhosts {} => self.vhosts = descriptor,
+            LauncherToSite::ErrorPage { status, page } => {
+                self.settings.error_pages.push((status, page.as_str().to_owned()));
+            }
+            settings @ LauncherToSite::Statics { .. } => self.statics(&settings),
+            other => return Ok(Some(other)),
+        }
+        Ok(None)
+    }
+
+    fn statics(&mut self, message: &LauncherToSite) {
+        let LauncherToSite::Statics {
+            cache_control,
+            stat_interval_ms,
+            listing,
+            br,
+            zstd,
+            gzip,
+            static_level,
+            dynamic_level,
+            max_bytes,
+        } = message
+        else {
+            return;
+        };
+        let mut encodings = [(*br, Encoding::Br), (*zstd, Encoding::Zstd), (*gzip, Encoding::Gzip)];
+        encodings.sort_by_key(|(place, _)| *place);
+        let interval = u64::from(*stat_interval_ms);
+        self.settings = Settings {
+            cache_control: Some(*cache_control).filter(|seconds| *seconds != u32::MAX),
+            stat_interval: (interval > 0).then(|| Duration::from_millis(interval)),
+            listing: *listing,
+            encodings: encodings
+                .iter()
+                .filter(|(place, _)| *place > 0)
+                .map(|(_, encoding)| *encoding)
+                .collect(),
+            static_level: *static_level,
+            dynamic_level: *dynamic_level,
+            max_bytes: *max_bytes,
+            error_pages: std::mem::take(&mut self.settings.error_pages),
+        };
+    }
+
+    fn terms(&mut self, number: u16) -> Result<&mut Terms, Fault> {
+        let rule = self.rules.iter_mut().find(|rule| rule.number == number);
+        rule.map(|rule| &mut rule.terms).ok_or_else(|| strange("terms of no rule"))
+    }
+
+    /// The rules, and what is said of the names of files.
+    pub fn names(&mut self) -> Rc<Names> {
+        let mut rules = Rules::new(std::mem::take(&mut self.sources));
+        self.rules.drain(..).for_each(|rule| rules.add(rule));
+        let (index, hidden) = (std::mem::take(&mut self.index), std::mem::take(&mut self.hidden));
+        Rc::new(Names { index, hidden, rules: Rc::new(rules) })
+    }
+}
+
+fn action_of(action: RuleAction, status: u16, to: &str) -> Result<Action, Fault> {
+    let to = to.to_owned();
+    Ok(match action {
+        RuleAction::Terms => Action::Terms,
+        RuleAction::Redirect => {
+            Action::Redirect { to, status: StatusCode::from_u16(status).map_err(strange)? }
+        }
+        RuleAction::Rewrite => Action::Rewrite(to),
+        RuleAction::Upstream => Action::Upstream,
+        RuleAction::Fastcgi => Action::Fastcgi,
+        RuleAction::Hook => Action::Hook(to),
+    })
+}
+
+fn strange(what: impl std::fmt::Display) -> Fault {
+    Fault::Launcher(format!("a strange rule: {what}"))
+}

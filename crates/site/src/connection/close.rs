@@ -1,0 +1,135 @@
+//! How a connection ends: with an error answer, after lingering, or by being handed back.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: what a client still sends, which is thrown
+//! away. Must never: wait for a client without a deadline, or lose a byte that was read when it hands a
+//! connection back.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use rustix::net::Shutdown;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::connection::socket::Socket;
+use crate::connection::stream::Stream;
+use crate::connection::{Ended, Link, Next};
+use crate::context::Partition;
+use crate::head::{self, Checked, Refusal, Verb};
+use crate::http::response;
+
+/// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
+/// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 1 << 20;
+
+impl<P: Partition> Link<'_, P> {
+    /// Answers with an error, and ends the connection.
+    pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
+        self.site.shed.note(|shed| match refusal {
+            Refusal::Late => shed.late_head += 1,
+            Refusal::BodyTooLarge => {}
+            _ => shed.malformed += 1,
+        });
+        self.end_with(refusal.status()).await
+    }
+
+    /// Answers the request that `taken` begins with by an error, and ends the connection.
+    pub(crate) async fn end_with(&mut self, status: StatusCode) -> Next {
+        let taken = std::mem::take(&mut self.taken);
+        let head = match head::check(&taken, usize::MAX) {
+            Checked::Whole(head) => Some(head),
+            _ => None,
+        };
+        let (mut text, page) = (self.refusal_head(status), response::page(status));
+        text.push_str(&format!("Content-Length: {}\r\n\r\n", page.len()));
+        let silent = head.as_ref().is_some_and(|head| head.verb == Verb::Head);
+        if !silent {
+            text.push_str(&page);
+        }
+        let sent = self.write(text.as_bytes()).await;
+        self.record(head.as_ref(), status.as_u16(), if silent { 0 } else { page.len() as u64 });
+        if sent.is_some() {
+            self.linger().await;
+        }
+        Next::Close
+    }
+
+    fn refusal_head(&self, status: StatusCode) -> String {
+        self.site.clock.tick(Instant::now());
+        let date = self.site.clock.date();
+        let hsts = self.site.hsts.borrow().clone().filter(|_| self.ends.tls);
+        let secure = hsts.as_ref().map_or(&b""[..], |hsts| &hsts.line);
+        let later = match response::retry_after(status) {
+            Some(seconds) => format!("Retry-After: {seconds}\r\n"),
+            None => String::new(),
+        };
+        format!(
+            "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\nConnection: close\r\n\
+             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}{later}",
+            status.as_str(),
+            status.canonical_reason().unwrap_or("Error"),
+            crate::http::SERVER,
+            String::from_utf8_lossy(&date),
+            String::from_utf8_lossy(secure),
+        )
+    }
+
+    /// Closes our side and reads on for a while: unread input would make the kernel reset the connection,
+    /// and the client could lose the answer.
+    pub(crate) async fn linger(&mut self) {
+        let Some(mut stream) = self.lend() else { return };
+        if let Stream::Tls(tls) = &mut stream {
+            tls.close();
+        }
+        // What still comes is not looked at, so it need not be decrypted.
+        let stream = stream.tcp();
+        if rustix::net::shutdown(&*stream, Shutdown::Write).is_err() {
+            return;
+        }
+        let site = self.site;
+        let drain = async {
+            let mut left = LINGER_BYTES;
+            while left > 0 {
+                let count = poll_fn(|cx| {
+                    let mut scratch = site.scratch.borrow_mut();
+                    let mut buffer = ReadBuf::new(&mut scratch);
+                    let polled = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
+                    polled.map(|result| result.map_or(0, |()| buffer.filled().len()))
+                });
+                match count.await {
+                    0 => return,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+        };
+        // Whether it was in time makes no difference.
+        let _ = tokio::time::timeout(LINGER, drain).await;
+    }
+
+    /// Says that this is the end, where TLS has a word for it. What broke off in the midst of an answer is no longer
+    /// here, so that it does not look whole.
+    pub(crate) fn close(&mut self) -> Ended {
+        if let Some(Socket::Registered(Stream::Tls(mut tls))) = self.socket.take() {
+            tls.close();
+        }
+        Ended::Closed
+    }
+
+    /// Gives the connection up, to the gate; one under TLS can only be closed.
+    pub(crate) fn hand_back(&mut self) -> Ended {
+        let stream = match self.socket.take() {
+            Some(Socket::Fresh(stream)) => stream.into(),
+            Some(Socket::Registered(Stream::Plain(stream))) => match stream.into_std() {
+                Ok(stream) => stream.into(),
+                Err(_) => return Ended::Closed,
+            },
+            tls => {
+                self.socket = tls;
+                return self.close();
+            }
+        };
+        Ended::HandBack { stream, taken: std::mem::take(&mut self.taken) }
+    }
+}

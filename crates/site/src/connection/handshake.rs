@@ -1,0 +1,78 @@
+//! How a connection under TLS begins.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the handshake, which rustls reads. Must never: wait
+//! for a client without a deadline, or keep one that stands still from being sent away.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::connection::socket::{Socket, expired, register};
+use crate::connection::stream::Stream;
+use crate::connection::{Link, Next};
+use crate::context::Partition;
+use crate::tls::stream::TlsStream;
+
+/// How it ended.
+enum Shaken {
+    Hands,
+    Failed,
+    Late,
+    MustGo,
+}
+
+impl<P: Partition> Link<'_, P> {
+    /// Has the client prove nothing, and us everything; then waits for its first request.
+    pub(crate) async fn handshake(&mut self) -> Next {
+        let Ok(mut tls) = self.begin_tls() else {
+            return Next::Close;
+        };
+        let deadline = self.arrived + self.site.partition.limits().head_timeout;
+        self.guest.rest();
+        let shaken = poll_fn(|cx| self.poll_handshake(cx, &mut tls, deadline)).await;
+        self.guest.rise();
+        match shaken {
+            Shaken::Hands => {}
+            Shaken::Late => {
+                self.site.shed.note(|shed| shed.late_head += 1);
+                return Next::Close;
+            }
+            Shaken::Failed | Shaken::MustGo => return Next::Close,
+        }
+        self.arrived = Instant::now();
+        self.since = self.arrived;
+        let next = if tls.is_http2() { Next::Http2 } else { Next::Read };
+        self.socket = Some(Socket::Registered(Stream::Tls(tls)));
+        next
+    }
+
+    fn begin_tls(&mut self) -> io::Result<Box<TlsStream>> {
+        let Some(Socket::Fresh(socket)) = self.socket.take() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        // A worker that was told of no certificate gets no such connections.
+        let config = self.site.tls.borrow().clone().ok_or(io::ErrorKind::Unsupported)?;
+        let taken = std::mem::take(&mut self.taken);
+        let tcp = register(socket)?;
+        let stream = TlsStream::new(tcp, config, &taken, self.ends.peer, Rc::clone(self.site) as _);
+        stream.map(Box::new).map_err(io::Error::other)
+    }
+
+    fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+        tls: &mut TlsStream,
+        deadline: Instant,
+    ) -> Poll<Shaken> {
+        if let Poll::Ready(done) = tls.poll_handshake(cx) {
+            return Poll::Ready(if done.is_ok() { Shaken::Hands } else { Shaken::Failed });
+        }
+        if self.guest.must_go() {
+            return Poll::Ready(Shaken::MustGo);
+        }
+        self.guest.wake(cx);
+        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Shaken::Late) } else { Poll::Pending }
+    }
+}

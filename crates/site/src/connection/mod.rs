@@ -1,0 +1,378 @@
+//! The life of one client connection in the site worker.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection. Must never:
+//! answer a request that is not the partition's, wait for a client without a deadline, or lose a byte that
+//! was read when it hands a connection back.
+
+mod close;
+mod handshake;
+pub(crate) mod idle_pool;
+pub(crate) mod min_rate;
+mod read;
+pub(crate) mod socket;
+pub(crate) mod stream;
+mod write;
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::StatusCode;
+use request::chunks::Chunks;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tokio::task::coop::unconstrained;
+use tokio::time::Sleep;
+
+use crate::connection::idle_pool::Guest;
+use crate::connection::min_rate::Pace;
+use crate::connection::socket::Socket;
+use crate::connection::stream::Stream;
+use crate::connection::write::{Partial, Sending};
+use crate::context::{Partition, Site};
+use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::http::access_record::Access;
+use crate::http::conn_info::Ends;
+use crate::http1::exchange;
+use crate::http1::fast_path::{self, Fast};
+use crate::http2::frames::PREFACE;
+
+/// A connection as it comes from the gate.
+pub struct Client {
+    /// The socket, non-blocking; it need not be registered with the runtime.
+    pub stream: OwnedFd,
+    /// Bytes that were already read from it.
+    pub taken: Vec<u8>,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Our address.
+    pub local: SocketAddr,
+    /// Whether it begins with a ClientHello.
+    pub tls: bool,
+    /// Whether it may begin with the preface of HTTP/2, in plaintext.
+    pub h2c: bool,
+}
+
+/// How serving a connection ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// It is closed.
+    Closed,
+    /// The next request is another partition's, or the worker drains; no answer is under way.
+    HandBack {
+        /// The socket, non-blocking.
+        stream: OwnedFd,
+        /// Bytes that were read from it and not yet answered.
+        taken: Vec<u8>,
+    },
+}
+
+/// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
+///
+/// Not `async` as a whole, as an idle connection would keep the room for what it was made of.
+pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Output = Ended> {
+    let ends = Ends { peer: client.peer, local: client.local, tls: client.tls };
+    let socket = Some(Socket::Fresh(client.stream.into()));
+    let arrived = Instant::now();
+    let guest = site.seats.enter(ends.peer.ip());
+    let taken = client.taken;
+    let mut link = Link {
+        site,
+        ends,
+        socket,
+        taken,
+        arrived,
+        since: arrived,
+        timer: None,
+        takes: None,
+        guest,
+        begun: Cell::new(false),
+        h2c: client.h2c && !client.tls,
+    };
+    async move {
+        let mut drained = pin!(unconstrained(link.site.partition.drained()));
+        let mut next = if link.ends.tls { Next::Handshake } else { link.first() };
+        loop {
+            next = match next {
+                Next::Read => link.wait(drained.as_mut()).await,
+                // On the heap, as an idle connection would keep the room for the largest of them.
+                Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
+                Next::File(sending) => Box::pin(link.send_file(*sending)).await,
+                Next::General => Box::pin(link.general()).await,
+                Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
+                Next::Handshake => Box::pin(link.handshake()).await,
+                Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
+                Next::Misdirected => Box::pin(link.end_with(StatusCode::MISDIRECTED_REQUEST)).await,
+                Next::TooMany => Box::pin(link.end_with(StatusCode::TOO_MANY_REQUESTS)).await,
+                Next::Close => return link.close(),
+                Next::HandBack => return link.hand_back(),
+            };
+        }
+    }
+}
+
+/// What is to be done next.
+pub(crate) enum Next {
+    Read,
+    Write(Box<Partial>),
+    File(Box<Sending>),
+    General,
+    Handshake,
+    Http2,
+    Refuse(Refusal),
+    /// A request on a connection under TLS that is not ours.
+    Misdirected,
+    /// A request of a client that has made too many.
+    TooMany,
+    Close,
+    HandBack,
+}
+
+/// A connection and how far it has come.
+pub(crate) struct Link<'a, P> {
+    pub(crate) site: &'a Rc<Site<P>>,
+    pub(crate) ends: Ends,
+    /// `None` only while it is lent out, or after it broke.
+    pub(crate) socket: Option<Socket>,
+    /// Bytes read and not yet answered.
+    pub(crate) taken: Vec<u8>,
+    /// When the bytes being worked on arrived.
+    pub(crate) arrived: Instant,
+    /// Since when the next head, or the rest of it, has been awaited.
+    pub(crate) since: Instant,
+    pub(crate) timer: Option<Pin<Box<Sleep>>>,
+    /// How fast the client takes what is sent to it, once it had to be waited for: one that lets answer after answer
+    /// wait has only one grace period for all.
+    takes: Option<Rc<Pace>>,
+    pub(crate) guest: Guest<'a>,
+    /// Whether a head of it has been worked on: filters are to see the next one.
+    begun: Cell<bool>,
+    /// Whether it may begin with the preface of HTTP/2.
+    h2c: bool,
+}
+
+/// What [`Link::work`] did with its bytes.
+struct Worked {
+    /// Bytes used up.
+    used: usize,
+    answered: bool,
+    next: Next,
+}
+
+/// How the bytes compare with the preface of HTTP/2.
+enum Preface {
+    Whole,
+    Partial,
+    Other,
+}
+
+impl<P: Partition> Link<'_, P> {
+    /// The first read is done at once: the gate passes on connections on which a request waits.
+    fn first(&mut self) -> Next {
+        if !self.taken.is_empty() {
+            match self.digest_taken() {
+                Next::Read => {}
+                other => return other,
+            }
+        }
+        let site = self.site;
+        let mut scratch = site.scratch.borrow_mut();
+        let Some(fd) = self.socket.as_ref().and_then(Socket::plain) else {
+            return Next::Close;
+        };
+        match rustix::net::recv(fd, &mut scratch[..], RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => Next::Read,
+            Ok((0, _)) | Err(_) => Next::Close,
+            Ok((count, _)) => self.digest(&scratch[..count]),
+        }
+    }
+
+    /// Works off newly read bytes together with those left from before.
+    fn digest(&mut self, new: &[u8]) -> Next {
+        if !self.taken.is_empty() {
+            self.taken.extend_from_slice(new);
+            return self.digest_taken();
+        }
+        let worked = self.work(new);
+        self.taken.extend_from_slice(&new[worked.used..]);
+        if worked.answered || !self.taken.is_empty() {
+            self.since = self.arrived;
+        }
+        worked.next
+    }
+
+    /// Works off what has been read; `Next::Read` if that needs more.
+    fn digest_taken(&mut self) -> Next {
+        let mut taken = std::mem::take(&mut self.taken);
+        let worked = self.work(&taken);
+        // An idle connection holds no buffer.
+        if worked.used < taken.len() {
+            taken.drain(..worked.used);
+            self.taken = taken;
+        }
+        // The time for a head runs from its first byte, however many follow one by one.
+        if worked.answered {
+            self.since = self.arrived;
+        }
+        worked.next
+    }
+
+    /// Answers all heads in `data` that the fast path can.
+    fn work(&mut self, data: &[u8]) -> Worked {
+        let limits = self.site.partition.limits();
+        let tick = self.site.clock.tick(self.arrived);
+        let (mut used, mut answered) = (0, false);
+        let next = loop {
+            // RFC 9112 2.2: empty lines before a request line are to be ignored.
+            while let [b'\r', b'\n', ..] = &data[used..] {
+                used += 2;
+            }
+            if used == data.len() {
+                break Next::Read;
+            }
+            match self.preface(&data[used..]) {
+                Preface::Whole => break Next::Http2,
+                Preface::Partial => break Next::Read,
+                Preface::Other => {}
+            }
+            let head = match head::check(&data[used..], limits.head_bytes) {
+                Checked::Whole(head) => head,
+                Checked::Partial => break Next::Read,
+                Checked::Refused(refusal) => break Next::Refuse(refusal),
+            };
+            let again = self.begun.replace(true);
+            let owned = self.site.owns(head.host, head.path);
+            if self.ends.tls && !owned {
+                break Next::Misdirected;
+            }
+            if !owned || (again && !self.ends.tls && self.site.partition.filtered()) {
+                break Next::HandBack;
+            }
+            if !self.site.partition.allows(&self.ends, self.arrived) {
+                break Next::TooMany;
+            }
+            match self.fast(&head, &data[used..used + head.length], tick) {
+                Next::General => break Next::General,
+                // What is refused is left, to be told in the log.
+                Next::Refuse(refusal) => break Next::Refuse(refusal),
+                next => {
+                    used += head.length;
+                    answered = true;
+                    if !matches!(next, Next::Read) {
+                        break next;
+                    }
+                }
+            }
+        };
+        Worked { used, answered, next }
+    }
+
+    /// Whether a connection begins with the preface of HTTP/2, in plaintext, where that is allowed.
+    fn preface(&self, data: &[u8]) -> Preface {
+        if !self.h2c || self.begun.get() {
+            return Preface::Other;
+        }
+        let count = data.len().min(PREFACE.len());
+        match data[..count] == PREFACE[..count] {
+            true if count == PREFACE.len() => Preface::Whole,
+            true => Preface::Partial,
+            false => Preface::Other,
+        }
+    }
+
+    /// `Next::Read` stands for "answered, go on".
+    fn fast(&mut self, head: &Head<'_>, raw: &[u8], tick: u64) -> Next {
+        let Some(socket) = &mut self.socket else {
+            return Next::Close;
+        };
+        match fast_path::answer(self.site, head, raw, socket, tick) {
+            Fast::General => Next::General,
+            Fast::Refused(refusal) => Next::Refuse(refusal),
+            Fast::Broken => Next::Close,
+            Fast::File { head: lead, file } => Next::File(Box::new(Sending {
+                lead,
+                size: if head.verb == Verb::Head { 0 } else { file.meta.size },
+                file,
+                head: raw.to_vec(),
+                keep: head.keep,
+            })),
+            Fast::Sent { status, body_bytes, rest: None } => {
+                self.record(Some(head), status, body_bytes);
+                if head.keep { Next::Read } else { Next::Close }
+            }
+            Fast::Sent { status, body_bytes, rest: Some(rest) } => {
+                let partial = Partial { rest, head: raw.to_vec(), status, body_bytes, keep: head.keep };
+                Next::Write(Box::new(partial))
+            }
+        }
+    }
+
+    pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
+        self.site.partition.record(&Access::of(&self.ends, head, status, body_bytes, self.arrived));
+    }
+
+    /// How fast the client takes what is sent to it.
+    pub(crate) fn takes(&mut self) -> Rc<Pace> {
+        let limits = self.site.partition.limits();
+        let new = || Rc::new(Pace::new(limits.response_rate, limits.stall_timeout));
+        self.takes.get_or_insert_with(new).clone()
+    }
+
+    /// Takes the socket out, registered with the runtime.
+    pub(crate) fn lend(&mut self) -> Option<Stream> {
+        self.guest.sit();
+        self.socket.take()?.register().ok()
+    }
+
+    /// After an answer that took its time: the next request.
+    pub(crate) fn go_on(&mut self) -> Next {
+        self.arrived = Instant::now();
+        self.since = self.arrived;
+        if self.taken.is_empty() { Next::Read } else { self.digest_taken() }
+    }
+
+    /// Answers the request that `taken` begins with through hyper.
+    async fn general(&mut self) -> Next {
+        let limits = self.site.partition.limits();
+        let taken = Bytes::from(std::mem::take(&mut self.taken));
+        let Checked::Whole(head) = head::check(&taken, limits.head_bytes) else {
+            return Next::Close;
+        };
+        let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
+        let refusal = match http::Uri::try_from(head.target) {
+            _ if large => Some(Refusal::BodyTooLarge),
+            Err(_) => Some(Refusal::Malformed("a target that is not a URI")),
+            // What has come of a body is looked at before anybody is asked, who might answer without reading it.
+            Ok(_) if head.framing == Framing::Chunked => {
+                let looked = Chunks::default().look(&taken[head.length..]);
+                looked.err().map(|malformed| Refusal::Malformed(malformed.0))
+            }
+            Ok(_) => None,
+        };
+        if let Some(refusal) = refusal {
+            self.taken = taken.to_vec();
+            return Next::Refuse(refusal);
+        }
+        let Some(stream) = self.lend() else {
+            return Next::Close;
+        };
+        let raw = &taken[..head.length];
+        let rest = taken.slice(head.length..);
+        let takes = self.takes();
+        let over = exchange(self.site, stream, self.ends, takes, raw, &head, rest).await;
+        self.record(Some(&head), over.status, over.body_bytes);
+        self.socket = over.stream.map(Socket::Registered);
+        if over.keep {
+            self.taken = over.taken.into();
+            return self.go_on();
+        }
+        if over.linger {
+            self.linger().await;
+        }
+        Next::Close
+    }
+}

@@ -1,0 +1,85 @@
+//! Waiting for a client: for its next head, or the rest of one.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: when a client sends. Must never: wait without a
+//! deadline, or keep a connection idle that must make room.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::io::ReadBuf;
+
+use super::{Link, Next};
+use crate::connection::socket::{Socket, expired, is_set};
+use crate::connection::stream::Stream;
+use crate::context::Partition;
+use crate::head::Refusal;
+
+/// What ended a wait.
+enum Waited {
+    Read(usize),
+    Gone,
+    Late,
+    Drained,
+    MustGo,
+}
+
+impl<P: Partition> Link<'_, P> {
+    /// Waits for bytes, the deadline, or the end of the worker.
+    pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
+        let limits = self.site.partition.limits();
+        let idle = self.taken.is_empty();
+        let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
+        let Some(mut stream) = self.lend() else {
+            return Next::Close;
+        };
+        self.guest.rest();
+        let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
+        self.guest.rise();
+        self.socket = Some(Socket::Registered(stream));
+        match waited {
+            Waited::Read(count) => {
+                self.arrived = Instant::now();
+                let site = self.site;
+                self.digest(&site.scratch.borrow()[..count])
+            }
+            Waited::Drained => Next::HandBack,
+            Waited::Late if !idle => Next::Refuse(Refusal::Late),
+            Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
+        }
+    }
+
+    fn poll_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+        drained: Pin<&mut impl Future<Output = ()>>,
+        deadline: Instant,
+    ) -> Poll<Waited> {
+        // A read that does not fill the buffer makes tokio wait for readiness before the next: no read is
+        // tried in vain.
+        let mut scratch = self.site.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match stream.poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                return Poll::Ready(Waited::Read(buffer.filled().len()));
+            }
+            Poll::Ready(_) => return Poll::Ready(Waited::Gone),
+            Poll::Pending => {}
+        }
+        if self.guest.must_go() {
+            return Poll::Ready(Waited::MustGo);
+        }
+        // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
+        // seat; all of them wake this task.
+        if is_set(&self.timer, deadline) && !self.site.partition.draining() {
+            return Poll::Pending;
+        }
+        self.guest.wake(cx);
+        if drained.poll(cx).is_ready() {
+            return Poll::Ready(Waited::Drained);
+        }
+        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,128 @@
+//! A client's socket, registered with the runtime or not yet, and the timer that goes with it.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
+
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::{Pin, pin};
+use std::task::Context;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::task::coop::unconstrained;
+use tokio::time::Sleep;
+
+use crate::connection::stream::Stream;
+
+/// The socket of a connection.
+pub(crate) enum Socket {
+    /// Not registered with the runtime; a connection of one request never is.
+    Fresh(TcpStream),
+    Registered(Stream),
+}
+
+impl Socket {
+    /// The descriptor, if the connection is in plaintext.
+    pub fn plain(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Socket::Fresh(stream) => Some(stream.as_fd()),
+            Socket::Registered(Stream::Plain(stream)) => Some(stream.as_fd()),
+            Socket::Registered(Stream::Tls(_)) => None,
+        }
+    }
+
+    /// The connection, registered with the runtime.
+    pub fn register(self) -> io::Result<Stream> {
+        match self {
+            Socket::Fresh(stream) => Ok(Stream::Plain(register(stream)?)),
+            Socket::Registered(stream) => Ok(stream),
+        }
+    }
+
+    /// Whether bytes wait that were encrypted already.
+    pub fn unsent(&self) -> bool {
+        matches!(self, Socket::Registered(Stream::Tls(tls)) if tls.unsent())
+    }
+
+    /// Sends the bytes of `slices`, one after the other, as far as the socket takes them at once; tells how many are
+    /// sent, or encrypted and waiting.
+    pub fn send(&mut self, slices: [&[u8]; 4]) -> io::Result<usize> {
+        if let Socket::Registered(Stream::Tls(tls)) = self {
+            return tls.push_all(&slices);
+        }
+        let fd = self.plain().ok_or(io::ErrorKind::NotConnected)?;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            let sent = match slices {
+                [bytes, [], [], []] => rustix::net::send(fd, bytes, flags),
+                _ => {
+                    let slices = slices.map(IoSlice::new);
+                    rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+                }
+            };
+            match sent {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+/// Registers a socket with the runtime.
+pub(crate) fn register(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
+    // Several small answers in a row must not wait for the client's acknowledgements.
+    stream.set_nodelay(true)?;
+    tokio::net::TcpStream::from_std(stream)
+}
+
+/// Whether the timer will fire, at `deadline` or before: then there is no need to ask [`expired`].
+pub(crate) fn is_set(timer: &Option<Pin<Box<Sleep>>>, deadline: Instant) -> bool {
+    let deadline = tokio::time::Instant::from_std(deadline);
+    timer.as_ref().is_some_and(|timer| !timer.is_elapsed() && timer.deadline() <= deadline)
+}
+
+/// Whether `deadline` has passed. The timer is moved only when it fires too early or would fire too late, not
+/// for every request.
+pub(crate) fn expired(cx: &mut Context<'_>, timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant) -> bool {
+    let deadline = tokio::time::Instant::from_std(deadline);
+    let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+    if timer.deadline() > deadline {
+        timer.as_mut().reset(deadline);
+    }
+    // A task that has used up its budget must set its timer all the same, for the sake of `is_set`.
+    while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
+        if timer.deadline() >= deadline {
+            return true;
+        }
+        timer.as_mut().reset(deadline);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use std::time::Duration;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    #[test]
+    fn a_task_without_budget_sets_its_timer() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let mut timer = None;
+        let wait = poll_fn(|cx| {
+            while has_budget_remaining() {
+                let _ = pin!(consume_budget()).poll(cx);
+            }
+            let late = !is_set(&timer, deadline) && expired(cx, &mut timer, deadline);
+            if late { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let waited = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(2), wait).await });
+        assert!(waited.is_ok() && Instant::now() >= deadline);
+    }
+}

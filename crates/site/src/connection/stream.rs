@@ -1,0 +1,148 @@
+//! A client's connection, registered with the runtime: as it is, or under TLS.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use http::HeaderValue;
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::tls::stream::TlsStream;
+
+/// The connection.
+pub(crate) enum Stream {
+    /// Plaintext.
+    Plain(TcpStream),
+    /// TLS.
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// The socket below.
+    pub fn tcp(&mut self) -> &mut TcpStream {
+        match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        }
+    }
+
+    /// Whether it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
+    /// The certificate that the client has shown, as it is passed on.
+    pub fn client_certificate(&self) -> Option<HeaderValue> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => tls.client_certificate(),
+        }
+    }
+
+    /// Reads what the client says; nothing at the end.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, out),
+            Stream::Tls(tls) => tls.poll_read(cx, out),
+        }
+    }
+
+    /// Looks whether the client has closed its side; once it has sent more instead, which clears `watch`, that cannot
+    /// be seen any more.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>, watch: &mut bool) -> bool {
+        let tcp = match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => return tls.poll_gone(cx, watch),
+        };
+        let mut byte = [0];
+        match tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(count)) if count > 0 => {
+                *watch = false;
+                false
+            }
+            Poll::Ready(_) => true,
+        }
+    }
+
+    /// Whether the client has closed its side, or reset the connection, as far as the runtime has heard: also where what
+    /// came before that is still unread. Does not read, and has nobody woken.
+    pub fn is_closed(&mut self) -> bool {
+        let ready = pin!(self.tcp().ready(Interest::READABLE));
+        let mut nobody = Context::from_waker(Waker::noop());
+        matches!(ready.poll(&mut nobody), Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    /// Writes some of `bytes`; adds to `moved` how many bytes, under TLS: of ciphertext, the kernel took.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        moved: &mut usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => {
+                let count = ready!(Pin::new(tcp).poll_write(cx, bytes))?;
+                *moved += count;
+                Poll::Ready(Ok(count))
+            }
+            Stream::Tls(tls) => tls.poll_write(cx, bytes, moved),
+        }
+    }
+
+    /// As [`Stream::poll_write`], but asks the kernel, and not the runtime, whether there is room.
+    pub fn try_write(&mut self, bytes: &[u8], moved: &mut usize) -> io::Result<usize> {
+        match self {
+            Stream::Plain(tcp) => {
+                let count = rustix::net::send(&*tcp, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+                *moved += count;
+                Ok(count)
+            }
+            Stream::Tls(tls) => tls.try_write(bytes, moved),
+        }
+    }
+
+    /// Has the client see, once the connection is closed, that an answer which only its end would end was not whole.
+    /// Under TLS it sees that already: nobody has said that this is the end.
+    pub fn reset(&mut self) {
+        if let Stream::Plain(tcp) = self {
+            let _ = rustix::net::sockopt::set_socket_linger(&*tcp, Some(Duration::ZERO));
+        }
+    }
+
+    /// Ready once the kernel has all that was written.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_flush(cx, moved),
+        }
+    }
+}
+
+/// For what takes a connection over as a stream of bytes: a tunnel.
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_read(self.get_mut(), cx, out)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), cx, bytes, &mut 0)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), cx, &mut 0)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Stream::poll_flush(this, cx, &mut 0))?;
+        Pin::new(this.tcp()).poll_shutdown(cx)
+    }
+}

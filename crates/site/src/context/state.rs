@@ -1,0 +1,481 @@
+//! This worker's part in serving its connections: which requests are its own, its services, its log.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: hosts and paths of requests. Must never:
+//! answer for another site.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use conditioning::{Exempt, MinRate, Network, Priority, ShareLimits};
+use http::{Request, Response};
+use request::path::NormalPath;
+use wire::log::Level;
+use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
+use worker::inlet::Inlets;
+use worker::log::{Log, now_us};
+use worker::outlets::share_limits;
+use worker::routes::Routes;
+
+use crate::config::limits::Limits;
+use crate::context::rates::Rates;
+use crate::context::{Partition, Site};
+use crate::files::Files;
+use crate::http::access_record::Access;
+use crate::http::body::{BoundedBody, ResponseBody};
+use crate::http::conn_info::Ends;
+use crate::http::response;
+use crate::proxy::gather::gather;
+use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
+use crate::proxy::service::Relay;
+use crate::proxy::upstream;
+use crate::proxy::upstream::Backends;
+use crate::router::rules::Rule;
+
+/// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// LIMIT: what a client may take longer than its rate allows, for each piece: a line that was cut for some seconds has
+/// sent again what was lost, and a phone is through the tunnel.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
+const MIN_RATE: u32 = 500;
+
+/// LIMIT: address ranges named in a report, as many as people read.
+const RANGES_MAX: usize = 16;
+
+/// LIMIT: between two lines about connections that failed under TLS: anybody can make as many as they like.
+const NOISE_EVERY: Duration = Duration::from_secs(10);
+
+/// How many were not told of, and since when.
+#[derive(Default)]
+struct Noise(Cell<(Option<Instant>, u64)>);
+
+impl Noise {
+    /// How many there were in the meantime, if it is time for another line.
+    fn tell(&self, now: Instant) -> Option<u64> {
+        let (last, untold) = self.0.get();
+        let tell = last.is_none_or(|last| now.duration_since(last) >= NOISE_EVERY);
+        self.0.set(if tell { (Some(now), 0) } else { (last, untold + 1) });
+        tell.then_some(untold)
+    }
+}
+
+/// A line about a connection that failed under TLS.
+struct Failed<'a> {
+    peer: SocketAddr,
+    error: &'a rustls::Error,
+    others: u64,
+}
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS with {} failed: {}", self.peer.ip(), self.error)?;
+        if self.others > 0 {
+            write!(f, " (and {} others since the last such line)", self.others)?;
+        }
+        Ok(())
+    }
+}
+
+/// A worker's limit of the streams that it answers.
+fn streams(connections: u32) -> ConcurrencyLimit {
+    let limit = ConcurrencyLimit::new(connections);
+    // LIMIT: as many as connections, each of which could ask for as much.
+    limit.set(BackendId::Streams, connections);
+    limit
+}
+
+/// A line about a request that was passed on to nobody.
+struct Full<'a> {
+    path: &'a str,
+    held: usize,
+    others: u64,
+}
+
+impl fmt::Display for Full<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, held, others } = self;
+        write!(
+            f,
+            "503 for {path}: {held} requests are with whoever answers it, as many as may be at once, and none was \
+             done in time; if it is not too slow but asked too much, raise its `requests`"
+        )?;
+        if *others > 0 {
+            write!(f, " (and {others} others since the last such line)")?;
+        }
+        Ok(())
+    }
+}
+
+/// A line about a request that led to the source of a script.
+struct KeptSource<'a> {
+    peer: SocketAddr,
+    path: &'a [u8],
+    others: u64,
+}
+
+impl fmt::Display for KeptSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = String::from_utf8_lossy(self.path);
+        write!(
+            f,
+            "403 for {}: the file `{path}` is the source of a script, which is never sent; add a route that runs it, or \
+             name its suffix in `send_sources`",
+            self.peer.ip()
+        )?;
+        if self.others > 0 {
+            write!(f, " (and {} others since the last such line)", self.others)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the launcher has told this worker.
+pub struct Own {
+    routes: Routes<RouteTarget>,
+    /// Paths of services, longest first, with their partition.
+    services: Vec<(String, u16)>,
+    relays: RefCell<HashMap<u16, Rc<Relay>>>,
+    limits: Limits,
+    start_timeout: Duration,
+    connections: u32,
+    /// In which order requests that wait for a service get their turn.
+    priority: Priority,
+    /// Requests a second of each client, any number if that is 0, and how many at once.
+    rate: (u32, u32),
+    rates: Rates,
+    /// The connections that come in.
+    pub inlets: Rc<Inlets>,
+    log: Log,
+    /// Whether requests go through filters.
+    pub filtered: bool,
+    noise: Noise,
+    sources: Noise,
+    limit: ConcurrencyLimit,
+    /// Streams of HTTP/2 that are answered.
+    streams: ConcurrencyLimit,
+    shares: ShareLimits,
+    exempt: Exempt,
+    /// Ports of ours at which connections are of many clients.
+    shared_ports: Vec<u16>,
+    /// Backends that had no place left.
+    full: RefCell<HashMap<BackendId, Noise>>,
+    /// Where clients are named whose records fail to decrypt.
+    tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
+    /// Servers behind the site.
+    pub backends: Backends,
+}
+
+impl Own {
+    /// Has clients whose records fail to decrypt named to the launcher; where it has no room for that, another time.
+    pub fn on_tampered(&mut self, name: impl Fn(ChildToLauncher) + 'static) {
+        self.tampered = Some(Box::new(name));
+    }
+
+    /// A worker with these limits and, for now, nothing of its own.
+    pub fn new(limits: &WorkerLimits, inlets: Rc<Inlets>, log: Log) -> Self {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        Self {
+            routes: Routes::default(),
+            services: Vec::new(),
+            relays: RefCell::default(),
+            limits: Limits {
+                head_bytes: limits.head_bytes as usize,
+                head_timeout: ms(limits.head_timeout_ms),
+                body_bytes: limits.body_bytes,
+                idle_timeout: ms(limits.idle_timeout_ms),
+                stall_timeout: STALL_TIMEOUT,
+                body_rate: MinRate::new(MIN_RATE, GRACE),
+                response_rate: MinRate::new(MIN_RATE, GRACE),
+                connections: limits.connections,
+                strict: true,
+            },
+            start_timeout: ms(limits.start_timeout_ms),
+            connections: limits.connections,
+            priority: Priority::Recency,
+            rate: (0, 0),
+            rates: Rates::new((0, 0), Exempt::default()),
+            inlets,
+            log,
+            filtered: false,
+            noise: Noise::default(),
+            sources: Noise::default(),
+            limit: ConcurrencyLimit::new(limits.connections),
+            streams: streams(limits.connections),
+            shares: ShareLimits::default(),
+            exempt: Exempt::default(),
+            shared_ports: Vec::new(),
+            full: RefCell::default(),
+            tampered: None,
+            backends: Backends::default(),
+        }
+    }
+
+    /// Takes over the policies.
+    pub fn condition(&mut self, policies: &Conditioning) {
+        self.limits.body_rate = MinRate::new(policies.body_min_rate, GRACE);
+        self.limits.response_rate = MinRate::new(policies.response_min_rate, GRACE);
+        self.limits.strict = policies.strict;
+        self.rate = (policies.rate_max, policies.rate_burst);
+        self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
+        self.shares = share_limits(policies);
+        self.set_policy();
+    }
+
+    /// Counts neither shares nor requests for the clients of `network`.
+    pub fn exempt(&mut self, network: Network) {
+        self.exempt.0.push(network);
+        self.set_policy();
+    }
+
+    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not known.
+    pub fn share_port(&mut self, port: u16) {
+        self.shared_ports.push(port);
+    }
+
+    fn set_policy(&mut self) {
+        self.rates = Rates::new(self.rate, self.exempt.clone());
+        for limit in [&self.limit, &self.streams] {
+            limit.set_policy(self.priority, self.shares, self.exempt.clone());
+        }
+    }
+
+    /// Adds a line of the table.
+    pub fn route(&mut self, host: &str, path: &str, target: RouteTarget, partition: u16) {
+        self.routes.add(host, path, target);
+        if target == RouteTarget::Service && !self.services.iter().any(|(known, _)| known == path) {
+            self.services.push((path.into(), partition));
+            self.services.sort_by_key(|(path, _)| usize::MAX - path.len());
+        }
+    }
+
+    /// The way to the service `partition`.
+    pub fn relay(&self, partition: u16) -> Rc<Relay> {
+        let name = || {
+            let path =
+                self.services.iter().find(|(_, number)| *number == partition).map(|(path, _)| path.as_str());
+            format!("service at {}", path.unwrap_or("(no path)"))
+        };
+        let mut relays = self.relays.borrow_mut();
+        relays
+            .entry(partition)
+            .or_insert_with(|| Relay::new(&name(), self.start_timeout, self.connections, self.priority))
+            .clone()
+    }
+
+    /// Lets `backend` have so many requests at once; 0 for its share of the places.
+    pub(crate) fn limit(&mut self, backend: BackendId, requests: u32) {
+        if requests > 0 {
+            self.limit.set(backend, requests);
+        }
+    }
+
+    /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
+    ///
+    /// In this order: a client that announces a body and sends none waits without a place.
+    async fn with_permit<F>(
+        &self,
+        backend: BackendId,
+        ends: Ends,
+        request: Request<BoundedBody>,
+        answer: impl FnOnce(Request<BoundedBody>) -> F,
+    ) -> Response<ResponseBody>
+    where
+        F: Future<Output = Response<ResponseBody>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = match gather(body).await {
+            Ok(body) => body,
+            Err(error) => return response::error(error.status()),
+        };
+        let mut request = Request::from_parts(parts, body);
+        let permit = match self.limit.acquire(backend, self.client(ends)).await {
+            Ok(permit) => permit,
+            Err(refused) => return self.refuse(backend, refused, request.uri().path()),
+        };
+        if let Some(stall) = permit.stall() {
+            request.body_mut().watch(stall.clone());
+        }
+        // On the heap, as one that waits for its place would keep the room for it.
+        permit.keep(Box::pin(answer(request)).await)
+    }
+
+    /// Whose share a request counts for.
+    fn client(&self, ends: Ends) -> IpAddr {
+        if self.shared_ports.contains(&ends.local.port()) { ANYBODY } else { ends.peer.ip() }
+    }
+
+    fn refuse(&self, backend: BackendId, refused: Refused, path: &str) -> Response<ResponseBody> {
+        if let Refused::Busy { held } = refused
+            && let Some(others) = self.full.borrow_mut().entry(backend).or_default().tell(Instant::now())
+        {
+            self.log.event(Level::Warning, Full { path, held, others });
+        }
+        response::overloaded()
+    }
+
+    /// When many requests were under way and few are left.
+    pub(crate) async fn requests_fall(&self) {
+        let (one, other) = (self.limit.fallen(), self.streams.fallen());
+        tokio::select! {
+            () = one.notified() => {}
+            () = other.notified() => {}
+        }
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+}
+
+impl Partition for Own {
+    fn owns(&self, host: &[u8], path: &str) -> bool {
+        self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    fn allows(&self, ends: &Ends, now: Instant) -> bool {
+        let known = || !self.shared_ports.contains(&ends.local.port());
+        !self.rates.limit() || !known() || self.rates.allow(ends.peer.ip(), now, &self.inlets)
+    }
+
+    fn filtered(&self) -> bool {
+        self.filtered
+    }
+
+    fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
+        let found = self.services.iter().find(|(prefix, _)| path.is_below(prefix));
+        found.map(|(_, partition)| usize::from(*partition))
+    }
+
+    fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
+        self.routes.find_normal(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
+        if let Some(others) = self.sources.tell(Instant::now()) {
+            self.log.event(Level::Warning, KeptSource { peer, path, others });
+        }
+    }
+
+    fn reach(&self, service: usize) -> usize {
+        let found = self.services.iter().find(|(_, partition)| usize::from(*partition) == service);
+        found.map_or(0, |(path, _)| path.len())
+    }
+
+    async fn forward(
+        &self,
+        rule: &Rule,
+        files: Option<&Files>,
+        ends: Ends,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let answer = |request| self.backends.answer(rule.number, upstream::Asked { ends, files, request });
+        self.with_permit(BackendId::Target(rule.number), ends, request, answer).await
+    }
+
+    async fn relay(
+        &self,
+        service: usize,
+        ends: Ends,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let service = service as u16;
+        let relay = Own::relay(self, service);
+        let answer = |request| relay.send(ends, request);
+        self.with_permit(BackendId::Service(service), ends, request, answer).await
+    }
+
+    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Refused> {
+        self.streams.try_acquire(BackendId::Streams, self.client(ends)).map(Some)
+    }
+
+    fn record(&self, access: &Access<'_>) {
+        self.inlets.counters.answered();
+        self.log.access(&wire::log::Access {
+            time_us: now_us(),
+            duration_us: u32::try_from(access.duration_us).unwrap_or(u32::MAX),
+            site: self.log.site(),
+            peer: access.ends.peer,
+            status: access.status,
+            body_bytes: access.body_bytes,
+            version: if access.method.is_empty() { u8::MAX } else { access.minor },
+            method: access.method.as_bytes(),
+            target: access.target.as_bytes(),
+            host: access.host,
+            referer: access.referer,
+            agent: access.user_agent,
+        });
+    }
+
+    fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
+        if let Some(others) = self.noise.tell(Instant::now()) {
+            self.log.event(Level::Warning, Failed { peer, error, others });
+        }
+    }
+
+    fn tampered(&self, peer: SocketAddr) {
+        if let Some(name) = &self.tampered {
+            let (address_high, address_low) = wire::halves(peer.ip());
+            name(ChildToLauncher::Tampered { address_high, address_low });
+        }
+    }
+
+    fn draining(&self) -> bool {
+        self.inlets.draining()
+    }
+
+    async fn drained(&self) {
+        self.inlets.drained().await;
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+impl Site<Own> {
+    /// What was shed, by whom most is held, and what waits.
+    pub fn report(&self) -> Vec<ChildToLauncher> {
+        let mut shed = self.shed.snapshot();
+        shed.admitted = self.partition.inlets.counters.requests.get();
+        shed.evicted = self.seats.evicted();
+        for limit in [&self.partition.limit, &self.partition.streams] {
+            let counts = limit.counts();
+            shed.delayed += counts.delayed;
+            shed.over_share += counts.over_share;
+            shed.unavailable += counts.unavailable;
+            shed.waiting_now += counts.waiting as u32;
+        }
+        shed.over_rate = self.partition.rates.refused();
+        shed.incomplete_now = self.seats.idle();
+        let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
+        for (range, held) in self.seats.ranges(RANGES_MAX) {
+            heavy.entry(range.parts()).or_default().0 += held;
+        }
+        let requests = self.partition.limit.ranges(RANGES_MAX);
+        for (range, held) in requests.held {
+            let of_range = &mut heavy.entry(range.parts()).or_default().0;
+            // A connection and its one request count once.
+            *of_range = held.max(*of_range);
+        }
+        for (range, waiting) in requests.waiting {
+            heavy.entry(range.parts()).or_default().1 += waiting;
+        }
+        for relay in self.partition.relays.borrow().values() {
+            relay.report(&mut shed);
+            for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
+                heavy.entry(range.parts()).or_default().1 += waiting;
+            }
+        }
+        let ranges = heavy.into_iter().map(|((address_high, address_low, bits), (held, waiting))| {
+            ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting }
+        });
+        ranges.chain([ChildToLauncher::Shed { shed }]).collect()
+    }
+}

@@ -1,0 +1,284 @@
+//! Complete answers for files, ready to be sent.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the paths that are asked for. Must never:
+//! serve a file's old contents for longer than its interval, or grow beyond its budget.
+
+mod entry;
+mod policy;
+mod ready;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+pub(crate) use entry::Facts;
+pub use entry::{Dress, Entry, Form, Pick, Root, Table, coded_tag, has_forms};
+pub use policy::{Clock, Policy};
+pub use ready::Ready;
+
+use request::path::NormalPath;
+
+use crate::config::settings::{Encoding, Settings};
+use crate::files::root;
+use crate::files::watch::{Watch, Watched};
+use crate::files::{self, File, Found, Meta};
+use crate::http::date::DATE_BYTES;
+
+/// LIMIT: bytes of all entries together; a site's pages and images, yet a thousand workers fit in a machine.
+pub const CACHE_BYTES: usize = 64 << 20;
+
+/// LIMIT: bytes of a file in the cache; above it, the cost of a system call or two no longer shows.
+pub const ENTRY_BYTES: u64 = 256 << 10;
+
+/// LIMIT: the part of the budget that one compressed form may have.
+const FORM_SHARE: usize = 8;
+
+/// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for those
+/// that are not, such as writes through a memory map.
+const WATCHED_TICKS: u64 = 120;
+
+/// The folders that files are served from, with their entries.
+pub type Roots = root::Roots<Table>;
+
+/// Entries with an encoding and the bytes in it.
+pub(crate) type Finished = Rc<RefCell<Vec<(Rc<Entry>, Encoding, Vec<u8>)>>>;
+
+/// The entries, by the path of a request as sent; each root has its own table.
+pub struct Cache {
+    policy: RefCell<Box<dyn Policy>>,
+    bytes: Cell<usize>,
+    count: Cell<usize>,
+    budget: usize,
+    settings: Settings,
+    /// What was compressed as it was sent, until somebody looks.
+    finished: Finished,
+    /// What tells of changes, once the worker runs.
+    pub(crate) watch: Watch,
+}
+
+/// The head of a 200 for a file that is not kept, with the line `connection` in it.
+pub(crate) fn head(
+    file: &File,
+    settings: &Settings,
+    dress: &Dress,
+    connection: &[u8],
+    date: [u8; DATE_BYTES],
+) -> Vec<u8> {
+    let vary = has_forms(settings, file.media, file.meta.size);
+    let last_modified = file.meta.last_modified();
+    let size = file.meta.size;
+    let facts = Facts { media: file.media, last_modified, size, large: true, vary, dress };
+    let ready = Ready::new("200 OK", &facts.fields(&file.meta.etag(), None, Some(size)), b"");
+    let mut bytes = ready.bytes(1, || date).clone();
+    bytes.splice(ready.split..ready.split, connection.iter().copied());
+    bytes
+}
+
+impl Cache {
+    /// An empty cache of at most `budget` bytes.
+    pub fn new(budget: usize) -> Cache {
+        Cache::with(budget, Settings::default(), Box::<Clock>::default())
+    }
+
+    /// The same with these settings and another policy.
+    pub fn with(budget: usize, settings: Settings, policy: Box<dyn Policy>) -> Cache {
+        let (bytes, count) = (Cell::new(0), Cell::new(0));
+        let (policy, finished) = (RefCell::new(policy), Finished::default());
+        Cache { policy, bytes, count, budget, settings, finished, watch: Watch::default() }
+    }
+
+    /// Bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entry for `path`, compared with the file if that is due.
+    #[inline]
+    pub fn get(&self, root: &Rc<Root>, path: &str, tick: u64) -> Option<Rc<Entry>> {
+        let entry = root.entries.borrow().get(path).cloned()?;
+        entry.used.set(true);
+        if tick < entry.until.get() && entry.changes.get() == self.watch.changes() {
+            Some(entry)
+        } else {
+            self.check(root, &entry, tick)
+        }
+    }
+
+    #[cold]
+    fn check(&self, root: &Rc<Root>, entry: &Rc<Entry>, tick: u64) -> Option<Rc<Entry>> {
+        let changes = self.watch.changes();
+        let found = NormalPath::parse(&entry.key).ok().map(|path| root.files.lookup(&path));
+        match found {
+            // The rules of another file, the next one of the names of index files, may be others: it is looked up anew.
+            Some(Ok(Found::File(file))) if entry.is_of(&file) => {
+                if file.meta == entry.meta && self.same_neighbours(root, entry, &file) {
+                    self.note(root, entry, &file, changes, tick);
+                    return Some(entry.clone());
+                }
+                self.remove(entry);
+                self.insert(root, &entry.key, &file, entry.dress.clone(), tick)
+            }
+            _ => {
+                self.remove(entry);
+                None
+            }
+        }
+    }
+
+    /// Notes when to look again at a file that was looked at, with so many changes seen before.
+    fn note(&self, root: &Root, entry: &Entry, file: &File, changes: u64, tick: u64) {
+        let watched = if file.direct { self.watch.watches(root, &file.path) } else { Watched::No };
+        let asked =
+            self.settings.stat_interval.map(|interval| interval.max(Duration::from_secs(1)).as_secs());
+        let ticks = match watched {
+            Watched::No => asked.unwrap_or(1),
+            Watched::Now => 1,
+            Watched::Before => asked.unwrap_or(WATCHED_TICKS),
+        };
+        entry.until.set(tick + ticks);
+        entry.changes.set(changes);
+    }
+
+    /// Whether what was compressed already still is as it was, where it was looked for.
+    fn same_neighbours(&self, root: &Root, entry: &Entry, file: &File) -> bool {
+        entry.made().all(|(encoding, form)| {
+            let neighbour = root.files.neighbour(file, encoding).map(|(_, meta)| meta);
+            neighbour == form.and_then(|form| form.neighbour)
+        })
+    }
+
+    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only the
+    /// one spelling of a path is kept, or a client could fill the cache with spellings of one file.
+    pub fn fill(
+        &self,
+        root: &Rc<Root>,
+        path: &NormalPath<'_>,
+        file: &File,
+        dress: &Dress,
+        tick: u64,
+    ) -> Option<Rc<Entry>> {
+        let key = path.spelling();
+        let kept = self.get(root, &key, tick).filter(|entry| entry.meta == file.meta);
+        kept.or_else(|| self.insert(root, &key, file, dress.clone(), tick))
+    }
+
+    fn insert(&self, root: &Rc<Root>, path: &str, file: &File, dress: Dress, tick: u64) -> Option<Rc<Entry>> {
+        let vary = has_forms(&self.settings, file.media, file.meta.size);
+        let large = file.meta.size > ENTRY_BYTES;
+        // A file in the middle of being written would be kept half-written, under a time that stays.
+        if (large && !vary) || file.meta.fresh() {
+            return None;
+        }
+        let changes = self.watch.changes();
+        let body = if large { Vec::new() } else { contents(file)? };
+        let entry = Rc::new(Entry::new((root, path), file, (large, vary), &body, dress));
+        self.note(root, &entry, file, changes, tick);
+        self.make_room(entry.cost.get())?;
+        self.bytes.set(self.bytes.get() + entry.cost.get());
+        self.count.set(self.count.get() + 1);
+        entry.live.set(true);
+        let old = root.entries.borrow_mut().insert(path.into(), entry.clone());
+        if let Some(old) = old {
+            self.policy.borrow_mut().forget(&old);
+            self.discount(&old);
+        }
+        self.policy.borrow_mut().admit(entry.clone());
+        Some(entry)
+    }
+
+    /// Counts a form that is added to an entry; whether there is room for it.
+    pub(crate) fn count_form(&self, entry: &Rc<Entry>, form: &Form) -> bool {
+        let cost = form.cost();
+        if cost > self.budget / FORM_SHARE {
+            return false;
+        }
+        entry.used.set(true);
+        if self.make_room(cost).is_none() || !entry.live.get() {
+            return false;
+        }
+        entry.cost.set(entry.cost.get() + cost);
+        self.bytes.set(self.bytes.get() + cost);
+        true
+    }
+
+    fn make_room(&self, cost: usize) -> Option<()> {
+        if cost > self.budget {
+            return None;
+        }
+        while self.bytes.get() + cost > self.budget {
+            let entry = self.policy.borrow_mut().victim()?;
+            self.forget(&entry);
+        }
+        Some(())
+    }
+
+    fn remove(&self, entry: &Rc<Entry>) {
+        self.policy.borrow_mut().forget(entry);
+        self.forget(entry);
+    }
+
+    fn forget(&self, entry: &Rc<Entry>) {
+        if let Some(root) = entry.root.upgrade() {
+            let mut entries = root.entries.borrow_mut();
+            if entries.get(&entry.key).is_some_and(|kept| Rc::ptr_eq(kept, entry)) {
+                entries.remove(&entry.key);
+            }
+        }
+        self.discount(entry);
+    }
+
+    fn discount(&self, entry: &Rc<Entry>) {
+        if entry.live.replace(false) {
+            self.bytes.set(self.bytes.get() - entry.cost.get());
+            self.count.set(self.count.get() - 1);
+        }
+    }
+
+    /// Where it goes what was compressed as it was sent.
+    pub(crate) fn finished(&self) -> Finished {
+        self.finished.clone()
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// A neighbour that is compressed already, read whole, if it is not too large to be kept.
+pub(crate) fn neighbour(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, Meta)> {
+    /// LIMIT: as much as one form may have of the budget, head and all.
+    const NEIGHBOUR_BYTES_MAX: u64 = (CACHE_BYTES / FORM_SHARE - (64 << 10)) as u64;
+    let (fd, meta) = root.files.neighbour(file, encoding)?;
+    if meta.size > NEIGHBOUR_BYTES_MAX || meta.fresh() {
+        return None;
+    }
+    let neighbour = File { fd, meta, media: file.media, path: Vec::new(), direct: false };
+    Some((contents(&neighbour)?, meta))
+}
+
+/// All of a file, if it is the same after as before.
+fn contents(file: &File) -> Option<Vec<u8>> {
+    let size = usize::try_from(file.meta.size).ok()?;
+    let mut body = Vec::with_capacity(size);
+    while body.len() < size {
+        let offset = body.len() as u64;
+        match rustix::io::pread(&file.fd, rustix::buffer::spare_capacity(&mut body), offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+    body.truncate(size);
+    (files::meta(&file.fd)? == file.meta).then_some(body)
+}

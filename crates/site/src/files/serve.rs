@@ -1,0 +1,304 @@
+//! Answers from files, for the general path: in which form, and what is said of it.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: method, path and headers of a request. Must never:
+//! work on a file's encoding longer than a piece at a time, or twice where once is enough.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use request::path::NormalPath;
+
+use crate::config::settings::Encoding;
+use crate::context::{Partition, Site};
+use crate::files::cache::Root;
+use crate::files::cache::{self, Cache, Dress, ENTRY_BYTES, Entry, Form, has_forms};
+use crate::files::listing;
+use crate::files::response as file_response;
+use crate::files::response::Shape;
+use crate::files::{File, Found, Missing};
+use crate::http::accept_encoding::Accepted;
+use crate::http::body::{FileBody, ResponseBody};
+use crate::http::compress::body::Coded;
+use crate::http::compress::dynamic::{accept_encoding, vary};
+use crate::http::compress::{Effort, Encoder, PIECE_BYTES};
+use crate::http::conn_info::Ends;
+use crate::http::response;
+use crate::router::dispatch::{self, Origin};
+use crate::router::rules::{Plan, Rule, Rules};
+
+/// Bytes by which an encoded form must be smaller than the file to be kept.
+const GAIN_BYTES: u64 = 64;
+
+/// What files make of a request.
+pub(crate) enum Outcome<'r> {
+    /// The answer.
+    Answer(Response<ResponseBody>),
+    /// There is no file, as this answer says.
+    Missing(Response<ResponseBody>),
+    /// The rule's server answers for the file at this path.
+    Run(&'r Rule, NormalPath<'static>),
+}
+
+/// Answers a request for `path` from files; `root` is `None` where there are none. The rules of the file that the path
+/// leads to are added to `plan`, and hold as well.
+pub(crate) async fn answer<'r, P: Partition>(
+    site: &'r Site<P>,
+    root: Option<&Rc<Root>>,
+    (path, plan): (&NormalPath<'_>, &mut Plan<'r>),
+    ends: Ends,
+    request: &Parts,
+) -> Outcome<'r> {
+    let Some(root) = root else {
+        let refusal = response::method(&request.method);
+        return Outcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
+    };
+    let resolved = resolve(&site.rules, root, path, plan);
+    if let Some(refused) =
+        dispatch::admit(site, &resolved.rules, Origin::Server, ends, &request.headers).await
+    {
+        return Outcome::Answer(refused);
+    }
+    if let Some((rule, name)) = resolved.run {
+        return Outcome::Run(rule, name);
+    }
+    if let Some(refusal) = response::method(&request.method) {
+        return Outcome::Answer(refusal);
+    }
+    match resolved.found {
+        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, plan), request, file).await),
+        Ok(Found::Source(name)) => {
+            site.partition.kept_source(ends.peer, &name);
+            Outcome::Missing(response::error(StatusCode::FORBIDDEN))
+        }
+        Ok(Found::Elsewhere(path)) => {
+            let location = response::with_query(path, request.uri.query());
+            Outcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
+        }
+        Err(Missing::NotFound) if site.cache.settings().listing => {
+            match listing::answer(&root.files, path, &request.headers) {
+                Some(listed) => Outcome::Answer(listed),
+                None => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
+            }
+        }
+        Err(Missing::NotFound) => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
+        Err(missing) => Outcome::Answer(file_response::missing(missing)),
+    }
+}
+
+/// What a path leads to, and by which rules.
+pub(crate) struct Resolved<'r> {
+    pub found: Result<Found, Missing>,
+    /// The rules of the file that the path itself does not have.
+    pub rules: Vec<&'r Rule>,
+    /// The rule whose server answers for the file, and the file's path.
+    pub run: Option<(&'r Rule, NormalPath<'static>)>,
+}
+
+/// Finds what `path` leads to, and adds the rules of an index file to `plan`.
+///
+/// SECURITY: a rule is for a file, by whatever path it was found; the source of a script is nobody's.
+pub(crate) fn resolve<'r>(
+    rules: &'r Rules,
+    root: &Root,
+    path: &NormalPath<'_>,
+    plan: &mut Plan<'r>,
+) -> Resolved<'r> {
+    let found = root.files.lookup(path);
+    let (name, is_source) = match &found {
+        Ok(Found::File(file)) => (&file.path, false),
+        Ok(Found::Source(name)) => (name, true),
+        _ => return Resolved { found, rules: Vec::new(), run: None },
+    };
+    let (Ok(name), is_index) = (NormalPath::of_file(name), path.is_folder()) else {
+        return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+    };
+    let (mut rule, mut new) = (plan.rule, Vec::new());
+    if is_index {
+        let Ok(of_file) = rules.plan(&name) else {
+            return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+        };
+        rule = of_file.rule;
+        new = plan.resolve_to(of_file);
+    }
+    // A rule that acts on what clients ask for, a redirect or a rewrite, has been asked by now, or not been theirs.
+    let runs = |rule: &&Rule| rule.passes_on() && (is_source || (is_index && !rule.fallback));
+    let run = rule.filter(runs).map(|rule| (rule, name));
+    Resolved { found, rules: new, run }
+}
+
+async fn of_file<P: Partition>(
+    site: &Site<P>,
+    root: &Rc<Root>,
+    (path, plan): (&NormalPath<'_>, &Plan<'_>),
+    request: &Parts,
+    file: File,
+) -> Response<ResponseBody> {
+    let dress = Dress::new(site.cache.settings(), plan);
+    let forms = has_forms(site.cache.settings(), file.media, file.meta.size);
+    let shape = match forms && !request.headers.contains_key(header::RANGE) {
+        true => shape(site, root, (path, &file), request, &dress).await,
+        false => Shape::Plain,
+    };
+    let mut response = file_response::of_file(file, &request.method, &request.headers, shape);
+    if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
+        dress_up(response.headers_mut(), &dress, forms);
+    }
+    response
+}
+
+/// What the fast path has in its ready heads.
+fn dress_up(headers: &mut HeaderMap, dress: &Dress, forms: bool) {
+    if let Some(value) = dress.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok()) {
+        headers.insert(header::CACHE_CONTROL, value);
+    }
+    if forms {
+        vary(headers);
+    }
+}
+
+/// The best form that the client takes.
+async fn shape<P: Partition>(
+    site: &Site<P>,
+    root: &Rc<Root>,
+    (path, file): (&NormalPath<'_>, &File),
+    request: &Parts,
+    dress: &Dress,
+) -> Shape {
+    let value = accept_encoding(&request.headers);
+    let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
+    if accepted == Accepted::default() {
+        return Shape::Plain;
+    }
+    site.cache.take_finished();
+    let tick = site.clock.tick(Instant::now());
+    let Some(entry) = site.cache.fill(root, path, file, dress, tick) else {
+        return Shape::Plain;
+    };
+    for encoding in accepted.iter() {
+        match form(&site.cache, root, &entry, file, encoding).await {
+            Made::Form(form) => return Shape::Form(encoding, form),
+            Made::Stream(compress) => return Shape::Stream(encoding, compress),
+            Made::UnderWay => return Shape::Plain,
+            Made::NotWorth => {}
+        }
+    }
+    Shape::Plain
+}
+
+enum Made {
+    Form(Rc<Form>),
+    Stream(Box<dyn FnOnce(FileBody) -> ResponseBody>),
+    UnderWay,
+    NotWorth,
+}
+
+/// A form that is kept, or made now: small ones at once, large ones as they are sent to whoever asked first.
+async fn form(cache: &Cache, root: &Root, entry: &Rc<Entry>, file: &File, encoding: Encoding) -> Made {
+    let cell = entry.coded(encoding);
+    if entry.large && cell.get().is_none() {
+        let neighbour = || cache::neighbour(root, file, encoding);
+        match neighbour() {
+            Some((body, meta)) => {
+                let form = Rc::new(entry.form(encoding, &body, Some(meta)));
+                cache.count_form(entry, &form);
+                // Set meanwhile by somebody else, it is the same.
+                let _ = cell.set(Some(form));
+            }
+            None if entry.under_way[encoding as usize].get() => return Made::UnderWay,
+            None => return stream(cache, entry, encoding).map_or(Made::NotWorth, Made::Stream),
+        }
+    }
+    match cell.get_or_init(|| make(cache, root, entry, file, encoding)).await {
+        Some(form) => Made::Form(form.clone()),
+        None => Made::NotWorth,
+    }
+}
+
+async fn make(
+    cache: &Cache,
+    root: &Root,
+    entry: &Rc<Entry>,
+    file: &File,
+    encoding: Encoding,
+) -> Option<Rc<Form>> {
+    let form = match cache::neighbour(root, file, encoding) {
+        Some((body, meta)) => entry.form(encoding, &body, Some(meta)),
+        None => {
+            let body = compressed(file, encoding, cache.settings().static_level).await?;
+            worth(&body, file.meta.size).then(|| entry.form(encoding, &body, None))?
+        }
+    };
+    let form = Rc::new(form);
+    cache.count_form(entry, &form);
+    Some(form)
+}
+
+fn worth(body: &[u8], size: u64) -> bool {
+    body.len() as u64 + GAIN_BYTES <= size
+}
+
+/// The file's contents compressed, a piece at a time: others have their turns between.
+async fn compressed(file: &File, encoding: Encoding, level: u8) -> Option<Vec<u8>> {
+    let mut encoder = Encoder::new(encoding, Effort::Static(level, file.meta.size)).ok()?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    while offset < file.meta.size {
+        match rustix::io::pread(&file.fd, &mut buffer[..], offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return None,
+            Ok(count) => {
+                encoder.write(&buffer[..count]).ok()?;
+                offset += count as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    (crate::files::meta(&file.fd)? == file.meta).then(|| encoder.finish().ok()).flatten()
+}
+
+/// Marks an encoding as being made, until it is dropped.
+struct UnderWay(Rc<Entry>, Encoding);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way[self.1 as usize].set(false);
+    }
+}
+
+/// Compresses a large file as it is sent, and keeps what comes out, if it comes to its end.
+fn stream(
+    cache: &Cache,
+    entry: &Rc<Entry>,
+    encoding: Encoding,
+) -> Option<Box<dyn FnOnce(FileBody) -> ResponseBody>> {
+    let effort = Effort::Static(cache.settings().static_level, entry.meta.size);
+    let encoder = Encoder::new(encoding, effort).ok()?;
+    entry.under_way[encoding as usize].set(true);
+    let mark = UnderWay(entry.clone(), encoding);
+    let finished = cache.finished();
+    let keep = move |body: Vec<u8>| {
+        let entry = mark.0.clone();
+        finished.borrow_mut().push((entry, mark.1, body));
+        drop(mark);
+    };
+    Some(Box::new(move |file| {
+        ResponseBody::stream(Coded::new(ResponseBody::File(file), encoder, Some(Box::new(keep))))
+    }))
+}
+
+impl Cache {
+    /// Takes in what was compressed while it was sent.
+    pub(crate) fn take_finished(&self) {
+        for (entry, encoding, body) in self.finished().take() {
+            let form = worth(&body, entry.meta.size).then(|| Rc::new(entry.form(encoding, &body, None)));
+            // What there is no room for is not made again for everybody who asks.
+            let form = form.filter(|form| self.count_form(&entry, form));
+            let _ = entry.coded(encoding).set(form);
+        }
+    }
+}
+
+const _: () = assert!(ENTRY_BYTES <= 1 << 20, "small forms are made in one go");

@@ -1,0 +1,160 @@
+//! Being told of changes to files instead of asking.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the kernel tells of folders below the root. Must
+//! never: take silence for "unchanged" where it could not watch.
+//!
+//! inotify takes a path, and this process has none: its root is empty. So it steps into the folder, which it holds as a
+//! descriptor, and watches `.`. All folders from the root to the file are watched, as each of them can be replaced.
+//! Whatever happens in any of them makes every entry be compared with its file once: a change costs some calls of
+//! `openat2`, and no bookkeeping can be wrong.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+
+use crate::files::root::Root;
+
+/// LIMIT: folders watched; the kernel has so many for a user altogether, at the least.
+const WATCHES_MAX: usize = 4096;
+
+/// LIMIT: changes are heard of a hundred times a second, however many there are: files are compared no more often.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Folders of one root, by their path below it.
+type Folder = (u64, Box<[u8]>);
+
+/// Whether changes to a file are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watched {
+    /// They are not.
+    No,
+    /// From now on; it may have changed since it was looked at.
+    Now,
+    /// They were already when it was looked at.
+    Before,
+}
+
+/// The folders that are watched.
+#[derive(Default)]
+pub struct Watch {
+    inotify: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
+    folders: RefCell<HashMap<Folder, i32>>,
+    changes: Rc<Cell<u64>>,
+}
+
+impl Watch {
+    /// How many changes there were; files looked at since the last one are unchanged, if they are watched.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Begins; without it nothing is watched.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub fn begin(&self) -> std::io::Result<()> {
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        *self.inotify.borrow_mut() = Some(Rc::new(worker::channel::watch(fd)?));
+        Ok(())
+    }
+
+    /// Hears of changes for as long as the process lives.
+    pub async fn hear(&self) {
+        let Some(inotify) = self.inotify.borrow().clone() else { return };
+        loop {
+            let Ok(mut ready) = inotify.readable().await else { return };
+            let told = self.read(inotify.get_ref());
+            ready.clear_ready();
+            drop(ready);
+            if told {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Reads all that is told; whether there was anything.
+    fn read(&self, fd: &OwnedFd) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(fd, &mut buffer);
+        let (mut told, mut moved) = (false, false);
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    told = true;
+                    let flags = event.events();
+                    // What a name stands for may be another folder now: all are to be watched anew.
+                    moved |= flags.intersects(
+                        ReadFlags::ISDIR
+                            | ReadFlags::QUEUE_OVERFLOW
+                            | ReadFlags::IGNORED
+                            | ReadFlags::UNMOUNT,
+                    ) | flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        if moved {
+            let watches: std::collections::HashSet<i32> =
+                self.folders.borrow_mut().drain().map(|(_, watch)| watch).collect();
+            for watch in watches {
+                // One that is gone already is told so.
+                let _ = inotify::remove_watch(fd, watch);
+            }
+        }
+        if told {
+            self.changes.set(self.changes.get() + 1);
+        }
+        told
+    }
+
+    /// Whether all folders from the root to the file at `path` are watched; those that are not are from now on.
+    pub fn watches<E>(&self, root: &Root<E>, path: &[u8]) -> Watched {
+        let Some(inotify) = self.inotify.borrow().clone() else {
+            return Watched::No;
+        };
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let each = std::iter::once(0).chain(ends);
+        each.map(|end| self.watches_folder(inotify.get_ref(), root, &path[..end]))
+            .min()
+            .unwrap_or(Watched::No)
+    }
+
+    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &Root<E>, folder: &[u8]) -> Watched {
+        let key = (root.number, folder.into());
+        if self.folders.borrow().contains_key(&key) {
+            return Watched::Before;
+        }
+        if self.folders.borrow().len() >= WATCHES_MAX {
+            return Watched::No;
+        }
+        let flags = WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MODIFY
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let Some(fd) = root.files.folder(folder) else {
+            return Watched::No;
+        };
+        // SECURITY: nothing here is opened by a path that counts from where the process is.
+        let watch =
+            rustix::process::fchdir(fd.as_fd()).and_then(|()| inotify::add_watch(inotify, ".", flags));
+        let Ok(watch) = watch else {
+            return Watched::No;
+        };
+        self.folders.borrow_mut().insert(key, watch);
+        Watched::Now
+    }
+}

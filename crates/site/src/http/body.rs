@@ -1,0 +1,404 @@
+//! Bodies: of requests, with a bound; of responses, from memory, from files and from services.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: request bodies, and response bodies of
+//! services. Must never: pass on more of a request than the limit, or send a file's bytes short of its
+//! announced length as if they were complete.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::http::range::Span;
+use crate::proxy::limit::{Side, Stall};
+
+/// The error of a response body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body made elsewhere.
+pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>;
+
+/// LIMIT: bytes read from a file at once; large enough that the system call costs little beside the copy.
+const FILE_STEP_BYTES: u64 = 128 << 10;
+
+/// The body of a response.
+#[derive(Default)]
+pub enum ResponseBody {
+    /// None.
+    #[default]
+    Empty,
+    /// All of it in memory.
+    Full(Bytes),
+    /// Pieces of a file, with what stands between them.
+    File(FileBody),
+    /// A piece of memory that others have as well, copied as it is sent.
+    Shared(Box<dyn Shared>),
+    /// Whatever a service sends.
+    Stream(Stream),
+}
+
+/// A body that is copied piece by piece.
+pub trait Shared: Body<Data = Bytes, Error = BoxError> + Unpin {
+    /// Has at most so many bytes copied at once.
+    fn in_steps_of(&mut self, bytes: u64);
+}
+
+impl ResponseBody {
+    /// Has at most so many bytes read or copied at once; whether that can be said of it.
+    pub(crate) fn in_steps_of(&mut self, bytes: u64) -> bool {
+        match self {
+            ResponseBody::File(file) => file.step = bytes,
+            ResponseBody::Shared(shared) => shared.in_steps_of(bytes),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Wraps any other body.
+    pub fn stream<B>(body: B) -> ResponseBody
+    where
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        ResponseBody::Stream(Box::pin(http_body_util::BodyExt::map_err(body, Into::into)))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            ResponseBody::Empty => Poll::Ready(None),
+            ResponseBody::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            ResponseBody::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            ResponseBody::File(file) => {
+                Poll::Ready(file.next().map(|piece| piece.map(Frame::data).map_err(Into::into)))
+            }
+            ResponseBody::Shared(shared) => Pin::new(&mut **shared).poll_frame(cx),
+            ResponseBody::Stream(stream) => stream.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ResponseBody::Empty => true,
+            ResponseBody::Full(bytes) => bytes.is_empty(),
+            ResponseBody::File(file) => file.pieces.is_empty(),
+            ResponseBody::Shared(shared) => shared.is_end_stream(),
+            ResponseBody::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Empty => SizeHint::with_exact(0),
+            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ResponseBody::File(file) => SizeHint::with_exact(file.left()),
+            ResponseBody::Shared(shared) => shared.size_hint(),
+            ResponseBody::Stream(stream) => stream.size_hint(),
+        }
+    }
+}
+
+/// One piece of a [`FileBody`].
+pub enum Piece {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A span of the file.
+    Span(Span),
+}
+
+/// Pieces of a file, read as they are sent.
+pub struct FileBody {
+    fd: OwnedFd,
+    pieces: VecDeque<Piece>,
+    step: u64,
+}
+
+impl FileBody {
+    /// These pieces of `fd`, none of them empty.
+    pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
+        FileBody { fd, pieces: pieces.into(), step: FILE_STEP_BYTES }
+    }
+
+    fn left(&self) -> u64 {
+        let length = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Span(span) => span.length,
+        };
+        self.pieces.iter().map(length).sum()
+    }
+
+    fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        let span = match self.pieces.pop_front()? {
+            Piece::Bytes(bytes) => return Some(Ok(bytes)),
+            Piece::Span(span) => span,
+        };
+        let step = span.length.min(self.step);
+        let read = read(&self.fd, span.start, step);
+        let got = read.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        if got < span.length {
+            let rest = Span { start: span.start + got, length: span.length - got };
+            self.pieces.push_front(Piece::Span(rest));
+        }
+        Some(read)
+    }
+}
+
+fn read(fd: &OwnedFd, offset: u64, length: u64) -> std::io::Result<Bytes> {
+    let mut buffer = Vec::with_capacity(length as usize);
+    loop {
+        // `spare_capacity` may be more than was asked for, but never less than this file still owes.
+        let room = rustix::buffer::spare_capacity(&mut buffer);
+        match rustix::io::pread(fd, room, offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            // The file became shorter than its announced length.
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    buffer.truncate(length as usize);
+    Ok(Bytes::from(buffer))
+}
+
+/// Why a request body ended early.
+#[derive(Debug)]
+pub enum BodyError {
+    /// It is larger than the limit.
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// It came too slowly.
+    Slow,
+    /// The client sent something wrong, or went away.
+    Client(BoxError),
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BodyError::TooLarge { limit } => write!(f, "the request body is larger than {limit} bytes"),
+            BodyError::Slow => f.write_str("the request body came too slowly"),
+            BodyError::Client(_) => f.write_str("the request body did not arrive"),
+        }
+    }
+}
+
+impl BodyError {
+    /// What the client is told of it.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Client(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BodyError::TooLarge { .. } | BodyError::Slow => None,
+            BodyError::Client(error) => Some(&**error),
+        }
+    }
+}
+
+/// How far a request body came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// Still being read, or not yet.
+    #[default]
+    Open,
+    /// Wholly read.
+    Done,
+    /// Over the limit.
+    TooLarge,
+    /// Given up, as it came too slowly.
+    Slow,
+    /// Dropped before its end.
+    Abandoned,
+}
+
+/// A request body that a codec of ours reads.
+type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
+
+/// Where the body of a request comes from.
+enum Source {
+    /// Memory; nothing, for a request without a body that is made again.
+    Memory(Bytes),
+    Http1(hyper::body::Incoming),
+    /// Opaque: what reads a body of HTTP/2 depends on this module.
+    Http2(Received),
+}
+
+impl Source {
+    fn is_end(&self) -> bool {
+        match self {
+            Source::Memory(bytes) => bytes.is_empty(),
+            Source::Http1(inner) => inner.is_end_stream(),
+            Source::Http2(inner) => inner.is_end_stream(),
+        }
+    }
+}
+
+/// The body of a request, cut off with an error at a number of bytes.
+pub struct BoundedBody {
+    inner: Source,
+    limit: u64,
+    left: u64,
+    intake: Rc<Cell<Intake>>,
+    /// Where its request holds a place that may be taken back.
+    stall: Option<Stall>,
+    /// What has come already.
+    ahead: Bytes,
+}
+
+impl BoundedBody {
+    /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
+    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
+        intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
+        BoundedBody {
+            inner: Source::Http1(inner),
+            limit,
+            left: limit,
+            intake,
+            stall: None,
+            ahead: Bytes::new(),
+        }
+    }
+
+    /// The same, of a request that came by HTTP/2.
+    pub(crate) fn of_http2<B>(inner: B, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody
+    where
+        B: Body<Data = Bytes, Error = BodyError> + 'static,
+    {
+        intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
+        BoundedBody {
+            inner: Source::Http2(Box::pin(inner)),
+            limit,
+            left: limit,
+            intake,
+            stall: None,
+            ahead: Bytes::new(),
+        }
+    }
+
+    /// No body at all.
+    pub(crate) fn empty() -> Self {
+        Self::whole(Bytes::new())
+    }
+
+    /// One that has been read already.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        let intake = Rc::new(Cell::new(Intake::Done));
+        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake, stall: None, ahead: Bytes::new() }
+    }
+}
+
+impl BoundedBody {
+    /// Gives `ahead` before the rest, from which it was taken.
+    pub(crate) fn give_first(&mut self, ahead: Bytes) {
+        self.ahead = ahead;
+    }
+
+    /// Says in `stall` when the client is waited for, and ends when the place is taken back.
+    pub(crate) fn watch(&mut self, stall: Stall) {
+        self.stall = Some(stall);
+    }
+
+    /// Whether the place was taken back, while `waits` for the client.
+    fn is_given_up(&self, cx: &mut Context<'_>, waits: bool) -> bool {
+        let Some(stall) = &self.stall else {
+            return false;
+        };
+        if !waits {
+            stall.end();
+            return false;
+        }
+        stall.begin();
+        stall.poll_given_up(cx, Side::Body).is_ready()
+    }
+}
+
+impl Body for BoundedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
+        }
+        let polled = match &mut this.inner {
+            Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::Http1(inner) => {
+                Pin::new(inner).poll_frame(cx).map_err(|error| BodyError::Client(error.into()))
+            }
+            Source::Http2(inner) => inner.as_mut().poll_frame(cx),
+        };
+        if this.is_given_up(cx, polled.is_pending()) {
+            this.intake.set(Intake::Slow);
+            return Poll::Ready(Some(Err(BodyError::Slow)));
+        }
+        let Some(frame) = ready!(polled) else {
+            this.intake.set(Intake::Done);
+            return Poll::Ready(None);
+        };
+        let frame = frame.map_err(|error| match this.intake.get() {
+            Intake::Slow => BodyError::Slow,
+            _ => error,
+        })?;
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let Some(left) = this.left.checked_sub(length) else {
+            this.intake.set(Intake::TooLarge);
+            return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
+        };
+        this.left = left;
+        if this.inner.is_end() {
+            this.intake.set(Intake::Done);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ahead.is_empty() && self.inner.is_end()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = match &self.inner {
+            Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Http1(inner) => inner.size_hint(),
+            Source::Http2(inner) => inner.size_hint(),
+        };
+        match rest.exact() {
+            Some(length) => SizeHint::with_exact(length + self.ahead.len() as u64),
+            None => rest,
+        }
+    }
+}
+
+impl Drop for BoundedBody {
+    fn drop(&mut self) {
+        if self.intake.get() == Intake::Open {
+            self.intake.set(Intake::Abandoned);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Compression of answers that were made for one request.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: answers of services and upstreams, and
+//! `Accept-Encoding`. Must never: compress what its author forbade, or leave the length of what was.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Response, StatusCode};
+use http_body::Body;
+
+use super::body::Coded;
+use super::{BYTES_MIN, Effort, Encoder, is_worth};
+use crate::config::settings::{Encoding, Settings};
+use crate::http::accept_encoding::Negotiator;
+use crate::http::body::ResponseBody;
+
+/// The field whose length is anybody's guess (seed 004: against BREACH, which compares lengths).
+const NOISE: HeaderName = HeaderName::from_static("x-nb");
+
+/// LIMIT: random bytes of it, as rwasa has them.
+const NOISE_BYTES_MAX: usize = 48;
+
+/// What of a request matters here.
+pub struct Asked {
+    method: Method,
+    accept: Option<HeaderValue>,
+    /// Whether it came over TLS.
+    secure: bool,
+}
+
+impl Asked {
+    /// Notes it, before the request goes its way.
+    pub fn new(method: &Method, headers: &HeaderMap, secure: bool) -> Asked {
+        Asked { method: method.clone(), accept: accept_encoding(headers), secure }
+    }
+}
+
+/// The value of `Accept-Encoding`; several lines are one list.
+pub fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let first = values.next()?;
+    let Some(second) = values.next() else {
+        return Some(first.clone());
+    };
+    let all: Vec<&[u8]> = [first, second].into_iter().chain(values).map(HeaderValue::as_bytes).collect();
+    HeaderValue::from_bytes(&all.join(&b", "[..])).ok()
+}
+
+/// Compresses an answer if that is worth it, wanted and allowed.
+pub fn compress(
+    response: Response<ResponseBody>,
+    asked: &Asked,
+    settings: &Settings,
+    negotiator: &Negotiator,
+) -> Response<ResponseBody> {
+    if !negotiator.offers() || !is_eligible(&response, settings.max_bytes) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    vary(&mut parts.headers);
+    let value = asked.accept.as_ref().map(HeaderValue::as_bytes);
+    let encoding = negotiator.accepted(value).iter().next().filter(|_| asked.method != Method::HEAD);
+    let encoder = encoding
+        .and_then(|one| Some((one, Encoder::new(one, Effort::Dynamic(settings.dynamic_level)).ok()?)));
+    let Some((encoding, encoder)) = encoder else {
+        return Response::from_parts(parts, body);
+    };
+    relabel(&mut parts.headers, encoding);
+    if asked.secure {
+        add_noise(&mut parts.headers);
+    }
+    Response::from_parts(parts, ResponseBody::stream(Coded::new(body, encoder, None)))
+}
+
+fn is_eligible(response: &Response<ResponseBody>, max_bytes: u64) -> bool {
+    let headers = response.headers();
+    let bodiless = matches!(
+        response.status(),
+        StatusCode::NO_CONTENT
+            | StatusCode::RESET_CONTENT
+            | StatusCode::NOT_MODIFIED
+            | StatusCode::PARTIAL_CONTENT
+            | StatusCode::SWITCHING_PROTOCOLS
+    );
+    let encoded = [header::CONTENT_ENCODING, header::CONTENT_RANGE];
+    if bodiless || encoded.iter().any(|name| headers.contains_key(name)) || forbids(headers) {
+        return false;
+    }
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let size = announced.or(response.body().size_hint().exact());
+    let fits = size.is_none_or(|size| (BYTES_MIN..=max_bytes).contains(&size));
+    fits && headers.get(header::CONTENT_TYPE).is_some_and(|media| is_worth(media.as_bytes()))
+}
+
+/// RFC 9111 5.2.2.6.
+fn forbids(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CACHE_CONTROL).iter();
+    let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
+}
+
+/// Adds `Accept-Encoding` to `Vary`, if it is not there.
+pub fn vary(headers: &mut HeaderMap) {
+    let values = headers.get_all(header::VARY).iter();
+    let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let said = words.any(|word| {
+        let word = word.trim_ascii();
+        word == b"*" || word.eq_ignore_ascii_case(b"accept-encoding")
+    });
+    if !said {
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+/// What was said of the content as it was is not true of what is sent.
+fn relabel(headers: &mut HeaderMap, encoding: Encoding) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+    for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES, HeaderName::from_static("content-md5")] {
+        headers.remove(name);
+    }
+    for digest in ["digest", "content-digest"] {
+        headers.remove(digest);
+    }
+    // RFC 9110 8.8.1: a strong tag stands for these very bytes.
+    let strong = headers.get(header::ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/"));
+    if let Some(weak) = strong.and_then(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()).ok())
+    {
+        headers.insert(header::ETAG, weak);
+    }
+}
+
+fn add_noise(headers: &mut HeaderMap) {
+    let mut bytes = [0; 1 + NOISE_BYTES_MAX];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        return;
+    }
+    let [length, noise @ ..] = bytes;
+    let noise = &noise[..usize::from(length) % (NOISE_BYTES_MAX + 1)];
+    let text: String = noise.iter().map(|byte| format!("{byte:02x}")).collect();
+    if let Ok(value) = HeaderValue::try_from(text) {
+        headers.insert(NOISE, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings { encodings: Encoding::ALL.to_vec(), ..Settings::default() }
+    }
+
+    fn answer(lines: &[(&str, &str)], bytes: usize) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::Full(vec![b'a'; bytes].into()));
+        for (name, value) in lines {
+            response.headers_mut().append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        response
+    }
+
+    fn compressed(lines: &[(&str, &str)], bytes: usize, secure: bool) -> HeaderMap {
+        let asked = Asked { method: Method::GET, accept: Some(HeaderValue::from_static("gzip")), secure };
+        let negotiator = Negotiator::new(&Encoding::ALL);
+        compress(answer(lines, bytes), &asked, &settings(), &negotiator).headers().clone()
+    }
+
+    #[test]
+    fn what_is_compressed_and_what_not() {
+        let html = ("content-type", "text/html");
+        let headers = compressed(&[html, ("content-length", "600"), ("etag", "\"x\"")], 600, false);
+        assert_eq!(headers["content-encoding"], "gzip");
+        assert_eq!(headers["etag"], "W/\"x\"");
+        assert_eq!(headers["vary"], "Accept-Encoding");
+        assert!(!headers.contains_key("content-length") && !headers.contains_key("x-nb"));
+        for lines in [
+            &[("content-type", "image/png")][..],
+            &[],
+            &[html, ("content-encoding", "br")],
+            &[html, ("cache-control", "max-age=1, No-Transform")],
+            &[html, ("content-range", "bytes 0-1/2")],
+        ] {
+            assert!(compressed(lines, 600, false).get("vary").is_none(), "{lines:?}");
+        }
+        assert!(!compressed(&[html], 511, false).contains_key("content-encoding"));
+        assert!(
+            !compressed(&[html, ("content-length", "33554433")], 600, false).contains_key("content-encoding")
+        );
+        assert_eq!(
+            compressed(&[html, ("vary", "Cookie, accept-encoding")], 600, false)
+                .get_all("vary")
+                .iter()
+                .count(),
+            1
+        );
+    }
+
+    #[test]
+    fn noise_over_tls_alone_and_of_every_length() {
+        let mut lengths = std::collections::BTreeSet::new();
+        for _ in 0..5000 {
+            let headers = compressed(&[("content-type", "text/html")], 600, true);
+            let noise = headers["x-nb"].to_str().unwrap();
+            assert!(noise.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            lengths.insert(noise.len());
+        }
+        assert_eq!(lengths, (0..=48).map(|bytes| 2 * bytes).collect());
+    }
+}

@@ -1,0 +1,202 @@
+//! The fast path: a plain `GET` or `HEAD` of a cached answer, in one system call and without allocation; of a
+//! larger file, by `sendfile`.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head. Must never: answer what
+//! the general path would answer differently.
+
+use std::rc::Rc;
+
+use request::path::NormalPath;
+
+use crate::connection::socket::Socket;
+use crate::context::{Partition, Site};
+use crate::files::cache::Root;
+use crate::files::cache::{self, Dress, Entry, Form, Pick};
+use crate::files::serve;
+use crate::files::{File, Found};
+use crate::head::{Framing, Head, Refusal, Verb};
+use crate::router::dispatch;
+
+/// What came of it.
+pub(crate) enum Fast {
+    /// It is not for the fast path; nothing was sent.
+    General,
+    /// Sent, all but `rest`.
+    Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
+    /// It is refused; nothing was sent.
+    Refused(Refusal),
+    /// To be sent with this head; nothing was sent.
+    File { head: Vec<u8>, file: File },
+    /// The connection is broken.
+    Broken,
+}
+
+/// How a head's conditions compare with an entry.
+enum Compared {
+    Whole,
+    Unchanged,
+    Unsure,
+}
+
+/// Answers `head`, checked from `raw`, on `socket`, if it can be done at once.
+pub(crate) fn answer<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    raw: &[u8],
+    socket: &mut Socket,
+    tick: u64,
+) -> Fast {
+    let hsts = site.hsts_over(socket);
+    let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
+    let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
+    let root = if plain { site.roots.find(head.host, tick) } else { None };
+    let ready =
+        root.as_ref().and_then(|root| site.cache.get(root, head.path, tick)).filter(|entry| entry.open);
+    let entry = match ready {
+        Some(entry) => entry,
+        // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
+        // others are checked: the gate has seen the first head of a connection only.
+        None => match (site.examine(raw), &root) {
+            (Err(refusal), _) => return Fast::Refused(refusal),
+            (Ok(()), None) => return Fast::General,
+            (Ok(()), Some(root)) => match fill(site, head, secure, root, tick) {
+                Ok(entry) => entry,
+                Err(fast) => return fast,
+            },
+        },
+    };
+    let form = match entry.vary {
+        false => &entry.plain,
+        true => match entry.pick(site.negotiator.accepted(head.accept_encoding)) {
+            Pick::Form(form) => form,
+            Pick::Absent => return Fast::General,
+        },
+    };
+    let (ready, status) = match compare(head, &form.etag, &entry.last_modified) {
+        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => {
+            return large(site, head, secure, &entry, root.as_ref());
+        }
+        Compared::Whole => (&form.whole, 200),
+        Compared::Unchanged => (&form.unchanged, 304),
+        Compared::Unsure => return Fast::General,
+    };
+    let bytes = ready.bytes(tick, || site.clock.date());
+    let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
+    let lines = [secure, connection_line(head)];
+    let body_bytes = (end - ready.split - 2) as u64;
+    let slices = match lines {
+        [[], []] => [&bytes[..end], &[], &[], &[]],
+        [one, other] => [&bytes[..ready.split], one, other, &bytes[ready.split..end]],
+    };
+    let whole = end + lines[0].len() + lines[1].len();
+    match socket.send(slices) {
+        Ok(sent) if sent == whole && !socket.unsent() => Fast::Sent { status, body_bytes, rest: None },
+        Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(slices, sent)) },
+        Err(_) => Fast::Broken,
+    }
+}
+
+/// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
+pub(crate) fn cached<P: Partition>(site: &Site<P>, head: &Head<'_>, tick: u64) -> Option<(Rc<Form>, bool)> {
+    if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
+        return None;
+    }
+    let root = site.roots.find(head.host, tick)?;
+    let kept = site.cache.get(&root, head.path, tick);
+    let entry = kept.or_else(|| fill(site, head, &[], &root, tick).ok()).filter(|entry| entry.open)?;
+    let Pick::Form(form) = entry.pick(site.negotiator.accepted(head.accept_encoding)) else {
+        return None;
+    };
+    match compare(head, &form.etag, &entry.last_modified) {
+        // Its body is not here.
+        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => None,
+        Compared::Whole => Some((form.clone(), false)),
+        Compared::Unchanged => Some((form.clone(), true)),
+        Compared::Unsure => None,
+    }
+}
+
+/// Makes the answer for a path, or finds the file to be sent for it.
+#[cold]
+fn fill<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    secure: &[u8],
+    root: &Rc<Root>,
+    tick: u64,
+) -> Result<Rc<Entry>, Fast> {
+    let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
+    let mut plan = site.rules.plan(&path).map_err(|_| Fast::General)?;
+    if !plan.is_open() || dispatch::service_of(site, &plan, &path).is_some() {
+        return Err(Fast::General);
+    }
+    // A path of two readings may be another site's.
+    if !matches!(path.widest(), Ok(None)) {
+        return Err(Fast::General);
+    }
+    let resolved = serve::resolve(&site.rules, root, &path, &mut plan);
+    let file = match resolved.found {
+        Ok(Found::File(file)) if plan.is_open() && resolved.run.is_none() => file,
+        _ => return Err(Fast::General),
+    };
+    let dress = Dress::new(site.cache.settings(), &plan);
+    match site.cache.fill(root, &path, &file, &dress, tick) {
+        Some(entry) => Ok(entry),
+        None if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
+            let settings = site.cache.settings();
+            let lines = [secure, connection_line(head)].concat();
+            let lead = cache::head(&file, settings, &dress, &lines, site.clock.date());
+            Err(Fast::File { head: lead, file })
+        }
+        None => Err(Fast::General),
+    }
+}
+
+/// A large file as it is: only its head is kept.
+#[cold]
+fn large<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    secure: &[u8],
+    entry: &Entry,
+    root: Option<&Rc<Root>>,
+) -> Fast {
+    let path = NormalPath::parse(head.path).ok();
+    let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
+    match found {
+        Some(Found::File(file)) if file.meta == entry.meta => {
+            let (settings, dress) = (site.cache.settings(), entry.dress());
+            let lines = [secure, connection_line(head)].concat();
+            let lead = cache::head(&file, settings, dress, &lines, site.clock.date());
+            Fast::File { head: lead, file }
+        }
+        _ => Fast::General,
+    }
+}
+
+fn compare(head: &Head<'_>, etag: &str, last_modified: &[u8]) -> Compared {
+    match (head.if_none_match, head.if_modified_since) {
+        (None, None) => Compared::Whole,
+        (Some(tag), _) if tag == etag.as_bytes() => Compared::Unchanged,
+        // Another single strong tag; lists and weak tags are for the general path.
+        (Some([b'"', inner @ .., b'"']), _) if !inner.contains(&b'"') => Compared::Whole,
+        (None, Some(date)) if date == last_modified => Compared::Unchanged,
+        _ => Compared::Unsure,
+    }
+}
+
+fn connection_line(head: &Head<'_>) -> &'static [u8] {
+    match (head.keep, head.minor) {
+        (true, 1) => b"",
+        (true, _) => b"Connection: keep-alive\r\n",
+        (false, _) => b"Connection: close\r\n",
+    }
+}
+
+/// What is left after `sent` bytes, copied, because the date in the buffer may change before it is sent.
+#[cold]
+fn rest(slices: [&[u8]; 4], sent: usize) -> Vec<u8> {
+    let mut all = slices.concat();
+    all.drain(..sent);
+    all
+}

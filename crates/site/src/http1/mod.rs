@@ -1,0 +1,337 @@
+//! The general path: one request at a time through hyper.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head, the body of the
+//! request, the answers of services. Must never: let hyper see a byte beyond the request, or keep a
+//! connection on which it is not certain where the next request begins.
+
+pub mod fast_path;
+pub(crate) mod io;
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use request::chunks::Chunks;
+use tokio::time::Sleep;
+
+use crate::connection::min_rate::Pace;
+use crate::connection::socket::expired;
+use crate::connection::stream::Stream;
+use crate::context::{Partition, Site, Waits};
+use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
+use crate::http::body::{BoundedBody, BoxError, Intake, ResponseBody};
+use crate::http::conn_info::Ends;
+use crate::http::response;
+use crate::http::websocket;
+use crate::http1::io::{Gauge, Left, Wire};
+use crate::proxy::limit::Side;
+use crate::router::dispatch;
+
+/// What is written to the log for a client that went away before its answer began, as nginx does.
+pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// LIMIT: how long a client that has gone behind bytes that nobody takes, of its body or of a next request, is not
+/// missed: the runtime wakes nobody for an end behind them.
+const GONE_LOOK: Duration = Duration::from_secs(1);
+
+/// What became of a request.
+pub(crate) struct Over {
+    /// The connection, if it is still good for anything.
+    pub stream: Option<Stream>,
+    /// Bytes read beyond the request.
+    pub taken: Bytes,
+    /// Whether the next request may follow; otherwise the connection is to be closed.
+    pub keep: bool,
+    /// Whether the client may still be sending, so that closing at once could destroy the answer.
+    pub linger: bool,
+    /// The status code.
+    pub status: u16,
+    /// Bytes of the answer's body.
+    pub body_bytes: u64,
+}
+
+/// Answers the request whose head `head` was checked from `raw`, followed by `taken`.
+pub(crate) async fn exchange<P: Partition>(
+    site: &Rc<Site<P>>,
+    stream: Stream,
+    ends: Ends,
+    takes: Rc<Pace>,
+    raw: &[u8],
+    head: &Head<'_>,
+    taken: Bytes,
+) -> Over {
+    let gauge = Rc::new(Gauge::new(site.partition.limits(), takes));
+    let shown = stream.client_certificate().map(dispatch::Shown);
+    let stream = Rc::new(RefCell::new(stream));
+    let left = match head.framing {
+        Framing::None => Left::Exactly(0),
+        Framing::Length(length) => Left::Exactly(length),
+        Framing::Chunked => Left::Chunked(Chunks::default()),
+    };
+    let wire = Wire {
+        stream: stream.clone(),
+        gauge: gauge.clone(),
+        head: head::rewrite(raw, head).into(),
+        taken,
+        left,
+    };
+    let keep = head.keep && head.framing != Framing::Chunked;
+    let old = head.minor == 0 && keep;
+    let websocket = websocket::names_websocket(head);
+    let service = {
+        let (site, gauge) = (site.clone(), gauge.clone());
+        hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            let (site, gauge) = (site.clone(), gauge.clone());
+            if let Some(shown) = &shown {
+                request.extensions_mut().insert(shown.clone());
+            }
+            let refused = websocket.then(|| websocket::take_up(&mut request)).flatten();
+            async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, refused, old).await) }
+        })
+    };
+    let mut connection = hyper::server::conn::http1::Builder::new()
+        .half_close(true)
+        .keep_alive(keep)
+        .header_read_timeout(None)
+        .max_headers(HEADER_LINES_MAX + 1)
+        .serve_connection(wire, service);
+    // A client that stops sending may still be reading, so only what others would work on is given up for it.
+    let watch = match site.waits_for(head.path) {
+        Waits::Backend => Watch::ToTheEnd,
+        Waits::Password => Watch::UntilAnswered,
+        Waits::Never => Watch::Never,
+    };
+    let outcome = drive(&mut connection, &stream, &gauge, watch).await;
+    match outcome {
+        Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
+        _ if gauge.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
+        _ => {}
+    }
+    let wire = connection.into_parts().io;
+    if gauge.broke.get() && head.minor == 0 {
+        wire.stream.borrow_mut().reset();
+    }
+    let complete = wire.complete();
+    let taken = wire.taken;
+    let status = match gauge.status.get() {
+        0 => CLIENT_GONE,
+        status => status,
+    };
+    let over = Over {
+        // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
+        stream: {
+            drop(wire.stream);
+            Rc::into_inner(stream).map(RefCell::into_inner)
+        }
+        .filter(|_| outcome == Outcome::Answered),
+        taken,
+        keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
+        linger: !complete,
+        status,
+        body_bytes: gauge.body_bytes.get().min(gauge.written.get()),
+    };
+    match gauge.tunnel.take() {
+        Some(opened) => pass_through(over, opened, site.partition.limits().idle_timeout).await,
+        None => over,
+    }
+}
+
+/// After an answer that makes a tunnel of the connection: all that goes through it, which counts as the body.
+async fn pass_through(over: Over, opened: websocket::Opened, idle: Duration) -> Over {
+    let Over { stream: Some(stream), taken, .. } = over else {
+        return over;
+    };
+    let count = Cell::new(0);
+    // Whether it ended well or broke: the connection is closed.
+    let _ = websocket::tunnel(stream, taken, opened, idle, &count).await;
+    Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
+}
+
+/// How long it matters that a client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// Until its answer is over: somebody else works on that.
+    ToTheEnd,
+    /// Until its answer begins.
+    UntilAnswered,
+    /// Not at all.
+    Never,
+}
+
+impl Watch {
+    fn is_on(self, gauge: &Gauge) -> bool {
+        match self {
+            Watch::ToTheEnd => true,
+            Watch::UntilAnswered => gauge.status.get() == 0,
+            Watch::Never => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    Broken,
+    /// The client took the answer too slowly.
+    Slow,
+}
+
+/// Polls hyper until it is done, or the client is gone or too slow.
+async fn drive<C>(connection: &mut C, stream: &RefCell<Stream>, gauge: &Gauge, watch: Watch) -> Outcome
+where
+    C: Future<Output = hyper::Result<()>> + Unpin,
+{
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    let mut visible = true;
+    poll_fn(|cx| {
+        let mut asked = false;
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
+                return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+            }
+            if watch.is_on(gauge) && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut visible) {
+                return Poll::Ready(Outcome::Broken);
+            }
+            let stall = gauge.stall.borrow();
+            if stall.as_ref().is_some_and(|stall| stall.poll_given_up(cx, Side::Answer).is_ready()) {
+                return Poll::Ready(Outcome::Slow);
+            }
+            drop(stall);
+            let Some(next) = next_look(gauge, watch, visible) else {
+                return Poll::Pending;
+            };
+            if !expired(cx, &mut timer, next) {
+                return Poll::Pending;
+            }
+            if let Some(outcome) = too_slow(gauge, asked) {
+                return Poll::Ready(outcome);
+            }
+            if std::mem::replace(&mut asked, true) {
+                // hyper has nothing to write after all.
+                gauge.probe.set(None);
+            }
+        }
+    })
+    .await
+}
+
+/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which makes
+/// that not `visible` any more.
+fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, visible: &mut bool) -> bool {
+    if !gauge.delivered.get() || !*visible {
+        return stream.is_closed();
+    }
+    stream.poll_gone(cx, visible)
+}
+
+/// When to look next whether the client is too slow, or has gone behind what nobody takes. A body that nobody wants any
+/// more may stay away.
+fn next_look(gauge: &Gauge, watch: Watch, visible: bool) -> Option<Instant> {
+    let hidden = !gauge.delivered.get() || !visible;
+    let gone = (watch.is_on(gauge) && hidden).then(|| Instant::now() + GONE_LOOK);
+    let body = gauge.sends.deadline().filter(|_| gauge.intake.get() == Intake::Open);
+    let response = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
+    [gone, body, response].into_iter().flatten().min()
+}
+
+/// Gives up a client that is too slow, one that takes an answer not before the kernel was `asked` once more. If its
+/// answer has not begun, it gets one: the body ends with an error then.
+fn too_slow(gauge: &Gauge, asked: bool) -> Option<Outcome> {
+    let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= Instant::now());
+    if asked && passed(gauge.takes.deadline()) {
+        return Some(Outcome::Slow);
+    }
+    if gauge.intake.get() == Intake::Open && passed(gauge.sends.deadline()) {
+        gauge.intake.set(Intake::Slow);
+        return (gauge.status.get() != 0).then_some(Outcome::Broken);
+    }
+    None
+}
+
+async fn respond<P: Partition>(
+    site: &Site<P>,
+    gauge: &Rc<Gauge>,
+    ends: Ends,
+    request: Request<Incoming>,
+    refused: Option<StatusCode>,
+    old: bool,
+) -> Response<Counted> {
+    let limit = site.partition.limits().body_bytes;
+    let (parts, body) = request.into_parts();
+    let intake = &gauge.intake;
+    let body = BoundedBody::new(body, limit, intake.clone());
+    let mut response = match refused {
+        Some(status) => websocket::refusal(status),
+        None => dispatch::respond(site, ends, Request::from_parts(parts, body)).await,
+    };
+    match intake.get() {
+        Intake::TooLarge => response = response::error(StatusCode::PAYLOAD_TOO_LARGE),
+        Intake::Slow => response = response::error(StatusCode::REQUEST_TIMEOUT),
+        Intake::Open | Intake::Done | Intake::Abandoned => {}
+    }
+    let headers = response.headers_mut();
+    // hyper closes when it cannot read what is left of a request; the client should know.
+    if matches!(intake.get(), Intake::TooLarge | Intake::Slow | Intake::Abandoned) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else if old {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
+    }
+    headers.insert(header::SERVER, HeaderValue::from_static(crate::http::SERVER));
+    site.add_hsts(ends, headers);
+    gauge.status.set(response.status().as_u16());
+    *gauge.tunnel.borrow_mut() = websocket::opened(&response);
+    *gauge.stall.borrow_mut() = response.extensions_mut().remove();
+    response.map(|inner| Counted { inner, gauge: gauge.clone(), error: None })
+}
+
+/// A response body that counts.
+struct Counted {
+    inner: ResponseBody,
+    gauge: Rc<Gauge>,
+    /// Why the body has broken off; hyper is told when it has written what came before.
+    error: Option<BoxError>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Some(error) = this.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Err(error))) = polled {
+            this.gauge.broke.set(true);
+            this.error = Some(error);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+            this.gauge.body_bytes.set(this.gauge.body_bytes.get() + length);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

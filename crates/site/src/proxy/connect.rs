@@ -1,0 +1,142 @@
+//! Connections to the servers behind the site, which its connector makes.
+//!
+//! Runs in: the site worker, under the site's uid, which has no network. Untrusted input: the connector's messages, as
+//! far as that may be compromised. Must never: wait for the connector without a deadline.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::{Notify, oneshot};
+use wire::{ConnectorToSite, SiteToConnector, Unreachable};
+use worker::channel::Channel;
+
+use super::stream::Link;
+
+/// LIMIT: how long a request waits for a connector that has died to be there again; it starts within milliseconds.
+const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// LIMIT: how many connectors a request asks, each of which has died with it waiting.
+const CONNECTORS_MAX: u32 = 3;
+
+type Line = Channel<ConnectorToSite, SiteToConnector>;
+type Answer = Result<Link, Unreachable>;
+
+/// The way to the connector.
+#[derive(Default)]
+pub(crate) struct Dialer {
+    line: RefCell<Option<Rc<Line>>>,
+    attached: Notify,
+    /// Connections that were asked for.
+    wanted: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_id: Cell<u64>,
+}
+
+/// A connection that was asked for; it is not wanted any more once this is dropped.
+struct Wish<'a> {
+    dialer: &'a Dialer,
+    line: Rc<Line>,
+    id: u64,
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        if self.dialer.wanted.borrow_mut().remove(&self.id).is_some() {
+            let _ = self.line.try_send(&SiteToConnector::Cancel { id: self.id }, None);
+        }
+    }
+}
+
+impl Dialer {
+    /// Takes over the channel to a connector, in place of an earlier one.
+    pub fn attach(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+        let line: Rc<Line> = Rc::new(Channel::new(channel)?);
+        *self.line.borrow_mut() = Some(line.clone());
+        self.attached.notify_waiters();
+        let dialer = self.clone();
+        tokio::task::spawn_local(async move {
+            let take = |arrived| match arrived {
+                Ok((ConnectorToSite::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
+                Ok((ConnectorToSite::Failed { id, why }, None)) => dialer.take(id, Err(why)),
+                Ok(_) | Err(_) => 1,
+            };
+            line.hear("the connector", take).await;
+            dialer.lose(&line);
+        });
+        Ok(())
+    }
+
+    /// A connector is gone.
+    fn lose(&self, line: &Rc<Line>) {
+        let mut present = self.line.borrow_mut();
+        if present.as_ref().is_some_and(|present| Rc::ptr_eq(present, line)) {
+            *present = None;
+            // Those who wait see that nobody answers, and ask the next connector.
+            self.wanted.borrow_mut().clear();
+        }
+    }
+
+    fn take(&self, id: u64, answer: Answer) -> u32 {
+        if let Some(waiting) = self.wanted.borrow_mut().remove(&id) {
+            let _ = waiting.send(answer);
+        }
+        // An answer to what is not wanted any more crossed with our word of that; one to what never was is nonsense.
+        u32::from(id >= self.next_id.get())
+    }
+
+    fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
+        match Link::new(socket) {
+            Ok(link) => self.take(id, Ok(link)),
+            Err(error) => {
+                eprintln!("error: the connector has handed over what is no connection: {error}");
+                self.take(id, Err(Unreachable::Forbidden));
+                1
+            }
+        }
+    }
+
+    /// A connection to `target`, or what to tell the client instead.
+    pub async fn connect(&self, target: u16) -> Result<Link, StatusCode> {
+        for _ in 0..CONNECTORS_MAX {
+            let asked = tokio::time::timeout(CONNECTOR_TIMEOUT, self.line()).await;
+            let line = asked.map_err(|_| StatusCode::BAD_GATEWAY)?;
+            let id = self.next_id.replace(self.next_id.get() + 1);
+            let (sender, answer) = oneshot::channel();
+            self.wanted.borrow_mut().insert(id, sender);
+            let wish = Wish { dialer: self, line, id };
+            if wish.line.send(&SiteToConnector::Connect { id, target }, None).await.is_err() {
+                // It is gone, which its own task has not seen yet.
+                self.lose(&wish.line);
+                continue;
+            }
+            match answer.await {
+                Ok(Ok(link)) => return Ok(link),
+                Ok(Err(why)) => return Err(status(why)),
+                // The connector is gone.
+                Err(_) => {}
+            }
+        }
+        Err(StatusCode::BAD_GATEWAY)
+    }
+
+    async fn line(&self) -> Rc<Line> {
+        loop {
+            let attached = self.attached.notified();
+            if let Some(line) = &*self.line.borrow() {
+                return line.clone();
+            }
+            attached.await;
+        }
+    }
+}
+
+fn status(why: Unreachable) -> StatusCode {
+    match why {
+        Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden => StatusCode::BAD_GATEWAY,
+        Unreachable::Late => StatusCode::GATEWAY_TIMEOUT,
+        Unreachable::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}

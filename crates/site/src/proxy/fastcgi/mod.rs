@@ -1,0 +1,148 @@
+//! FastCGI: requests for scripts, answered by a server such as php-fpm (row E2).
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and every byte of FastCGI
+//! servers, which run what others have written. Must never: name a script that is not the site's, or keep a whole body
+//! in memory.
+
+mod ahead;
+mod answer;
+mod parameters;
+mod pool;
+pub mod record;
+pub mod reply;
+mod script;
+mod stdin;
+mod words;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
+use worker::log::Log;
+
+use crate::files::Files;
+use crate::files::response::status_of;
+use crate::http::body::{BoundedBody, ResponseBody};
+use crate::http::conn_info::Ends;
+use crate::http::response::error;
+use crate::proxy::connect::Dialer;
+use crate::proxy::response::begun;
+use crate::proxy::stream::Link;
+use crate::proxy::timeout::{Progress, Upload};
+use crate::proxy::{headers, is_safe};
+use answer::Running;
+use parameters::{Told, parameters};
+use pool::Pool;
+use words::Words;
+
+pub use script::Scripts;
+
+/// LIMIT: bytes of a body whose length the client has not said; CGI has to know it before the body.
+const UNKNOWN_BODY_MAX: usize = 64 << 10;
+
+/// The way to the servers of one target.
+pub(crate) struct FastCgi {
+    pool: Pool,
+    patience: Duration,
+    scripts: Scripts,
+    words: Rc<Words>,
+}
+
+/// A request as it is written.
+struct Ready {
+    /// Its first records.
+    begin: Vec<u8>,
+    body: Upload,
+    progress: Rc<Progress>,
+    /// Whether it may be sent twice.
+    repeatable: bool,
+}
+
+impl FastCgi {
+    pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, scripts: Scripts, log: Log) -> Self {
+        let pool = Pool::new(dialer, target);
+        Self { pool, patience, scripts, words: Rc::new(Words::new(log)) }
+    }
+
+    /// Has a server answer `request`.
+    pub async fn send(
+        &self,
+        ends: Ends,
+        files: Option<&Files>,
+        root: &str,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let is_head = request.method() == http::Method::HEAD;
+        let ready = match self.prepare(ends, files, root, request).await {
+            Ok(ready) => ready,
+            Err(status) => return error(status),
+        };
+        match self.exchange(ready).await {
+            Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
+            Ok(answer) => begun(answer).await,
+            Err(status) => error(status),
+        }
+    }
+
+    async fn prepare(
+        &self,
+        ends: Ends,
+        files: Option<&Files>,
+        root: &str,
+        mut request: Request<BoundedBody>,
+    ) -> Result<Ready, StatusCode> {
+        let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
+        let host = headers::settle_host(&mut request, ends);
+        let (parts, body) = request.into_parts();
+        let body = match body.size_hint().exact() {
+            Some(_) => body,
+            None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
+        };
+        let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
+        let told = Told { ends, root, script: &script, parts: &parts, length, host: host.as_bytes() };
+        let all = parameters(&told);
+        let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
+        let progress = Progress::new();
+        let repeatable = is_safe(&parts.method) && body.is_end_stream();
+        Ok(Ready { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
+    }
+
+    async fn exchange(&self, ready: Ready) -> Result<Response<ResponseBody>, StatusCode> {
+        let Ready { begin, body, progress, repeatable } = ready;
+        // A request that could not be sent twice does not go on a connection that the server may be about to close.
+        let (link, kept) = self.pool.get(!repeatable).await?;
+        let again = kept.then(|| begin.clone());
+        match self.run(link, begin, body, &progress).await {
+            Err((_, true)) if again.is_some() => {
+                let (link, _) = self.pool.get(true).await?;
+                let body = Upload::new(BoundedBody::empty(), progress.clone());
+                let begin = again.unwrap_or_default();
+                self.run(link, begin, body, &progress).await.map_err(|(status, _)| status)
+            }
+            outcome => outcome.map_err(|(status, _)| status),
+        }
+    }
+
+    /// Sends a request and reads the head of its answer; an error comes with whether nothing was answered at all.
+    async fn run(
+        &self,
+        link: Link,
+        begin: Vec<u8>,
+        body: Upload,
+        progress: &Rc<Progress>,
+    ) -> Result<Response<ResponseBody>, (StatusCode, bool)> {
+        progress.note();
+        let running = Running::start(link, begin, body, self.pool.clone(), self.words.clone());
+        let answer = progress.watch(self.patience, running.head()).await;
+        match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
+            Ok((reply, running)) => Ok(running.answer(reply, self.patience)),
+            Err(failure) => {
+                if let Some(what) = failure.what {
+                    self.words.say(what.as_bytes());
+                }
+                Err((failure.status, failure.nothing))
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The parameters of a FastCGI request: CGI's variables.
+//!
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the head of a request. Must never: let a
+//! header take the name of a variable that is ours (`HTTP_PROXY` would send a script's own requests elsewhere).
+//!
+//! Source: RFC 3875 4.1; the names beyond it are those that PHP looks for.
+
+use certificate::{CLIENT_CERT, ClientCertificate};
+use http::HeaderName;
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+
+use super::script::Script;
+use crate::http::conn_info::Ends;
+use crate::proxy::headers::clean;
+use crate::router::custom_error::FailedWith;
+use crate::router::dispatch::Requested;
+
+/// Names and values.
+pub(crate) type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Headers that are variables of their own.
+const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::HOST];
+
+/// What a script is told.
+pub(crate) struct Told<'a> {
+    pub ends: Ends,
+    /// The path of the root directory.
+    pub root: &'a str,
+    pub script: &'a Script,
+    /// The path and query as the client sent them.
+    pub parts: &'a Parts,
+    /// Bytes of the body.
+    pub length: Option<u64>,
+    pub host: &'a [u8],
+}
+
+/// All variables of a request.
+pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
+    let mut all: Parameters = Vec::with_capacity(48);
+    let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
+    let Told { ends, script, parts, root, .. } = told;
+    let below = |path: &[u8]| [root.as_bytes(), path].concat();
+    // What the client has asked for, whatever file that led to.
+    let requested = parts.extensions.get::<Requested>().map(|Requested(requested)| requested);
+    let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
+    set("GATEWAY_INTERFACE", b"CGI/1.1");
+    set("SERVER_SOFTWARE", crate::http::SERVER.as_bytes());
+    set("SERVER_PROTOCOL", if parts.version == http::Version::HTTP_2 { b"HTTP/2.0" } else { b"HTTP/1.1" });
+    set("REQUEST_METHOD", parts.method.as_str().as_bytes());
+    set("REQUEST_URI", target.as_bytes());
+    set("QUERY_STRING", parts.uri.query().unwrap_or("").as_bytes());
+    set("DOCUMENT_ROOT", root.as_bytes());
+    set("SCRIPT_NAME", &script.name);
+    set("SCRIPT_FILENAME", &below(&script.name));
+    set("DOCUMENT_URI", &[&script.name[..], &script.info[..]].concat());
+    if !script.info.is_empty() {
+        set("PATH_INFO", &script.info);
+        set("PATH_TRANSLATED", &below(&script.info));
+    }
+    let (name, _) = split_port(told.host);
+    set("SERVER_NAME", name);
+    set("SERVER_ADDR", ends.local.ip().to_canonical().to_string().as_bytes());
+    set("SERVER_PORT", ends.local.port().to_string().as_bytes());
+    set("REMOTE_ADDR", ends.peer.ip().to_canonical().to_string().as_bytes());
+    set("REMOTE_PORT", ends.peer.port().to_string().as_bytes());
+    set("REQUEST_SCHEME", ends.scheme().as_bytes());
+    if ends.tls {
+        set("HTTPS", b"on");
+        certificate(&parts.headers, &mut set);
+    }
+    // PHP refuses to run without it where it was built to.
+    let failed = parts.extensions.get::<FailedWith>().map(|FailedWith(status)| status.as_str());
+    set("REDIRECT_STATUS", failed.unwrap_or("200").as_bytes());
+    if let Some(length) = told.length {
+        set("CONTENT_LENGTH", length.to_string().as_bytes());
+    }
+    if let Some(media) = parts.headers.get(header::CONTENT_TYPE) {
+        set("CONTENT_TYPE", media.as_bytes());
+    }
+    set("HTTP_HOST", told.host);
+    headers(&parts.headers, &mut all);
+    all
+}
+
+/// What nginx and Apache say of a client's certificate under these names.
+fn certificate(headers: &HeaderMap, set: &mut impl FnMut(&str, &[u8])) {
+    if !headers.contains_key(CLIENT_CERT) {
+        return set("SSL_CLIENT_VERIFY", b"NONE");
+    }
+    // Who cannot be told by name is nobody.
+    let Some(shown) = ClientCertificate::of(headers) else {
+        return set("SSL_CLIENT_VERIFY", b"FAILED:it cannot be read");
+    };
+    set("SSL_CLIENT_VERIFY", b"SUCCESS");
+    set("SSL_CLIENT_S_DN", shown.subject().as_bytes());
+    set("SSL_CLIENT_I_DN", shown.issuer().as_bytes());
+    set("SSL_CLIENT_M_SERIAL", shown.serial().as_bytes());
+    set("SSL_CLIENT_SERIAL", shown.serial().as_bytes());
+    set("SSL_CLIENT_FINGERPRINT_SHA256", shown.fingerprint().as_bytes());
+    set("SSL_CLIENT_V_END", as_openssl(shown.not_after()).as_bytes());
+    set("SSL_CLIENT_CERT", shown.pem().as_bytes());
+}
+
+/// A time as OpenSSL writes it, `Jan  2 03:04:05 2100 GMT`, and with it nginx and Apache.
+fn as_openssl(time: std::time::SystemTime) -> String {
+    let text = httpdate::fmt_http_date(time);
+    match text.split(' ').collect::<Vec<_>>()[..] {
+        [_, day, month, year, clock, zone] => {
+            format!("{month} {:>2} {clock} {year} {zone}", day.trim_start_matches('0'))
+        }
+        _ => text,
+    }
+}
+
+/// The host without its port.
+fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
+    let colon = host.iter().rposition(|&byte| byte == b':');
+    // Colons in brackets are those of an address.
+    match colon.filter(|&at| !host[at..].contains(&b']')) {
+        Some(at) => (&host[..at], &host[at + 1..]),
+        None => (host, b""),
+    }
+}
+
+/// The client's headers, each under one name, as CGI has no place for several.
+fn headers(headers: &HeaderMap, all: &mut Parameters) {
+    let mut own = headers.clone();
+    clean(&mut own);
+    for name in own.keys().filter(|name| !NOT_HTTP.contains(name)) {
+        let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
+        let values: Vec<&[u8]> = own.get_all(name).iter().map(|value| value.as_bytes()).collect();
+        let variable = name.as_str().bytes().map(|byte| match byte {
+            b'-' => Some(b'_'),
+            byte if byte.is_ascii_alphanumeric() => Some(byte.to_ascii_uppercase()),
+            // What is no name of a variable could become that of another.
+            _ => None,
+        });
+        if let Some(variable) = variable.collect::<Option<Vec<u8>>>() {
+            all.push(([&b"HTTP_"[..], &variable].concat(), values.join(separator)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(lines: &[(&str, &str)], uri: &str, secure: bool) -> std::collections::BTreeMap<String, String> {
+        let mut request = http::Request::builder().method("POST").uri(uri);
+        for (name, value) in lines {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
+        let ends =
+            Ends { peer: "192.0.2.1:5".parse().unwrap(), local: "[::1]:443".parse().unwrap(), tls: secure };
+        let told = Told {
+            ends,
+            root: "/srv/www",
+            script: &script,
+            parts: &parts,
+            length: Some(3),
+            host: b"a.example:8443",
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let all = parameters(&told);
+        let count = all.len();
+        let map: std::collections::BTreeMap<_, _> =
+            all.into_iter().map(|(name, value)| (text(name), text(value))).collect();
+        assert_eq!(map.len(), count, "no variable is there twice");
+        map
+    }
+
+    #[test]
+    fn the_variables_of_a_request() {
+        let lines =
+            [("accept", "a"), ("accept", "b"), ("cookie", "x=1"), ("cookie", "y=2"), ("content-type", "t/x")];
+        let found = found(&lines, "/a.php/in%20fo?q=1", true);
+        let expected = [
+            ("SCRIPT_FILENAME", "/srv/www/a.php"),
+            ("SCRIPT_NAME", "/a.php"),
+            ("PATH_INFO", "/in fo"),
+            ("PATH_TRANSLATED", "/srv/www/in fo"),
+            ("DOCUMENT_ROOT", "/srv/www"),
+            ("REQUEST_URI", "/a.php/in%20fo?q=1"),
+            ("QUERY_STRING", "q=1"),
+            ("REMOTE_ADDR", "192.0.2.1"),
+            ("SERVER_NAME", "a.example"),
+            ("HTTP_HOST", "a.example:8443"),
+            ("HTTPS", "on"),
+            ("CONTENT_LENGTH", "3"),
+            ("CONTENT_TYPE", "t/x"),
+            ("HTTP_ACCEPT", "a, b"),
+            ("HTTP_COOKIE", "x=1; y=2"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_header_takes_the_place_of_a_variable() {
+        let lines = [
+            ("proxy", "http://evil/"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x_real", "1"),
+            ("content_length", "9"),
+            ("a!b", "1"),
+            ("a.b", "1"),
+            ("connection", "x-own"),
+            ("x-own", "1"),
+            ("content-length", "7"),
+        ];
+        let found = found(&lines, "/", false);
+        let http: Vec<_> = found.keys().filter(|name| name.starts_with("HTTP_")).collect();
+        assert_eq!(http, ["HTTP_HOST"]);
+        assert!(!found.contains_key("HTTPS"));
+    }
+}

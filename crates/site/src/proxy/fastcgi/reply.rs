@@ -1,0 +1,165 @@
+//! The head of a CGI answer: header lines without a status line.
+//!
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: every byte of it. Must never: let a byte of a
+//! value end a line of ours, or accept a head that says two things about the length of its body.
+//!
+//! Source: RFC 3875 6.
+
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use request::fields;
+
+use crate::proxy::response::HEAD_LINES_MAX;
+
+/// What the head says.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// Everything but `Status`.
+    pub headers: HeaderMap,
+}
+
+/// Why a head is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadReply(pub &'static str);
+
+/// How many bytes the head has that `data` begins with, its empty line included; `None` if that has not arrived.
+pub fn length(data: &[u8]) -> Option<usize> {
+    let mut line = 0;
+    for end in memchr::memchr_iter(b'\n', data) {
+        if matches!(&data[line..end], b"" | b"\r") {
+            return Some(end + 1);
+        }
+        line = end + 1;
+    }
+    None
+}
+
+/// Reads a whole head.
+pub fn parse(head: &[u8]) -> Result<Reply, BadReply> {
+    let mut reply = Reply { status: StatusCode::OK, headers: HeaderMap::new() };
+    let mut status = None;
+    let lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    for (number, line) in lines.take_while(|line| !line.is_empty()).enumerate() {
+        if number == HEAD_LINES_MAX {
+            return Err(BadReply("too many header lines"));
+        }
+        let (name, value) = field(line)?;
+        if name.as_str() != "status" {
+            reply.headers.append(name, value);
+        } else if status.replace(status_of(&value)?).is_some() {
+            return Err(BadReply("several Status"));
+        }
+    }
+    let is_sent_elsewhere = reply.headers.contains_key(header::LOCATION);
+    let default = if is_sent_elsewhere { StatusCode::FOUND } else { StatusCode::OK };
+    reply.status = status.unwrap_or(default);
+    check_length(&reply.headers)?;
+    Ok(reply)
+}
+
+fn field(line: &[u8]) -> Result<(HeaderName, HeaderValue), BadReply> {
+    let colon = memchr::memchr(b':', line).ok_or(BadReply("a line without colon"))?;
+    // A name with white space before its colon, or a line that begins with it, is no name.
+    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| BadReply("a bad header name"))?;
+    let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+    Ok((name, value.map_err(|_| BadReply("a bad header value"))?))
+}
+
+/// `200 OK`: three digits, and then what people read.
+fn status_of(value: &HeaderValue) -> Result<StatusCode, BadReply> {
+    const BAD: BadReply = BadReply("a bad Status");
+    let (digits, rest) = value.as_bytes().split_at_checked(3).ok_or(BAD)?;
+    if !matches!(rest.first(), None | Some(b' ')) {
+        return Err(BAD);
+    }
+    let status = StatusCode::from_bytes(digits).map_err(|_| BAD)?;
+    // What comes before an answer is not an answer, and above 599 there is no status.
+    if status.is_informational() || status.as_u16() > 599 { Err(BAD) } else { Ok(status) }
+}
+
+fn check_length(headers: &HeaderMap) -> Result<(), BadReply> {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else {
+        return Ok(());
+    };
+    if lengths.next().is_some() || fields::length(first.as_bytes()).is_none() {
+        return Err(BadReply("a bad Content-Length"));
+    }
+    Ok(())
+}
+
+/// The entry for fuzzing.
+pub fn fuzz(data: &[u8]) {
+    let Some(length) = length(data) else { return };
+    // INVARIANT: the head ends at the same place, whatever follows.
+    assert_eq!(self::length(&data[..length]), Some(length));
+    if let Ok(reply) = parse(&data[..length]) {
+        assert!(!reply.status.is_informational());
+        assert!(reply.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
+        for value in reply.headers.values() {
+            assert!(!value.as_bytes().iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_end_at_the_first_empty_line() {
+        assert_eq!(length(b"A: b\r\n\r\nbody\r\n\r\n"), Some(8));
+        assert_eq!(length(b"A: b\n\nbody"), Some(6));
+        assert_eq!(length(b"A: b\r\n\nbody"), Some(7));
+        assert_eq!(length(b"\nbody"), Some(1));
+        assert_eq!(length(b"A: b\r\n"), None);
+        assert_eq!(length(b"A: b\r\n\r"), None);
+    }
+
+    #[test]
+    fn statuses() {
+        let status =
+            |text: &str| parse(text.as_bytes()).map(|reply| reply.status.as_u16()).map_err(|bad| bad.0);
+        assert_eq!(status("Content-Type: a/b\r\n\r\n"), Ok(200));
+        assert_eq!(status("Status: 404 Not Found\r\n\r\n"), Ok(404));
+        assert_eq!(status("status: 204\n\n"), Ok(204));
+        assert_eq!(status("Location: /x\n\n"), Ok(302));
+        assert_eq!(status("Location: /x\nStatus: 201 Created\n\n"), Ok(201));
+        for bad in ["20", "2000", "abc", "100 Continue", "101", "600", "999", "", "200OK", "-12"] {
+            assert_eq!(status(&format!("Status: {bad}\r\n\r\n")), Err("a bad Status"), "{bad}");
+        }
+        assert_eq!(status("Status: 200\nStatus: 200\n\n"), Err("several Status"));
+    }
+
+    #[test]
+    fn what_two_readers_could_understand_differently_is_refused() {
+        let bad = [
+            "A: b\r\n C: d\r\n\r\n",
+            "A : b\r\n\r\n",
+            ": b\r\n\r\n",
+            "no colon\r\n\r\n",
+            "A: b\rC: d\r\n\r\n",
+            "A: b\0\r\n\r\n",
+            "Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            "Content-Length: 1, 1\r\n\r\n",
+            "Content-Length: +1\r\n\r\n",
+            "Content-Length: 010\r\n\r\n",
+            "Content-Length: \r\n\r\n",
+            "Content-Length: 1234567890123456789\r\n\r\n",
+        ];
+        for head in bad {
+            assert!(parse(head.as_bytes()).is_err(), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_field_may_have_several_lines() {
+        let head = "Set-Cookie: a=1\nSet-Cookie: b=2\n\n";
+        let reply = parse(head.as_bytes()).unwrap();
+        let names: Vec<_> =
+            reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(names, [("set-cookie", &b"a=1"[..]), ("set-cookie", b"b=2")]);
+    }
+}

@@ -1,0 +1,78 @@
+//! The body of a request, on its way to a FastCGI server.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of one than
+//! a piece, but for a short one whose length nobody has said.
+
+use std::io;
+
+use bytes::BytesMut;
+use http::StatusCode;
+use http_body::Body as _;
+use tokio::io::{AsyncWriteExt, WriteHalf};
+
+use super::record::{CONTENT_MAX, stdin_head};
+use crate::http::body::BoundedBody;
+use crate::proxy::stream::Link;
+use crate::proxy::timeout::{Upload, next};
+
+/// Why a request could not be sent.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// The client's body was not as it should be.
+    Client(StatusCode),
+    /// The server does not take it; it may have answered without.
+    Server,
+}
+
+impl From<io::Error> for Unsent {
+    fn from(_: io::Error) -> Self {
+        Self::Server
+    }
+}
+
+/// Writes a request; gives the connection back once all of it is written.
+pub(crate) async fn write(
+    mut link: WriteHalf<Link>,
+    begin: Vec<u8>,
+    mut body: Upload,
+) -> Result<WriteHalf<Link>, Unsent> {
+    let written = write_all(&mut link, begin, &mut body).await;
+    if let Err(error) = written {
+        // The server waits for the rest, which will not come.
+        let _ = link.shutdown().await;
+        return Err(error);
+    }
+    Ok(link)
+}
+
+async fn write_all(link: &mut WriteHalf<Link>, mut begin: Vec<u8>, body: &mut Upload) -> Result<(), Unsent> {
+    if body.is_end_stream() {
+        begin.extend_from_slice(&stdin_head(0));
+        return Ok(link.write_all(&begin).await?);
+    }
+    link.write_all(&begin).await?;
+    while let Some(frame) = next(body).await {
+        let frame = frame.map_err(|error| Unsent::Client(error.status()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        for piece in data.chunks(CONTENT_MAX) {
+            link.write_all(&stdin_head(piece.len())).await?;
+            link.write_all(piece).await?;
+        }
+    }
+    Ok(link.write_all(&stdin_head(0)).await?)
+}
+
+/// The whole of a body whose length was not said, if it is short.
+pub(crate) async fn gather(mut body: BoundedBody, at_most: usize) -> Result<BoundedBody, StatusCode> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = next(&mut body).await {
+        let frame = frame.map_err(|error| error.status())?;
+        if let Ok(data) = frame.into_data() {
+            if whole.len() + data.len() > at_most {
+                return Err(StatusCode::LENGTH_REQUIRED);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(BoundedBody::whole(whole.freeze()))
+}

@@ -1,0 +1,152 @@
+//! Bodies on their way to a server behind the site, and back: passed on as they come, and not waited for for ever.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients and servers. Must never: keep more
+//! of a body than one piece, or wait for a server without a deadline.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::http::body::{BodyError, BoundedBody, BoxError};
+
+/// How far a request's body has come on its way to the server.
+pub(crate) struct Progress {
+    moved: Cell<Instant>,
+    /// Whether it is the client who is waited for: how long that may take is judged elsewhere.
+    awaits_client: Cell<bool>,
+}
+
+impl Progress {
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self { moved: Cell::new(Instant::now()), awaits_client: Cell::new(false) })
+    }
+
+    /// Something has moved.
+    pub fn note(&self) {
+        self.moved.set(Instant::now());
+        self.awaits_client.set(false);
+    }
+
+    /// The client is waited for.
+    pub fn wait_for_client(&self) {
+        self.awaits_client.set(true);
+    }
+
+    /// What `answer` gives; `None` once the server has done nothing for `patience`.
+    pub async fn watch<T>(&self, patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = pin!(answer);
+        loop {
+            if let Ok(output) = tokio::time::timeout_at(self.moved.get() + patience, answer.as_mut()).await {
+                return Some(output);
+            }
+            if self.awaits_client.get() {
+                self.moved.set(Instant::now());
+            } else if self.moved.get().elapsed() >= patience {
+                return None;
+            }
+        }
+    }
+}
+
+/// A request's body.
+pub(crate) struct Upload {
+    inner: BoundedBody,
+    progress: Rc<Progress>,
+}
+
+impl Upload {
+    pub fn new(inner: BoundedBody, progress: Rc<Progress>) -> Self {
+        Self { inner, progress }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        match polled {
+            Poll::Pending => this.progress.wait_for_client(),
+            Poll::Ready(_) => this.progress.note(),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A server fell silent in the middle of its answer.
+#[derive(Debug)]
+pub(crate) struct Silent;
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server behind the site fell silent in the middle of its answer")
+    }
+}
+
+impl std::error::Error for Silent {}
+
+/// An answer's body, whose server may not be silent for longer than `patience`.
+pub(crate) struct Download<B> {
+    inner: B,
+    patience: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Download<B> {
+    pub fn new(inner: B, patience: Duration) -> Self {
+        Self { inner, patience, timer: None }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Download<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
+            this.timer = None;
+            return Poll::Ready(frame.map(|result| result.map_err(Into::into)));
+        }
+        let patience = this.patience;
+        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Some(Err(Silent.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The next piece of a body.
+pub(crate) async fn next<B: Body + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
+    poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+}

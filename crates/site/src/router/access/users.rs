@@ -1,0 +1,370 @@
+//! Users and passwords (RFC 7617), from a file in the form that `htpasswd -B` writes.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the `Authorization` field, and the file, which an
+//! operator wrote. Must never: keep or log a password, tell by its time whether there is such a user, or let guesses
+//! take the worker's whole time or keep others from theirs.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+
+use super::bcrypt::{Hash, PASSWORD_BYTES_MAX};
+use super::guesses::{Guesses, Turn, Waited};
+use crate::files::open;
+
+/// LIMIT: bytes of the file; ten thousand users.
+const FILE_BYTES_MAX: usize = 1 << 20;
+/// LIMIT: credentials remembered, good and bad ones each.
+const REMEMBERED_MAX: usize = 1024;
+/// LIMIT: for how long the thread works on a password before others are served.
+const SLICE: Duration = Duration::from_millis(1);
+/// LIMIT: bytes of a field; a name and a password of 72 bytes, the most that bcrypt takes, and room.
+const FIELD_BYTES_MAX: usize = 1024;
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is a user with the right password.
+    Good,
+    /// It is not.
+    Bad,
+    /// Too many are asking.
+    Busy,
+}
+
+/// The users of one file.
+pub struct Users {
+    hashes: HashMap<String, Hash>,
+    /// What a name is compared with that no user has.
+    nobody: Hash,
+    /// Keyed digests of credentials: what is remembered is of no use elsewhere.
+    salt: [u8; 32],
+    good: RefCell<Known>,
+    bad: RefCell<Known>,
+}
+
+/// Credentials of one verdict; the oldest are forgotten first. Guesses do not drive out what is right.
+#[derive(Default)]
+struct Known {
+    keys: HashSet<[u8; 32]>,
+    order: VecDeque<[u8; 32]>,
+}
+
+impl Users {
+    /// Reads the file; the second is what is wrong with it, for the log.
+    pub fn read(file: &OwnedFd) -> (Users, Vec<String>) {
+        let text = open::read(file, FILE_BYTES_MAX);
+        let text = text.and_then(|text| String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned()));
+        let (users, mut faults) = Users::parse(text.as_deref().unwrap_or_default());
+        match text {
+            Err(fault) => faults.push(fault),
+            Ok(_) if users.hashes.is_empty() => faults.push("there is no user in it".to_owned()),
+            Ok(_) => {}
+        }
+        (users, faults)
+    }
+
+    /// The users of a text, and what is wrong with it, by line.
+    pub fn parse(text: &str) -> (Users, Vec<String>) {
+        let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let user = line.split_once(':').filter(|(name, _)| !name.is_empty());
+            match user.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
+                Some((name, hash)) => drop(hashes.insert(name.to_owned(), hash)),
+                None => faults.push(format!(
+                    "line {}: it is no user with a bcrypt hash of a cost from 4 to 14 (htpasswd -B)",
+                    number + 1
+                )),
+            }
+        }
+        let nobody = Hash::of_nobody(hashes.values().map(Hash::cost).max().unwrap_or(4));
+        let mut salt = [0; 32];
+        // INVARIANT: without it digests are still those of secrets, only not keyed.
+        let _ = SystemRandom::new().fill(&mut salt);
+        let (good, bad) = (RefCell::default(), RefCell::default());
+        (Users { hashes, nobody, salt, good, bad }, faults)
+    }
+
+    /// Whether an `Authorization` field, from a client at `address`, names a user and the right password.
+    pub async fn verify(&self, guesses: &Rc<Guesses>, address: IpAddr, field: &[u8]) -> Verdict {
+        let Some((name, password)) = credentials(field) else {
+            return Verdict::Bad;
+        };
+        let key = self.key(&name, &password);
+        if let Some(verdict) = self.known(&key) {
+            return verdict;
+        }
+        let mut waiter = guesses.wait(address);
+        let turn = loop {
+            match waiter.wait().await {
+                Waited::Turn(turn) => break turn,
+                Waited::Crowded => return Verdict::Busy,
+                Waited::Other => {}
+            }
+            if let Some(verdict) = self.known(&key) {
+                return verdict;
+            }
+        };
+        self.compare(turn, &name, &password, key).await
+    }
+
+    /// Compares, and remembers what came of it.
+    async fn compare(&self, mut turn: Turn, name: &str, password: &[u8], key: [u8; 32]) -> Verdict {
+        let hash = self.hashes.get(name);
+        let mut verification = hash.unwrap_or(&self.nobody).begin(password);
+        let same = loop {
+            let begun = Instant::now();
+            let done = verification.work(SLICE);
+            turn.spend(begun.elapsed());
+            match done {
+                Some(same) => break same,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        if same && hash.is_some() {
+            self.good.borrow_mut().remember(key);
+            turn.right();
+            return Verdict::Good;
+        }
+        self.bad.borrow_mut().remember(key);
+        Verdict::Bad
+    }
+
+    fn known(&self, key: &[u8; 32]) -> Option<Verdict> {
+        if self.good.borrow().keys.contains(key) {
+            return Some(Verdict::Good);
+        }
+        self.bad.borrow().keys.contains(key).then_some(Verdict::Bad)
+    }
+
+    fn key(&self, name: &str, password: &[u8]) -> [u8; 32] {
+        let mut data = self.salt.to_vec();
+        data.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(password);
+        let mut key = [0; 32];
+        key.copy_from_slice(digest(&SHA256, &data).as_ref());
+        key
+    }
+}
+
+impl Known {
+    fn remember(&mut self, key: [u8; 32]) {
+        while self.order.len() >= REMEMBERED_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.keys.remove(&oldest);
+        }
+        if self.keys.insert(key) {
+            self.order.push_back(key);
+        }
+    }
+}
+
+/// The name and the password of a `Basic` field.
+fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (scheme, encoded) = field.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") || field.len() > FIELD_BYTES_MAX {
+        return None;
+    }
+    let decoded = base64(encoded.trim_ascii())?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    let password = decoded[colon + 1..].to_vec();
+    // bcrypt ends at a NUL, and looks at no more bytes.
+    (!password.contains(&0) && password.len() <= PASSWORD_BYTES_MAX).then_some((name, password))
+}
+
+/// RFC 4648 4, with or without padding.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let padded = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    let text = &text[..text.len() - padded];
+    if padded > 2 || text.len() % 4 == 1 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    for group in text.chunks(4) {
+        let mut bits = 0_u32;
+        for byte in group {
+            bits = bits << 6 | value(*byte)?;
+        }
+        bits <<= 6 * (4 - group.len());
+        out.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    Some(out)
+}
+
+fn value(byte: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(value.into())
+}
+
+/// The entry for fuzzing.
+pub fn fuzz_authorization(field: &[u8]) {
+    if let Some((name, password)) = credentials(field) {
+        assert!(!name.contains(':') && password.len() <= 72 && !password.contains(&0));
+    }
+    if let Ok(text) = std::str::from_utf8(field) {
+        let _ = Users::parse(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let read = |field: &str| credentials(field.as_bytes());
+        let aladdin = Some(("Aladdin".to_owned(), b"open sesame".to_vec()));
+        assert_eq!(read("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), aladdin);
+        assert_eq!(read("basic  QWxhZGRpbjpvcGVuIHNlc2FtZQ"), aladdin);
+        assert_eq!(read("Basic YTpiOmM="), Some(("a".to_owned(), b"b:c".to_vec())));
+        for bad in ["", "Basic", "Basic ", "Bearer QTpi", "Basic QQ==", "Basic Q", "Basic Q:==", "Basic YToA"]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn files() {
+        let hash = bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
+        let (users, faults) = Users::parse(&format!("# users\n\nann:{hash}\nbob:plain\n:x\n"));
+        assert_eq!((users.hashes.len(), faults.len()), (1, 2));
+        assert!(faults[0].contains("line 4"), "{faults:?}");
+    }
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 7));
+    /// ann:secret
+    const RIGHT: &[u8] = b"Basic YW5uOnNlY3JldA==";
+
+    fn users() -> (Users, Rc<Guesses>) {
+        let hash = bcrypt::hash_with_salt("secret", 8, [7; 16]).unwrap().to_string();
+        (Users::parse(&format!("ann:{hash}")).0, Guesses::new())
+    }
+
+    /// The field of a user whom there is not.
+    fn wrong(number: u32) -> Vec<u8> {
+        use base64ct::{Base64, Encoding as _};
+        format!("Basic {}", Base64::encode_string(format!("bob:{number}").as_bytes())).into_bytes()
+    }
+
+    async fn polled<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+            std::task::Poll::Ready(done) => std::task::Poll::Ready(Some(done)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn only_who_knows_passes() {
+        let (users, guesses) = users();
+        for _ in 0..2 {
+            assert_eq!(users.verify(&guesses, HERE, RIGHT).await, Verdict::Good);
+            // ann:wrong, bob:secret
+            assert_eq!(users.verify(&guesses, HERE, b"Basic YW5uOndyb25n").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic Ym9iOnNlY3JldA==").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic !").await, Verdict::Bad);
+        }
+        assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_new_login_waits_for_no_more_than_the_guess_under_way() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..60).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            assert_eq!(polled(other).await, None);
+        }
+        // The first of them has been answered, and the others rest.
+        assert_eq!((&mut others[0]).await, Verdict::Bad);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+        assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn what_has_gone_waits_no_more() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..60).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            polled(other).await;
+        }
+        assert_eq!(guesses.len(), 59, "one has its turn");
+        // Among them the one whose turn it is.
+        drop(others);
+        assert_eq!(guesses.len(), 0);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn who_makes_too_many_wait_is_told_so_and_nobody_else() {
+        let (users, guesses) = users();
+        let fields: Vec<Vec<u8>> = (0..66).map(wrong).collect();
+        let mut others: Vec<_> =
+            fields.iter().map(|field| Box::pin(users.verify(&guesses, HERE, field))).collect();
+        for other in &mut others {
+            assert_eq!(polled(other).await, None);
+        }
+        // The first has its turn; the one after it had to make room.
+        assert_eq!(polled(&mut others[1]).await, Some(Verdict::Busy));
+        let mut elsewhere = Box::pin(users.verify(&guesses, THERE, RIGHT));
+        assert_eq!(polled(&mut elsewhere).await, None);
+        assert_eq!(polled(&mut others[2]).await, Some(Verdict::Busy), "for the one from elsewhere");
+        assert_eq!((&mut others[0]).await, Verdict::Bad);
+        assert_eq!(elsewhere.await, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn the_same_credentials_are_verified_once() {
+        let (users, guesses) = users();
+        let mut all: Vec<_> = (0..20).map(|_| Box::pin(users.verify(&guesses, HERE, RIGHT))).collect();
+        for one in &mut all {
+            assert_eq!(polled(one).await, None);
+        }
+        for one in &mut all {
+            assert_eq!(one.await, Verdict::Good);
+        }
+        assert_eq!(guesses.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn others_are_served_while_a_password_is_verified() {
+        let (users, guesses) = users();
+        let verified = Rc::new(std::cell::Cell::new(false));
+        let local = tokio::task::LocalSet::new();
+        let turns = Rc::new(std::cell::Cell::new(0));
+        let (done, counted) = (verified.clone(), turns.clone());
+        local.spawn_local(async move {
+            while !done.get() {
+                counted.set(counted.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        let verdict = local.run_until(users.verify(&guesses, HERE, RIGHT)).await;
+        verified.set(true);
+        assert_eq!(verdict, Verdict::Good);
+        assert!(turns.get() > 3, "{} turns of another task", turns.get());
+    }
+}

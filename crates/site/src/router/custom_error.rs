@@ -1,0 +1,119 @@
+//! The operator's pages in place of ours, for answers that say that something is wrong.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the request that has failed. Must never: send a page
+//! that its own rules keep from the client, or the source of one that is a script.
+
+use std::rc::Rc;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use request::path::NormalPath;
+
+use crate::config::settings::Settings;
+use crate::context::{Partition, Site};
+use crate::files::cache::Root;
+use crate::files::serve;
+use crate::files::{File, Found};
+use crate::http::body::{BoundedBody, FileBody, Piece, ResponseBody};
+use crate::http::conn_info::Ends;
+use crate::http::range::Span;
+use crate::router::dispatch::{Origin, Place, admit, pass_on, redirect_internally};
+use crate::router::rules::Plan;
+
+/// The error that a script makes the page of; CGI tells it as `REDIRECT_STATUS`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedWith(pub(crate) StatusCode);
+
+/// The head of a request, kept for a script that makes the page of its error.
+pub(crate) struct Kept(Parts);
+
+impl Kept {
+    /// That of a request, where the site has pages of its own.
+    pub fn of<B>(settings: &Settings, request: &Request<B>) -> Option<Kept> {
+        if settings.error_pages.is_empty() {
+            return None;
+        }
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = request.method().clone();
+        parts.uri = request.uri().clone();
+        parts.version = request.version();
+        parts.headers = request.headers().clone();
+        Some(Kept(parts))
+    }
+}
+
+/// The operator's page in place of `response`, if there is one for its status.
+pub(crate) async fn apply<P: Partition>(
+    site: &Site<P>,
+    root: Option<&Rc<Root>>,
+    failed: &Plan<'_>,
+    ends: Ends,
+    kept: Kept,
+    response: Response<ResponseBody>,
+) -> Response<ResponseBody> {
+    let status = response.status();
+    let page = site.cache.settings().error_pages.iter().find(|(one, _)| *one == status.as_u16());
+    let path = page.and_then(|(_, page)| NormalPath::of_file(page.as_bytes()).ok());
+    let (Some(path), Some(root)) = (path, root) else {
+        return response;
+    };
+    let Ok(mut plan) = site.rules.plan(&path) else {
+        return response;
+    };
+    let resolved = serve::resolve(&site.rules, root, &path, &mut plan);
+    // The rules that have refused the request would refuse their own page.
+    let asked = |rule: &&&crate::router::rules::Rule| {
+        !failed.covering.iter().any(|known| std::ptr::eq(*known, **rule))
+    };
+    let others: Vec<_> = plan.covering.iter().filter(asked).copied().collect();
+    if admit(site, &others, Origin::Server, ends, &kept.0.headers).await.is_some() {
+        return response;
+    }
+    match (resolved.run, resolved.found) {
+        (Some((rule, name)), _) => {
+            let request = for_script(kept, &name, status);
+            let mut place = Place { root: Some(root), path: &name, plan: &mut plan };
+            let made = Box::pin(pass_on(site, &mut place, rule, ends, request)).await.response;
+            if made.status().is_success() { with_status(made, &response) } else { response }
+        }
+        (None, Ok(Found::File(file))) => with_file(response, file),
+        _ => response,
+    }
+}
+
+/// A request for the script at `path`, which reads nothing of what the client has sent but the head.
+fn for_script(kept: Kept, path: &NormalPath<'_>, status: StatusCode) -> Request<BoundedBody> {
+    let mut request = Request::from_parts(kept.0, BoundedBody::empty());
+    if *request.method() != Method::HEAD {
+        *request.method_mut() = Method::GET;
+    }
+    for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::TRANSFER_ENCODING, header::RANGE] {
+        request.headers_mut().remove(name);
+    }
+    request.extensions_mut().insert(FailedWith(status));
+    redirect_internally(&mut request, path);
+    request
+}
+
+/// A script's page with the status of the error, and what the answer has to say of it, such as `WWW-Authenticate`.
+fn with_status(mut made: Response<ResponseBody>, error: &Response<ResponseBody>) -> Response<ResponseBody> {
+    *made.status_mut() = error.status();
+    for name in [header::WWW_AUTHENTICATE, header::ALLOW, header::RETRY_AFTER, header::CONTENT_RANGE] {
+        if let Some(value) = error.headers().get(&name) {
+            made.headers_mut().insert(name, value.clone());
+        }
+    }
+    made
+}
+
+fn with_file(response: Response<ResponseBody>, file: File) -> Response<ResponseBody> {
+    let (mut parts, _) = response.into_parts();
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
+    parts.headers.insert(header::CONTENT_LENGTH, file.meta.size.into());
+    let body = match file.meta.size {
+        0 => ResponseBody::Empty,
+        length => ResponseBody::File(FileBody::new(file.fd, [Piece::Span(Span { start: 0, length })])),
+    };
+    Response::from_parts(parts, body)
+}

@@ -1,0 +1,292 @@
+//! What is done with a request by its path: the site's routes, and who may ask.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: let a request pass
+//! the terms of a rule that covers what it asks for, however that is spelt.
+//!
+//! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a folder
+//! has closed. What is done is said by one: the longest path, unless a suffix fits.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use conditioning::Network;
+use http::StatusCode;
+use http::header::{HeaderName, HeaderValue};
+use request::path::{InvalidPath, NormalPath};
+
+use crate::router::access::users::Users;
+use crate::router::script::{self, ends_with, split_script};
+
+/// Which paths a rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matcher {
+    /// Those at or below one.
+    Path(String),
+    /// Those whose last name ends so.
+    Suffix(String),
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing but setting terms.
+    Terms,
+    /// Sends the client there.
+    Redirect {
+        /// A path or a URL.
+        to: String,
+        /// 301, 302, 303, 307 or 308.
+        status: StatusCode,
+    },
+    /// Answers as for this path.
+    Rewrite(String),
+    /// Passes requests on by HTTP; the rule's number says to whom.
+    Upstream,
+    /// Passes requests on by FastCGI; the rule's number says to whom.
+    Fastcgi,
+    /// Calls the function of this name.
+    Hook(String),
+}
+
+/// Who may ask, and what is added to answers.
+#[derive(Default)]
+pub struct Terms {
+    /// Headers of each answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The longest first; whether its clients may ask.
+    networks: Vec<(u8, Network, bool)>,
+    /// The users who may.
+    pub members: Option<Members>,
+    /// Whether only internal redirects lead here: an index file, an error page, a rewrite, `X-Accel-Redirect`.
+    pub internal: bool,
+}
+
+/// Users who may ask.
+pub struct Members {
+    /// Those of the file as it is now.
+    pub users: RefCell<Rc<Users>>,
+    /// What others are told: the realm that they are asked for.
+    pub challenge: HeaderValue,
+}
+
+impl Terms {
+    /// Adds a network, as `ADDRESS/BITS`; `None` if it is none.
+    pub fn network(&mut self, text: &str, allow: bool) -> Option<()> {
+        let bits = text.rsplit_once('/')?.1.parse().ok()?;
+        self.networks.push((bits, text.parse().ok()?, allow));
+        self.networks.sort_by_key(|(bits, _, _)| u8::MAX - bits);
+        Some(())
+    }
+
+    /// Whether a client at this address may ask.
+    pub fn admits(&self, peer: IpAddr) -> bool {
+        let found = self.networks.iter().find(|(_, network, _)| network.contains(peer));
+        found.map_or_else(|| !self.networks.iter().any(|(_, _, allow)| *allow), |(_, _, allow)| *allow)
+    }
+
+    /// Whether not everybody may ask.
+    pub fn guards(&self) -> bool {
+        self.internal || self.members.is_some() || !self.networks.is_empty()
+    }
+}
+
+/// One rule.
+pub struct Rule {
+    /// 0 for the site's own, then the routes in the order of the file.
+    pub number: u16,
+    /// Which paths it is for.
+    pub matcher: Matcher,
+    /// What it does.
+    pub action: Action,
+    /// Whether only where there is no such file.
+    pub fallback: bool,
+    /// Who may ask.
+    pub terms: Terms,
+}
+
+/// All rules.
+#[derive(Default)]
+pub struct Rules {
+    /// The longest path first.
+    paths: Vec<Rule>,
+    /// The longest suffix first.
+    suffixes: Vec<Rule>,
+    /// Suffixes of scripts that are sent as files all the same.
+    sent_sources: Vec<String>,
+}
+
+/// What the rules say of one path.
+pub struct Plan<'r> {
+    /// The rule whose action is taken, if any has one.
+    pub rule: Option<&'r Rule>,
+    /// All rules that cover the path, the site's own first.
+    pub covering: Vec<&'r Rule>,
+    /// Whether a rule covers it that not everybody passes.
+    pub guarded: bool,
+}
+
+impl<'r> Plan<'r> {
+    /// Adds the rules of the file that the path leads to, which are asked in addition to those of the path. Returns the
+    /// ones that are new.
+    pub fn resolve_to(&mut self, file: Plan<'r>) -> Vec<&'r Rule> {
+        let is_new = |rule: &&Rule| !self.covering.iter().any(|known| std::ptr::eq(*known, *rule));
+        let new: Vec<_> = file.covering.into_iter().filter(is_new).collect();
+        self.covering.extend(&new);
+        self.guarded |= file.guarded;
+        new
+    }
+
+    /// Whether a file at the path can be answered for without asking the rules again.
+    pub fn is_open(&self) -> bool {
+        !self.guarded && self.rule.is_none_or(|rule| rule.fallback)
+    }
+
+    /// Bytes of the rule's path, to be compared with that of a service.
+    pub fn reach(&self) -> usize {
+        match self.rule.map(|rule| &rule.matcher) {
+            Some(Matcher::Path(path)) => path.len(),
+            Some(Matcher::Suffix(_)) | None => 0,
+        }
+    }
+
+    /// The headers for answers, later ones in place of earlier ones of the same name.
+    pub fn headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
+        self.covering.iter().flat_map(|rule| &rule.terms.headers)
+    }
+
+    /// Whether only users with a password may ask.
+    pub fn private(&self) -> bool {
+        self.covering.iter().any(|rule| rule.terms.members.is_some())
+    }
+}
+
+impl Rules {
+    /// No rules, for a site that sends scripts with these suffixes as files.
+    pub fn new(sent_sources: Vec<String>) -> Rules {
+        Rules { sent_sources, ..Rules::default() }
+    }
+
+    /// Adds a rule.
+    pub fn add(&mut self, rule: Rule) {
+        let (rules, length) = match &rule.matcher {
+            Matcher::Path(path) => (&mut self.paths, path.len()),
+            Matcher::Suffix(suffix) => (&mut self.suffixes, suffix.len()),
+        };
+        let longer = |other: &Rule| match &other.matcher {
+            // The site's own rule, which every path of it is under, is the last of its length.
+            Matcher::Path(path) => {
+                path.len() > length || (path.len() == length && other.number > rule.number)
+            }
+            Matcher::Suffix(suffix) => suffix.len() > length,
+        };
+        let place = rules.iter().position(|other| !longer(other)).unwrap_or(rules.len());
+        rules.insert(place, rule);
+    }
+
+    /// The rule with this number.
+    pub fn get_mut(&mut self, number: u16) -> Option<&mut Rule> {
+        self.paths.iter_mut().chain(&mut self.suffixes).find(|rule| rule.number == number)
+    }
+
+    /// Has other users be those who may ask for what is under a rule.
+    ///
+    /// # Errors
+    /// There is no such rule, or it has no users.
+    pub fn renew(&self, number: u16, users: Users) -> Result<(), String> {
+        let rule = self.iter().find(|rule| rule.number == number);
+        let members = rule.and_then(|rule| rule.terms.members.as_ref()).ok_or("no rule has users there")?;
+        *members.users.borrow_mut() = Rc::new(users);
+        Ok(())
+    }
+
+    /// The rules, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.paths.iter().chain(&self.suffixes)
+    }
+
+    /// What holds for a path.
+    ///
+    /// # Errors
+    /// A backend could read dot segments in the path, which would lead it anywhere.
+    pub fn plan(&self, path: &NormalPath<'_>) -> Result<Plan<'_>, InvalidPath> {
+        // Nobody knows how a backend takes escaped slashes and parameters: the terms of both readings hold.
+        let widest = path.widest()?;
+        let mut covering: Vec<&Rule> = Vec::new();
+        let mut rule: Option<&Rule> = None;
+        for one in self.paths.iter().rev().chain(self.suffixes.iter().rev()) {
+            let here = one.covers(path);
+            if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
+                covering.push(one);
+            }
+            if here && one.action != Action::Terms {
+                rule = Some(one);
+            }
+        }
+        let guarded = covering.iter().any(|rule| rule.terms.guards());
+        Ok(Plan { rule, covering, guarded })
+    }
+
+    /// Whether the file at this path below the root is the source of a script, or a copy of one.
+    pub fn is_source(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let routed = self.suffixes.iter().filter(|rule| rule.runs()).map(Rule::place);
+        script::is_source(name, routed, &self.sent_sources)
+    }
+
+    /// Whether who may have the file at `path` may have the one at `neighbour` too.
+    pub fn is_as_open(&self, neighbour: &[u8], path: &[u8]) -> bool {
+        if !self.iter().any(|rule| rule.terms.guards()) {
+            return true;
+        }
+        let (Ok(neighbour), Ok(path)) = (NormalPath::of_file(neighbour), NormalPath::of_file(path)) else {
+            return false;
+        };
+        self.iter().all(|rule| !rule.guards(&neighbour) || rule.guards(&path))
+    }
+}
+
+impl Rule {
+    /// Whether another server, or a function, answers.
+    pub fn passes_on(&self) -> bool {
+        self.runs() || matches!(self.action, Action::Hook(_))
+    }
+
+    /// Whether files that the rule is for are programs of another server.
+    fn runs(&self) -> bool {
+        matches!(self.action, Action::Upstream | Action::Fastcgi)
+    }
+
+    /// Its path or suffix.
+    fn place(&self) -> &str {
+        match &self.matcher {
+            Matcher::Path(place) | Matcher::Suffix(place) => place,
+        }
+    }
+
+    /// Whether the rule is for a path.
+    fn covers(&self, path: &NormalPath<'_>) -> bool {
+        match (&self.matcher, &self.action) {
+            (Matcher::Path(prefix), _) => path.is_below(prefix),
+            // A script may have more of the path behind its name.
+            (Matcher::Suffix(suffix), Action::Fastcgi) => split_script(path.as_bytes(), suffix).is_some(),
+            (Matcher::Suffix(suffix), _) => ends_with(path.as_bytes(), suffix),
+        }
+    }
+
+    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
+    /// a script may have more of the path behind its name.
+    fn guards(&self, path: &NormalPath<'_>) -> bool {
+        self.terms.guards()
+            && match &self.matcher {
+                Matcher::Path(prefix) => {
+                    path.is_below(prefix)
+                        || prefix.strip_suffix('/').is_some_and(|folder| path.as_bytes() == folder.as_bytes())
+                }
+                Matcher::Suffix(suffix) => split_script(path.as_bytes(), suffix).is_some(),
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! The site worker: set up by the launcher's messages, then one task per connection, until the launcher is done
+//! with it.
+//!
+//! Runs in: the site worker, under the site's uid, in its jail, with an empty root. Untrusted input: connections.
+//! Must never: open anything that is not below the site's root directory, which came as a descriptor.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use wire::log::Level;
+use wire::{ChildToLauncher, LauncherToSite};
+use worker::channel::Channel;
+use worker::inlet::{Arrival, Inlets};
+use worker::log::Log;
+use worker::{Fault, Start};
+
+use crate::config::setup::Setup;
+use crate::connection::{Client, Ended, serve};
+use crate::context::Site;
+use crate::context::state::Own;
+use crate::proxy::limit::BackendId;
+use crate::router::access::users::Users;
+use crate::router::hook::Hooks;
+use crate::router::rules::Action;
+use crate::tls::Tls;
+
+type Control = Channel<LauncherToSite, ChildToLauncher>;
+
+/// The whole life of the process, if it is one without functions of its own.
+pub async fn run(start: Start) -> Result<(), Fault> {
+    run_with(start, Hooks::default()).await
+}
+
+/// The whole life of the process.
+pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
+    let control: Rc<Control> = Rc::new(Channel::new(start.control)?);
+    let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
+        return Ok(());
+    };
+    control.send(&ChildToLauncher::Ready {}, None).await?;
+    site.watch_files();
+    let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
+    tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
+    tokio::task::spawn_local(give_memory_back(site.clone()));
+    let inlets = &site.partition.inlets;
+    while let Some((message, descriptor)) = control.receive().await? {
+        if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
+            obey(&site, &tls, &control, message, descriptor)?;
+        }
+    }
+    // The end of the control channel: take what was sent, answer what was asked, say what was logged.
+    inlets.drain();
+    let _ = accepting.await;
+    inlets.idle().await;
+    site.partition.log().flush().await;
+    Ok(())
+}
+
+/// Hears the launcher until it says to begin; `None` if it wants no worker any more.
+async fn set_up(
+    control: &Rc<Control>,
+    log: Option<OwnedFd>,
+    hooks: Hooks,
+) -> Result<Option<(Rc<Site<Own>>, Rc<Tls>)>, Fault> {
+    let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
+        return Err(Fault::Launcher("it did not begin with the limits".into()));
+    };
+    let log = Log::new(log, site, limits.flush_ms)?;
+    let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
+    let mut setup = Setup::default();
+    let mut tls = Tls::default();
+    while let Some((message, descriptor)) = control.receive().await? {
+        let Some((message, descriptor)) = tls.take(message, descriptor)? else { continue };
+        let Some(message) = setup.take(message, descriptor)? else { continue };
+        match message {
+            LauncherToSite::Route { host, path, target, partition } => {
+                own.route(host.as_str(), path.as_str(), target, partition);
+            }
+            LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
+            LauncherToSite::Exempt { network } => {
+                let network = network.as_str().parse();
+                own.exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
+            }
+            LauncherToSite::SharedConnections { port } => own.share_port(port),
+            LauncherToSite::Filtered {} => own.filtered = true,
+            LauncherToSite::Requests { partition, requests } => {
+                own.limit(BackendId::Service(partition), requests);
+            }
+            LauncherToSite::Backend { target, backend } => {
+                own.limit(BackendId::Target(target), backend.requests);
+                own.backends.announce(target, backend);
+            }
+            LauncherToSite::RootPath { path } => own.backends.set_root(path.as_str()),
+            LauncherToSite::Begin {} => {
+                setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
+                if tls.names_tampering() {
+                    let control = control.clone();
+                    own.on_tampered(move |message| drop(control.try_send(&message, None)));
+                }
+                let mut site = Site { hooks, ..Site::set_up(own, setup) };
+                let log = site.partition.log().clone();
+                site.partition.backends.begin(&site.rules, &log);
+                has_functions(&site)?;
+                *site.tls.borrow_mut() = tls.config()?;
+                site.set_hsts(tls.hsts());
+                return Ok(Some((Rc::new(site), Rc::new(tls))));
+            }
+            other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether every function that a route names is there: its requests would find out one by one.
+fn has_functions(site: &Site<Own>) -> Result<(), Fault> {
+    let named = site.rules.iter().find_map(|rule| match &rule.action {
+        Action::Hook(name) if !site.hooks.has(name) => Some(name),
+        _ => None,
+    });
+    match named {
+        None => Ok(()),
+        Some(name) => Err(Fault::Operator(format!(
+            "a route names the hook {name:?}, which this worker does not have; it has: {}",
+            site.hooks.names().join(", ")
+        ))),
+    }
+}
+
+/// Does what the launcher says of a worker that serves.
+fn obey(
+    site: &Rc<Site<Own>>,
+    tls: &Tls,
+    control: &Control,
+    message: LauncherToSite,
+    descriptor: Option<OwnedFd>,
+) -> Result<(), Fault> {
+    match (message, descriptor) {
+        (LauncherToSite::Connector {}, Some(channel)) => site.partition.backends.attach(channel)?,
+        (LauncherToSite::Attach {}, Some(channel)) => site.partition.inlets.attach(channel, false)?,
+        (LauncherToSite::AttachService { partition }, Some(channel)) => {
+            site.partition.relay(partition).attach(channel)?;
+        }
+        (LauncherToSite::Broken { partition, broken }, _) => {
+            site.partition.relay(partition).set_broken(broken)
+        }
+        (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
+            let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
+            tell_reread(site, &format!("`client_ca` {}", path.as_str()), renewed);
+        }
+        (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
+            let renewed = tls.renew_revoked(number, path.as_str(), &file);
+            let renewed = renewed.map(|config| *site.tls.borrow_mut() = config);
+            tell_reread(site, &format!("`client_crl` {}", path.as_str()), renewed);
+            warn(site, tls);
+        }
+        (LauncherToSite::RuleUsers { rule, path, .. }, Some(file)) => {
+            let (users, faults) = Users::read(&file);
+            let renewed =
+                if faults.is_empty() { site.rules.renew(rule, users) } else { Err(faults.join("; ")) };
+            tell_reread(site, &format!("`users` {}", path.as_str()), renewed);
+        }
+        (LauncherToSite::Report {}, _) => control.report(site.partition.inlets.counters.snapshot()),
+        (LauncherToSite::ReportShed {}, _) => {
+            for message in site.report() {
+                let _ = control.try_send(&message, None);
+            }
+        }
+        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+    }
+    Ok(())
+}
+
+fn warn(site: &Site<Own>, tls: &Tls) {
+    tls.warnings().into_iter().for_each(|warning| site.partition.log().event(Level::Error, warning));
+}
+
+/// Sets up connections anew whenever a list of revoked certificates is over.
+async fn watch_lists(site: Rc<Site<Own>>, tls: Rc<Tls>) {
+    warn(&site, &tls);
+    loop {
+        tls.list_is_over().await;
+        warn(&site, &tls);
+        // What could be set up before can be now: nothing has changed but the time.
+        if let Ok(config) = tls.config() {
+            *site.tls.borrow_mut() = config;
+        }
+    }
+}
+
+/// Gives memory back after many requests at once: first what they held, later what their connections held.
+async fn give_memory_back(site: Rc<Site<Own>>) {
+    loop {
+        site.partition.requests_fall().await;
+        for wait in [1, 30] {
+            tokio::time::sleep(Duration::from_secs(wait)).await;
+            sys::memory::give_back();
+        }
+    }
+}
+
+/// Says what became of a file that has changed.
+fn tell_reread(site: &Site<Own>, file: &str, renewed: Result<(), String>) {
+    let log = site.partition.log();
+    match renewed {
+        Ok(()) => log.event(Level::Info, format!("{file} has changed and is in use")),
+        Err(what) => {
+            log.event(
+                Level::Warning,
+                format!("{file} has changed, and what it said before still holds: {what}"),
+            );
+        }
+    }
+}
+
+/// Serves every connection that arrives, each in a task of its own.
+async fn accept(site: Rc<Site<Own>>, tls: Rc<Tls>) {
+    while let Some(arrival) = site.partition.inlets.next().await {
+        tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
+    }
+}
+
+/// Not `async` as a whole, as [`serve`].
+fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
+    let Arrival { stream, taken, peer, local, lease, tls, h2c, .. } = arrival;
+    let client = Client { stream, taken, peer, local, tls, h2c };
+    async move {
+        if client.tls {
+            configured.ready().await;
+        }
+        if let Ended::HandBack { stream, taken } = serve(&site, client).await {
+            // Without a gate to take it, that is, at the end of everything, the connection is closed.
+            let _ = lease.hand_back(stream, taken).await;
+        }
+    }
+}
