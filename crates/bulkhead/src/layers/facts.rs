@@ -115,10 +115,9 @@ impl Facts {
         Some(self.field("Umask")? == "0077")
     }
 
-    /// Two programs: one that refuses, and one for calls that are to seem absent.
+    /// At least one program: `Seccomp_filters` says how many there are, and older kernels do not have that line.
     pub(super) fn seccomp(&self) -> Option<bool> {
-        let filters: u32 = self.field("Seccomp_filters")?.parse().ok()?;
-        Some(self.field("Seccomp")? == "2" && filters >= 2)
+        Some(self.field("Seccomp")? == "2" && self.field("Seccomp_filters") != Some("0"))
     }
 
     /// A root directory that is not the machine's, in mounts of its own.

@@ -4,7 +4,7 @@ use super::*;
 
 const STATUS: &str = "Name:\tsite\nUmask:\t0077\nUid:\t61001\t61001\t61001\t61001\nGroups:\t61001 \n\
     CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
-    CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t2\n";
+    CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
 const LIMITS: &str = "Limit                     Soft Limit           Hard Limit           Units     \n\
     Max stack size            8388608              unlimited            bytes     \n\
     Max core file size        0                    0                    bytes     \n\
@@ -75,7 +75,7 @@ fn each_line_of_the_status_counts() {
         ("CapAmb:\t0000000000000000", "CapAmb:\t0000000000000400", "capabilities"),
         ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "no_new_privs"),
         ("Seccomp:\t2", "Seccomp:\t0", "seccomp"),
-        ("filters:\t2", "filters:\t1", "seccomp"),
+        ("filters:\t1", "filters:\t0", "seccomp"),
         ("Umask:\t0077", "Umask:\t0022", "umask"),
         ("Umask:\t0077\n", "", "umask?"),
         ("CapPrm:\t0", "CapPrm:\tx", "capabilities?"),
