@@ -150,7 +150,7 @@ class Survivors(unittest.TestCase):
         try:
             parent.kill()
             self.assertTrue(until(lambda: not parent.alive and not child.alive, 5))
-            self.assertTrue(until(lambda: "left 1 processes, which are ended" in server.log(), 5), server.log())
+            self.assertTrue(until(lambda: "left 1 process, which is ended" in server.log(), 5), server.log())
         finally:
             server.stop()
             if child.alive:

@@ -141,7 +141,7 @@ class Survivors(unittest.TestCase):
             probe.kill()
             self.assertEqual(process.wait(5), -9)
             self.assertTrue(until(lambda: server.status("/probe") == 200))
-            self.assertIn(f"service main/probe (pid {probe.pid}) left 1 processes, which are ended", server.stderr())
+            self.assertIn(f"service main/probe (pid {probe.pid}) left 1 process, which is ended", server.stderr())
 
 
 if __name__ == "__main__":

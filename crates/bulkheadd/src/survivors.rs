@@ -274,10 +274,9 @@ impl Launcher {
         };
         if left > 0 {
             let title = self.posts[post].title();
-            self.journal.warning(format!(
-                "{title} (pid {}) left {left} processes, which are ended",
-                process.child.pid
-            ));
+            let left =
+                if left == 1 { "1 process, which is".into() } else { format!("{left} processes, which are") };
+            self.journal.warning(format!("{title} (pid {}) left {left} ended", process.child.pid));
         }
     }
 
