@@ -11,7 +11,7 @@ import unittest
 import guarded
 import test_filters
 from client import until
-from harness import children, rootless_too
+from harness import children, rootless_too, toml
 
 MODULES = "/usr/lib/apache2/modules"
 
@@ -360,6 +360,33 @@ class Guard(unittest.TestCase):
             for _ in range(3):
                 with guarded.Client(guard) as client:
                     self.assertEqual(client.get("/"), client.address)
+
+    def test_a_filter_that_hangs_is_replaced(self):
+        server = guarded.Guarded(lambda port: [test_filters.PYTHON, "server.py", port], files={"server.py": PYTHON})
+        words = server.folder / "filter.py"
+        words.write_text(test_filters.FILTER)
+        words.chmod(0o644)
+        read = [str(server.folder), test_filters.library()]
+        filters = [{"command": [test_filters.PYTHON, "-I", str(words), deed], "read": read} for deed in ("first", "last")]
+        # A filter is replaced that has not read for a second, and not before nine times this since its start.
+        text = f"""
+            server.user_range = "52001-52999"
+            limits.start_timeout = "200ms"
+            conditioning.filters = {toml(filters)}
+            listen = [{{ address = "127.0.0.1:1" }}]
+            site = [{{ name = "guard", host = ["*"], root = "/dev/null" }}]
+        """
+        server.program, server.options = "bulkheadd", ["--config-text", text, "--config-folder", str(server.folder)]
+        with server as guard, guarded.Client(guard) as lost, guarded.Client(guard) as waits:
+            lost.socket.sendall(b"GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.assertTrue(until(lambda: "filter hangs" in guard.output()))
+            # The filter that hangs keeps its own client; the next one is the successor's.
+            self.assertEqual(waits.get("/"), waits.address)
+            told = [line for line in guard.output().splitlines() if "did not read" in line]
+            self.assertEqual(len(told), 1, guard.output())
+            self.assertIn("filter 0 did not read what waits for it and is ended", told[0])
+            with guarded.Client(guard) as client:
+                self.assertEqual(client.get("/"), client.address)
 
     def test_wrong_words(self):
         def said(*words):

@@ -25,9 +25,9 @@ use crate::supervise::FIRST_START;
 use crate::unread::Unread;
 
 /// LIMIT: how long a filter may leave a message unread, however short `start_timeout` is.
-const UNREAD_MIN: Duration = Duration::from_secs(1);
+pub(crate) const UNREAD_MIN: Duration = Duration::from_secs(1);
 /// How often the launcher looks in that time.
-const LOOKS: u32 = 4;
+pub(crate) const LOOKS: u32 = 4;
 
 /// The gates' ends of a chain, which they share.
 #[derive(Debug)]

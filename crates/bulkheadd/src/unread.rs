@@ -35,6 +35,11 @@ impl Unread {
         }
         self.next.map(|(_, since)| since)
     }
+
+    /// Forgets which message was next: from now on its time counts anew.
+    pub(crate) fn reset(&mut self) {
+        self.next = None;
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +61,8 @@ mod tests {
         let mut read = [0; 9];
         sys::seqpacket::receive(&filters, &mut read).unwrap();
         assert_eq!(unread.since(at(3)), Some(at(3)));
+        unread.reset();
+        assert_eq!(unread.since(at(4)), Some(at(4)));
         sys::seqpacket::receive(&filters, &mut read).unwrap();
         assert_eq!(unread.since(at(4)), None);
         drop(ours);

@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 use sys::process::Child;
 use wire::{LauncherToGate, Role};
 
-use crate::chain::ChainEnds;
+use crate::chain::{ChainEnds, LOOKS, UNREAD_MIN};
 use crate::error::{Error, during};
 use crate::guard::gate::post;
 use crate::guard::process::Again;
 use crate::guard::voice::{Voice, say};
 use crate::launch::{Ground, duplicate};
 use crate::roster::Post;
+use crate::supervise::FIRST_START;
+use crate::unread::Unread;
 
 /// One filter.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ struct Filter {
     post: Post,
     running: Option<(Child, Voice, Instant)>,
     again: Again,
+    unread: Unread,
 }
 
 /// The chain: a channel more than there are filters, each as (where it is written, where it is read).
@@ -34,6 +37,9 @@ pub struct Filters {
     channels: Vec<(OwnedFd, OwnedFd)>,
     /// How the gate calls the last of them.
     number: u32,
+    /// When the guard checks next whether the filters read.
+    look_at: Option<Instant>,
+    start_timeout: Duration,
 }
 
 impl Filters {
@@ -43,15 +49,20 @@ impl Filters {
         mut identity: impl FnMut() -> Result<Option<jail::Identity>, Error>,
     ) -> Result<Self, Error> {
         let mut chain = Self::default();
-        for index in 0..config.conditioning.filters.len() {
-            let again = Again::new(&config.restart);
-            chain.filters.push(Filter { post: post(Role::Filter, index, identity()?), running: None, again });
+        let count = config.conditioning.filters.len();
+        if count == 0 {
+            return Ok(chain);
         }
-        if !chain.filters.is_empty() {
-            for _ in 0..=chain.filters.len() {
-                chain.channels.push(sys::seqpacket::pair().map_err(during("make a channel"))?);
-            }
+        for _ in 0..=count {
+            chain.channels.push(sys::seqpacket::pair().map_err(during("make a channel"))?);
         }
+        for index in 0..count {
+            let (post, again) = (post(Role::Filter, index, identity()?), Again::new(&config.restart));
+            let unread = Unread::new(duplicate(&chain.channels[index].1)?);
+            chain.filters.push(Filter { post, running: None, again, unread });
+        }
+        chain.start_timeout = Duration::from_millis(config.limits.start_timeout_ms.into());
+        chain.look_at = Some(Instant::now());
         Ok(chain)
     }
 
@@ -143,8 +154,36 @@ impl Filters {
         due.collect()
     }
 
-    /// When the next one is to be started.
+    /// Ends a filter that reads nothing. Its successor reads on from the same channel; only the request that the filter
+    /// hangs on is lost.
+    pub fn end_hung(&mut self, now: Instant) {
+        if self.look_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let unread_max = self.start_timeout.max(UNREAD_MIN);
+        self.look_at = Some(now + unread_max / LOOKS);
+        // A filter before one that does not read yet cannot send, and so does not read either.
+        let mut successors_read = true;
+        for (index, filter) in self.filters.iter_mut().enumerate().rev() {
+            // A filter that has just been started may have to read its data first.
+            let running = filter.running.as_ref().filter(|(_, _, since)| {
+                successors_read && now.duration_since(*since) >= self.start_timeout * FIRST_START
+            });
+            let Some((child, ..)) = running else {
+                successors_read = false;
+                filter.unread.reset();
+                continue;
+            };
+            if filter.unread.since(now).is_some_and(|since| now.duration_since(since) > unread_max) {
+                say(format_args!("filter {index} did not read what waits for it and is ended"));
+                child.kill();
+                successors_read = false;
+            }
+        }
+    }
+
+    /// When the next filter is to be started, or the guard checks whether the filters read.
     pub fn next(&self) -> Option<Instant> {
-        self.filters.iter().filter_map(|filter| filter.again.at()).min()
+        self.filters.iter().filter_map(|filter| filter.again.at()).chain(self.look_at).min()
     }
 }

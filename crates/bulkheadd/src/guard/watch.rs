@@ -395,6 +395,7 @@ impl Guard {
                 self.give_up();
             }
         }
+        self.filters.end_hung(now);
         for index in self.filters.due(now) {
             let started = self.filters.start(index, &self.ground).and_then(|()| self.watch_filter(index));
             if let Err(error) = started {
