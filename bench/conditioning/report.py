@@ -16,7 +16,7 @@ INTRODUCTION = """\
 
 `bench/conditioning/run` wrote this file, the plots and `conditioning/results.json`: the experiments of the paper from
 which conditioning comes (sections 4.3.4 and 4.4), on loopback, inside of a network namespace of its own.
-docs/conditioning.md explains the policies.
+docs/guide/conditioning.md explains the policies.
 
 """
 NOTES = """\

@@ -204,7 +204,7 @@ static void begin(struct exchange *exchange, struct message *message, const char
         message->stage = EMPTY_LINE;
         ++*at, --*count;
     } else if (request && c == TLS_HANDSHAKE && is_new(exchange)) {
-        /* The gate lets it through where it may come; see docs/guard.md. */
+        /* The gate lets it through where it may come; see docs/guide/guard.md. */
         exchange->free = true;
     } else {
         exchange->lost |= request ? !is_token(c) : c != 'H';

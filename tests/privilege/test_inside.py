@@ -192,7 +192,7 @@ class Inside(unittest.TestCase):
         return column, score["exposure"], ", ".join(against) or "nothing"
 
     def test_page(self):
-        """docs/security.md has the table of what was found; what depends on the machine is not compared."""
+        """docs/security/attempts.md has the table of what was found; what depends on the machine is not compared."""
         columns = list(self.reports)
         words = {"refused": "no", "not applicable": "–"}
         reports = {column: by_id(report) for column, report in self.reports.items()}

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
 
 from harness import TOP, program  # noqa: E402
 
-PAGE = TOP / "docs" / "security.md"
+PAGE = TOP / "docs" / "security" / "attempts.md"
 WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))
 
 #: What the probe is asked for, by the words of the tables.
@@ -105,7 +105,7 @@ def check_part(case, name, text):
     """The page says what was just found; or, with --write-docs, is made to."""
     if WRITES:
         write_part(name, text)
-    case.assertEqual(page_has(name), text, "docs/security.md is not what was found: tests/run --write-docs renews it")
+    case.assertEqual(page_has(name), text, "docs/security/attempts.md is not what was found: tests/run --write-docs renews it")
 
 
 def markdown(head, rows):

@@ -1,6 +1,6 @@
 """What a client says in our name reaches nobody who answers, however its request comes and whoever that is.
 
-The names are those of the table in docs/upstreams.md, which a unit test compares with the code.
+The names are those of the table in docs/guide/proxy.md, which a unit test compares with the code.
 """
 
 import json

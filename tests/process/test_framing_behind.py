@@ -1,7 +1,7 @@
 """Where a request and an answer end, for those behind a site and for their clients: one way, or not at all.
 
 Requests are strange, and servers behind the site hostile: one of HTTP, one of FastCGI, and php-fpm. What becomes of each is
-in the tables of docs/upstreams.md, whose rows are the names here. Over HTTP/1.1 with and without TLS, and over HTTP/2.
+in the tables of docs/guide/proxy.md, whose rows are the names here. Over HTTP/1.1 with and without TLS, and over HTTP/2.
 """
 
 import contextlib

@@ -146,7 +146,7 @@ class Reopen(unittest.TestCase):
 class Logrotate(unittest.TestCase):
     def test_as_the_documentation_has_it(self):
         server = self.enterContext(Server([site("main")], ()))
-        documented = (TOP / "docs/operating.md").read_text().partition("With logrotate:")[2].split("```")[1]
+        documented = (TOP / "docs/guide/operating.md").read_text().partition("With logrotate:")[2].split("```")[1]
         text = documented.removeprefix("text\n").replace("/var/log/bulkhead", str(server.folder / "log"))
         text = text.replace("/run/bulkhead", str(server.folder / "run"))
         text = text.replace("/usr/local/bin/bulkhead", str(program("bulkhead")))

@@ -16,7 +16,7 @@ from smuggling import CANARY, GET, HIDDEN, PROBES, REFUSALS, WAITS
 
 #: The longest wait for a server that neither answers nor closes.
 PATIENCE = 2.0
-#: nginx has no service for the bodies, and reads some of the probes in ways of its own; see docs/protocol-tests.md.
+#: nginx has no service for the bodies, and reads some of the probes in ways of its own; see docs/internals/testing.md.
 OURS = PEER == "bulkhead"
 
 

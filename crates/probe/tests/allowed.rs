@@ -1,5 +1,5 @@
 //! What is meant to get past each policy: the tables in `tests/privilege/allowed`, evaluated from the rules over the
-//! very calls that the sweep makes, and the part of docs/security.md that says why.
+//! very calls that the sweep makes, and the part of docs/security/attempts.md that says why.
 //!
 //! `BLESS=1 cargo test -p probe --test allowed` writes the tables and the page anew; what changes in them is to be read
 //! by a person. `tests/privilege/test_sweep.py` compares them with what gets past inside the jails.
@@ -208,12 +208,12 @@ fn changed(rule: &Allow) -> Vec<(String, Allow)> {
     changed
 }
 
-/// docs/security.md has every rule once, with its reason.
+/// docs/security/attempts.md has every rule once, with its reason.
 #[test]
 fn the_page_says_why() {
     const BEGIN: &str = "<!-- allowed -->\n";
     const END: &str = "<!-- end -->";
-    let path = top().join("docs/security.md");
+    let path = top().join("docs/security/attempts.md");
     let page = fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (part, after) = rest.split_once(END).unwrap();
@@ -221,7 +221,10 @@ fn the_page_says_why() {
     if part != text && blesses() {
         fs::write(&path, [before, BEGIN, &text, END, after].concat()).unwrap();
     }
-    assert!(part == text || blesses(), "docs/security.md is not what the policies say; BLESS=1 renews it");
+    assert!(
+        part == text || blesses(),
+        "docs/security/attempts.md is not what the policies say; BLESS=1 renews it"
+    );
 }
 
 fn reasons() -> String {

@@ -4,7 +4,7 @@
 //! a client say in our name who it is, or what it has asked for.
 //!
 //! One policy, whoever answers: a service behind a site's worker, a service that the gate gives connections to, an
-//! upstream, a FastCGI server, a function of a worker. docs/upstreams.md has the table; a test compares them.
+//! upstream, a FastCGI server, a function of a worker. docs/guide/proxy.md has the table; a test compares them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -309,8 +309,8 @@ mod tests {
             let all: Vec<String> = names.chain(families).collect();
             table += &format!("| {what} | {} | {why} |\n", all.join(", "));
         }
-        let page = include_str!("../../../docs/upstreams.md");
-        assert!(page.contains(&table), "docs/upstreams.md has another table than\n{table}");
+        let page = include_str!("../../../docs/guide/proxy.md");
+        assert!(page.contains(&table), "docs/guide/proxy.md has another table than\n{table}");
     }
 
     #[test]

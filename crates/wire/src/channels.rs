@@ -1,6 +1,6 @@
 //! The topology: every channel between two roles. A line that is missing is a guarantee.
 //!
-//! Runs in: nothing; it is read by tests, which render it into ARCHITECTURE.md, and by people.
+//! Runs in: nothing; it is read by tests, which render it into docs/internals/roles.md, and by people.
 //!
 //! Source: style.md, "Topology is one table".
 

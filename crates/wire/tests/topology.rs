@@ -1,6 +1,6 @@
-//! The table of who may talk to whom: what must not be in it, and that ARCHITECTURE.md shows it as it is.
+//! The table of who may talk to whom: what must not be in it, and that docs/internals/roles.md shows it as it is.
 //!
-//! Runs in: `cargo test`; with `BLESS=1` it writes the table into ARCHITECTURE.md.
+//! Runs in: `cargo test`; with `BLESS=1` it writes the table into docs/internals/roles.md.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -17,10 +17,12 @@ fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
 
 #[test]
 fn architecture_shows_the_table() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/roles.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let start = text.find(BEGIN).expect("ARCHITECTURE.md has the marker `topology: begin`") + BEGIN.len();
-    let length = text[start..].find(END).expect("ARCHITECTURE.md has the marker `topology: end` after it");
+    let start =
+        text.find(BEGIN).expect("docs/internals/roles.md has the marker `topology: begin`") + BEGIN.len();
+    let length =
+        text[start..].find(END).expect("docs/internals/roles.md has the marker `topology: end` after it");
     let (before, shown, after) = (&text[..start], &text[start..start + length], &text[start + length..]);
     if std::env::var_os("BLESS").is_some() {
         if shown != wire::render() {
@@ -28,7 +30,7 @@ fn architecture_shows_the_table() {
         }
         return;
     }
-    assert_eq!(shown, wire::render(), "run `BLESS=1 cargo test -p wire` to rewrite ARCHITECTURE.md");
+    assert_eq!(shown, wire::render(), "run `BLESS=1 cargo test -p wire` to rewrite docs/internals/roles.md");
 }
 
 #[test]
