@@ -30,7 +30,8 @@ pub fn one(report: &Report, number: usize) -> String {
     text += &topology(report, "IS SENT BY", &report.receives(number));
     if is_unconfined(report, post) {
         text += "\n\nIts root directory is the machine's: what everybody on this machine may read and reach, it \
-            may as well,\nas far as no other layer of its jail forbids it. docs/security/threat-model.md says how far that is.";
+            may as well,\nas far as no other layer of its jail forbids it. docs/security/threat-model.md says how far \
+            that is.";
     }
     text
 }
