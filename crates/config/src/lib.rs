@@ -18,6 +18,8 @@ mod files;
 mod parse;
 mod place;
 mod raw;
+#[cfg(test)]
+mod reference;
 mod routes;
 mod rules;
 mod schema;
