@@ -9,13 +9,13 @@ use wire::{Role, Shed};
 
 /// An address range that a process holds much of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Heavy {
+pub(crate) struct TopRange {
     range: String,
     held: u32,
     waiting: u32,
 }
 
-impl Heavy {
+impl TopRange {
     /// The range of the first `bits` of an address.
     pub(crate) fn new((high, low): (u64, u64), bits: u8, held: u32, waiting: u32) -> Self {
         let range = wire::range_text(high, low, bits);
@@ -29,11 +29,11 @@ pub(crate) struct Conditioned {
     role: &'static str,
     name: String,
     shed: Map<String, Value>,
-    heavy: Vec<Heavy>,
+    heavy: Vec<TopRange>,
 }
 
 impl Conditioned {
-    pub(crate) fn new(role: Role, name: &str, shed: &Shed, heavy: Vec<Heavy>) -> Self {
+    pub(crate) fn new(role: Role, name: &str, shed: &Shed, heavy: Vec<TopRange>) -> Self {
         let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
         Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), heavy }
     }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn ranges_are_written_as_people_write_them() {
-        let range = |text: &str, bits| Heavy::new(wire::halves(text.parse().unwrap()), bits, 1, 2).range;
+        let range = |text: &str, bits| TopRange::new(wire::halves(text.parse().unwrap()), bits, 1, 2).range;
         assert_eq!(range("::ffff:10.1.0.0", 112), "10.1.0.0/16");
         assert_eq!(range("::ffff:0.0.0.0", 96), "0.0.0.0/0");
         assert_eq!(range("2001:db8::", 32), "2001:db8::/32");

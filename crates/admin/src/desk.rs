@@ -17,7 +17,7 @@ use worker::channel::Channel;
 use worker::counters::Counters;
 
 use crate::certified::Certificate;
-use crate::conditioned::{Conditioned, Heavy};
+use crate::conditioned::{Conditioned, TopRange};
 use crate::order::{Findings, Order};
 use crate::reply::{Ban, Process, Reply};
 use crate::secret::Secret;
@@ -57,7 +57,7 @@ struct Gathered {
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
     /// The ranges of the process whose line comes next.
-    heavy: Vec<Heavy>,
+    heavy: Vec<TopRange>,
 }
 
 /// Takes a ticket back, however its order ends.
@@ -167,7 +167,7 @@ impl Desk {
     }
 
     /// Takes a range of the process whose line follows.
-    pub(crate) fn heavy(&self, ticket: u32, heavy: Heavy) {
+    pub(crate) fn heavy(&self, ticket: u32, heavy: TopRange) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.heavy.push(heavy);
         }

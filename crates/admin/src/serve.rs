@@ -17,7 +17,7 @@ use worker::channel::ChannelError;
 use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
-use crate::conditioned::Heavy;
+use crate::conditioned::TopRange;
 use crate::desk::{Control, Desk};
 use crate::reply::Process;
 use crate::secret::Secret;
@@ -122,8 +122,8 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(desk.secret.set(Secret::new(secret.as_str()))),
         LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
-        LauncherToAdmin::Heavy { ticket, name: _, address_high, address_low, bits, held, waiting } => {
-            desk.heavy(ticket, Heavy::new((address_high, address_low), bits, held, waiting));
+        LauncherToAdmin::TopRange { ticket, name: _, address_high, address_low, bits, held, waiting } => {
+            desk.heavy(ticket, TopRange::new((address_high, address_low), bits, held, waiting));
         }
         LauncherToAdmin::Shed { ticket, role, name, shed } => desk.shed(ticket, role, name.as_str(), &shed),
         LauncherToAdmin::ConditioningEnd { ticket } => desk.conditioning_end(ticket),

@@ -138,7 +138,7 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
             panic!("it was asked what was shed");
         };
         let (gate, site) = (Text::new("gate 0"), Text::new("site packages"));
-        let heavy = |address_low, bits, held| LauncherToAdmin::Heavy {
+        let heavy = |address_low, bits, held| LauncherToAdmin::TopRange {
             ticket,
             name: gate.clone(),
             address_high: 0,

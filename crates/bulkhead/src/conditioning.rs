@@ -43,12 +43,12 @@ const REASONS: [(&str, &str); 12] = [
 struct Process {
     name: String,
     shed: BTreeMap<String, u64>,
-    heavy: Vec<Heavy>,
+    heavy: Vec<TopRange>,
 }
 
 /// An address range that a process holds much of.
 #[derive(Debug, Deserialize)]
-struct Heavy {
+struct TopRange {
     range: String,
     held: u32,
     waiting: u32,
@@ -66,7 +66,7 @@ fn render(processes: &[Process]) -> String {
         rows.push(row("all", &sum(processes)));
     }
     let mut text = align(&rows, &NUMBERS);
-    let mut heavy: Vec<(&Process, &Heavy)> = processes
+    let mut heavy: Vec<(&Process, &TopRange)> = processes
         .iter()
         .flat_map(|process| process.heavy.iter().map(move |heavy| (process, heavy)))
         .collect();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn process(name: &str, counts: &[(&str, u64)], heavy: &[(&str, u32, u32)]) -> Process {
-        let heavy = heavy.iter().map(|(range, held, waiting)| Heavy {
+        let heavy = heavy.iter().map(|(range, held, waiting)| TopRange {
             range: (*range).to_owned(),
             held: *held,
             waiting: *waiting,

@@ -51,7 +51,7 @@ impl Launcher {
         match message {
             ChildToLauncher::Ready {} => self.on_ready(serial),
             ChildToLauncher::Counters { counters } => self.on_counters(serial, counters),
-            ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting } => {
+            ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
                 self.on_heavy(serial, Range { address_high, address_low, bits, held, waiting });
             }
             ChildToLauncher::Shed { shed } => self.on_shed(serial, shed),

@@ -22,7 +22,7 @@ impl Ground {
             let Listener { tls, h2c, redirect_to_https, .. } = *listener;
             let index = index as u16;
             if tls || h2c {
-                told.push((LauncherToGate::Speaks { listener: index, tls, h2c }, None));
+                told.push((LauncherToGate::Protocol { listener: index, tls, h2c }, None));
             }
             if redirect_to_https {
                 for site in self.config.sites.iter().filter(|site| answers_on(site, listener)) {

@@ -151,7 +151,7 @@ impl Launcher {
         for &Range { address_high, address_low, bits, held, waiting } in &answer.heavy {
             let name = name.clone();
             let line =
-                LauncherToAdmin::Heavy { ticket, name, address_high, address_low, bits, held, waiting };
+                LauncherToAdmin::TopRange { ticket, name, address_high, address_low, bits, held, waiting };
             self.tell(admin, &line, None);
         }
         self.tell(admin, &LauncherToAdmin::Shed { ticket, role, name, shed }, None);

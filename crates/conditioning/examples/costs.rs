@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use conditioning::checks::{Setting, check};
-use conditioning::{Bans, Exempt, Origin, Parked, Priority, Queue, Rate, ShareLimits, Shares, Tree};
+use conditioning::{Bans, Delayed, Exempt, Origin, Priority, Queue, Rate, ShareLimits, Shares, Tree};
 
 /// What all together may take.
 const NANOSECONDS_MAX: f64 = 2000.0;
@@ -105,12 +105,12 @@ fn attacked(now: Instant) {
     });
     // All of one /8 but a few, so that those who wait are many and may not go on.
     let mut shares = Shares::new(ShareLimits::default(), 1000, Exempt::default());
-    let mut parked = Parked::new();
+    let mut delayed = Delayed::new();
     let near = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 | (number & 0xff_ffff)));
     for number in 0..HELD {
         let address = near(number.wrapping_mul(0x9e37_79b1));
         if shares.admit(address).is_err() {
-            parked.park(address, now, address);
+            delayed.push(address, now, address);
         }
     }
     let mut held: Vec<IpAddr> =
@@ -118,9 +118,9 @@ fn attacked(now: Instant) {
     measure("one ends, one of 19,750 parked goes on, another comes", |number| {
         let place = number as usize % held.len();
         shares.release(held[place]);
-        if let Some(next) = parked.unpark(&mut shares) {
+        if let Some(next) = delayed.pop_admitted(&mut shares) {
             let ended = std::mem::replace(&mut held[place], next.item);
-            parked.park(ended, now, ended);
+            delayed.push(ended, now, ended);
         }
     });
 }

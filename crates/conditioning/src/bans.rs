@@ -50,7 +50,7 @@ impl Bans {
             return false;
         }
         let new = || Offender { since: now, offences: 0, banned_until: None };
-        let offender = self.offenders.hear(Origin::from(address), new);
+        let offender = self.offenders.touch(Origin::from(address), new);
         if offender.banned_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -74,7 +74,7 @@ impl Bans {
             return false;
         }
         // One that goes on is not forgotten.
-        self.offenders.hear(origin, || Offender { since: now, offences: 0, banned_until: until });
+        self.offenders.touch(origin, || Offender { since: now, offences: 0, banned_until: until });
         self.banned += 1;
         true
     }
@@ -82,7 +82,7 @@ impl Bans {
     /// Bans `address` until then, whatever it has done here; whom the operator exempts is for the caller to know.
     pub fn ban(&mut self, address: IpAddr, until: Instant, now: Instant) {
         let new = || Offender { since: now, offences: 0, banned_until: None };
-        self.offenders.hear(Origin::from(address), new).banned_until = Some(until);
+        self.offenders.touch(Origin::from(address), new).banned_until = Some(until);
         self.bans += 1;
     }
 
@@ -91,7 +91,7 @@ impl Bans {
         let origin = Origin::from(address);
         if self.offenders.get(origin).is_some() {
             let new = || Offender { since: now, offences: 0, banned_until: None };
-            let offender = self.offenders.hear(origin, new);
+            let offender = self.offenders.touch(origin, new);
             (offender.offences, offender.banned_until) = (0, None);
         }
     }

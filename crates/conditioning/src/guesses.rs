@@ -87,7 +87,7 @@ impl<T> Guesses<T> {
 
     /// Notes that a verification for `address` took `time` and found no user.
     pub fn wrong(&mut self, address: IpAddr, time: Duration, now: Instant) {
-        *self.marked.hear(address.into(), || now) = now + MARKED;
+        *self.marked.touch(address.into(), || now) = now + MARKED;
         let begun = now.checked_sub(time).unwrap_or(now);
         self.paid_at = Some(self.paid_at.map_or(begun, |at| at.max(begun)) + time * PARTS);
     }

@@ -11,11 +11,11 @@ pub mod http2;
 
 mod address;
 mod bans;
+mod delayed;
 mod guesses;
 mod hash;
 mod network;
 mod pace;
-mod parked;
 mod queue;
 mod rate;
 mod recent;
@@ -24,10 +24,10 @@ mod tree;
 
 pub use address::{Origin, Range};
 pub use bans::Bans;
+pub use delayed::Delayed;
 pub use guesses::Guesses;
 pub use network::{Exempt, Network, NetworkError};
 pub use pace::{MinRate, Pace};
-pub use parked::Parked;
 pub use queue::{Priority, Queue, Waiting};
 pub use rate::{Asked, Rate};
 pub use shares::{ShareLimits, Shares};

@@ -26,11 +26,11 @@ impl MinRate {
 
     /// Whether `bytes` in the time `elapsed` are enough.
     pub fn allowed(&self, bytes: u64, elapsed: Duration) -> bool {
-        self.patience(bytes).is_none_or(|patience| elapsed <= patience)
+        self.timeout(bytes).is_none_or(|timeout| elapsed <= timeout)
     }
 
     /// How long `bytes` may take; without a rate, any time.
-    pub fn patience(&self, bytes: u64) -> Option<Duration> {
+    pub fn timeout(&self, bytes: u64) -> Option<Duration> {
         let rate = u64::from(self.bytes_per_second);
         let whole = bytes.checked_div(rate)?;
         let rest = (bytes % rate) * 1_000_000_000 / rate;
@@ -68,7 +68,7 @@ impl Pace {
 
     /// Until when more bytes must go; without a rate, no time.
     pub fn deadline(&self) -> Option<Instant> {
-        self.since.checked_add(self.rate.patience(self.moved)?)
+        self.since.checked_add(self.rate.timeout(self.moved)?)
     }
 
     /// Whether it is too slow to go on.

@@ -75,7 +75,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets one that could not be served keep its place: it is the next again.
-    pub fn unpop(&mut self, waiting: Waiting<T>) -> Key {
+    pub fn requeue(&mut self, waiting: Waiting<T>) -> Key {
         let deadline = waiting.deadline;
         let key = self.tree.insert_next(waiting.address.into(), waiting);
         if let Some(arrivals) = &mut self.arrivals {

@@ -72,7 +72,7 @@ impl Rate {
         if self.interval.is_zero() || self.exempt.contains(address) {
             return Asked::Within;
         }
-        let full_at = self.full_at.hear(Origin::from(address), || now);
+        let full_at = self.full_at.touch(Origin::from(address), || now);
         let then = (*full_at).max(now) + self.interval;
         if then > now + self.filling {
             self.over_rate += 1;
@@ -89,14 +89,14 @@ impl Rate {
     }
 
     /// Notes that so much of the bucket of `address` is used, as somebody says who has seen more of its requests.
-    pub fn hear(&mut self, address: IpAddr, used: Duration, now: Instant) {
+    pub fn record(&mut self, address: IpAddr, used: Duration, now: Instant) {
         let then = now + used.min(self.filling);
-        let full_at = self.full_at.hear(address.into(), || then);
+        let full_at = self.full_at.touch(address.into(), || then);
         *full_at = then.max(*full_at);
     }
 
     /// [`Rate::take`] for clients that something was [heard](Rate::hear) of; others may.
-    pub fn take_if_heard(&mut self, address: IpAddr, now: Instant) -> bool {
+    pub fn take_if_known(&mut self, address: IpAddr, now: Instant) -> bool {
         self.full_at.get(address.into()).is_none() || self.take(address, now)
     }
 }
@@ -120,13 +120,13 @@ mod tests {
     #[test]
     fn what_is_heard_counts_and_no_more_than_a_bucket() {
         let (mut rate, now) = (Rate::new(10, 4), Instant::now());
-        assert!((0..9).all(|_| rate.take_if_heard(HERE, now)), "nothing was heard of it");
-        rate.hear(HERE, MS * 300, now);
-        rate.hear(HERE, MS * 100, now);
-        assert!(rate.take_if_heard(HERE, now), "one is left");
-        assert!(!rate.take_if_heard(HERE, now));
-        rate.hear(HERE, Duration::MAX, now);
-        assert!(!rate.take_if_heard(HERE, now + MS * 99));
-        assert!(rate.take_if_heard(HERE, now + MS * 100));
+        assert!((0..9).all(|_| rate.take_if_known(HERE, now)), "nothing was heard of it");
+        rate.record(HERE, MS * 300, now);
+        rate.record(HERE, MS * 100, now);
+        assert!(rate.take_if_known(HERE, now), "one is left");
+        assert!(!rate.take_if_known(HERE, now));
+        rate.record(HERE, Duration::MAX, now);
+        assert!(!rate.take_if_known(HERE, now + MS * 99));
+        assert!(rate.take_if_known(HERE, now + MS * 100));
     }
 }

@@ -47,7 +47,7 @@ impl<V> Recent<V> {
     }
 
     /// What is known of `origin`, of which something is heard now; `new` if nothing was known.
-    pub fn hear(&mut self, origin: Origin, new: impl FnOnce() -> V) -> &mut V {
+    pub fn touch(&mut self, origin: Origin, new: impl FnOnce() -> V) -> &mut V {
         let at = match self.places.get(&origin) {
             Some(&at) => {
                 self.unlink(at);

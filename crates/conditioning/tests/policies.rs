@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use conditioning::{
-    Bans, Exempt, Key, MinRate, Origin, Pace, Parked, Priority, Queue, Range, Rate, ShareLimits, Shares,
+    Bans, Delayed, Exempt, Key, MinRate, Origin, Pace, Priority, Queue, Range, Rate, ShareLimits, Shares,
 };
 use proptest::prelude::*;
 
@@ -79,10 +79,10 @@ fn check_queue(priority: Priority, steps: &[Wait]) {
                     line.remove(at);
                 } else {
                     let item = next.item;
-                    line[at].0 = queue.unpop(next);
+                    line[at].0 = queue.requeue(next);
                     let again = queue.pop().expect("it was put back");
                     assert_eq!(again.item, item);
-                    line[at].0 = queue.unpop(again);
+                    line[at].0 = queue.requeue(again);
                 }
             }
             Wait::Remove(at) if !line.is_empty() => {
@@ -168,7 +168,7 @@ fn check_parked(capacity: u32, reserves: bool, traffic: &Traffic) {
     if reserves {
         shares.serving(capacity);
     }
-    let mut parked = Parked::new();
+    let mut delayed = Delayed::new();
     let mut waiting: BTreeMap<usize, IpAddr> = BTreeMap::new();
     let mut held: Vec<IpAddr> = Vec::new();
     let later = Instant::now() + after(1000);
@@ -177,26 +177,26 @@ fn check_parked(capacity: u32, reserves: bool, traffic: &Traffic) {
         if comes && shares.admit(address).is_ok() {
             held.push(address);
         } else if comes {
-            parked.park(address, later, item);
+            delayed.push(address, later, item);
             waiting.insert(item, address);
         } else if !held.is_empty() {
             shares.release(held.swap_remove(usize::from(number) % held.len()));
-            while let Some(next) = parked.unpark(&mut shares) {
+            while let Some(next) = delayed.pop_admitted(&mut shares) {
                 assert_eq!(waiting.remove(&next.item), Some(next.address));
                 held.push(next.address);
             }
         }
-        assert_eq!((parked.len(), shares.held() as usize), (waiting.len(), held.len()));
+        assert_eq!((delayed.len(), shares.held() as usize), (waiting.len(), held.len()));
         assert!(waiting.values().all(|address| !shares.may(*address)));
     }
     while let Some(address) = held.pop() {
         shares.release(address);
-        while let Some(next) = parked.unpark(&mut shares) {
+        while let Some(next) = delayed.pop_admitted(&mut shares) {
             assert_eq!(waiting.remove(&next.item), Some(next.address));
             held.push(next.address);
         }
     }
-    assert!(waiting.is_empty() && parked.is_empty());
+    assert!(waiting.is_empty() && delayed.is_empty());
 }
 
 /// Tokens in nanoseconds of filling, so that the sum is exact.
@@ -303,7 +303,7 @@ fn limits_may_be_none() {
     let mut rate = Rate::new(1, 1).exempting(exempt("192.0.2.0/24"));
     assert!((0..9).all(|_| rate.take(ip("192.0.2.1"), now)));
     assert!(rate.take(ip("192.0.3.1"), now) && !rate.take(ip("192.0.3.1"), now));
-    assert_eq!(MinRate::new(0, after(0)).patience(0), None);
+    assert_eq!(MinRate::new(0, after(0)).timeout(0), None);
     assert!(!Pace::new(MinRate::new(0, after(0)), now).too_slow(now + after(u16::MAX)));
 }
 
@@ -342,13 +342,13 @@ fn a_small_server_serves_every_range() {
 #[test]
 fn parked_are_refused_in_the_end() {
     let now = Instant::now();
-    let mut parked = Parked::new();
+    let mut delayed = Delayed::new();
     let mut shares = Shares::new(ShareLimits::default(), 1, Exempt::default());
     assert!(shares.admit(ip("10.0.0.1")).is_ok());
-    parked.park(ip("10.0.0.2"), now + after(5), ());
-    assert!(parked.unpark(&mut shares).is_none() && parked.expired(now).is_none());
-    assert!(parked.expired(now + after(5)).is_some());
-    assert_eq!((parked.delayed, parked.over_share, parked.len()), (1, 1, 0));
+    delayed.push(ip("10.0.0.2"), now + after(5), ());
+    assert!(delayed.pop_admitted(&mut shares).is_none() && delayed.expired(now).is_none());
+    assert!(delayed.expired(now + after(5)).is_some());
+    assert_eq!((delayed.delayed_total, delayed.over_share, delayed.len()), (1, 1, 0));
 }
 
 /// However many come and go: names of those that have left are dropped, those of others are not.

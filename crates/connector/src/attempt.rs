@@ -78,7 +78,7 @@ impl Socket {
     }
 
     /// How long its owner wants to wait, if that is less than `limit`; and with what error the wait then ends.
-    pub fn patience(&self, limit: Duration) -> (Duration, Errno) {
+    pub fn time_limit(&self, limit: Duration) -> (Duration, Errno) {
         match sockopt::socket_timeout(&self.descriptor, Timeout::Send) {
             Ok(Some(own)) if own < limit => (own, Errno::INPROGRESS),
             _ => (limit, Errno::TIMEDOUT),
@@ -119,8 +119,8 @@ impl Wait {
 
     /// Waits for the result, but no longer than `limit`.
     pub async fn end(self, limit: Duration) -> Result<(), Errno> {
-        let (patience, late) = self.socket.patience(limit);
-        timeout(patience, self.result()).await.unwrap_or(Err(late))
+        let (time_limit, late) = self.socket.time_limit(limit);
+        timeout(time_limit, self.result()).await.unwrap_or(Err(late))
     }
 
     async fn result(&self) -> Result<(), Errno> {

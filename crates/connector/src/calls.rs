@@ -24,7 +24,7 @@ use crate::attempt::{Socket, Wait, new_socket};
 use crate::grants::{Grants, plain};
 use crate::refusals::Refusals;
 
-type Line = Channel<BrokerToConnector, ConnectorToBroker>;
+type Broker = Channel<BrokerToConnector, ConnectorToBroker>;
 
 /// LIMIT: answers for a broker that is yet to come: more than calls can wait of one that has gone.
 const LEFT_MAX: usize = 65_536;
@@ -43,7 +43,7 @@ pub struct Calls {
     /// Attempts whose callers wait, by call.
     under_way: RefCell<HashMap<u64, AbortHandle>>,
     /// The newest channel.
-    newest: RefCell<Option<Rc<Line>>>,
+    newest: RefCell<Option<Rc<Broker>>>,
     /// Answers that nobody was there for.
     left: RefCell<Vec<ConnectorToBroker>>,
 }
@@ -86,24 +86,24 @@ impl Calls {
     /// # Errors
     /// The system refuses to watch the channel.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let line = Rc::new(Line::new(channel)?);
-        *self.newest.borrow_mut() = Some(line.clone());
+        let broker = Rc::new(Broker::new(channel)?);
+        *self.newest.borrow_mut() = Some(broker.clone());
         for message in self.left.take() {
-            if line.send(&message, None).await.is_err() {
+            if broker.send(&message, None).await.is_err() {
                 self.left.borrow_mut().push(message);
             }
         }
         let take = |arrived| match arrived {
             Ok((BrokerToConnector::Socket { id, v6, datagram }, None)) => {
-                self.make(&line, id, v6, datagram);
+                self.make(&broker, id, v6, datagram);
                 0
             }
             Ok((BrokerToConnector::Connect { id, address, scope, waits }, Some(socket))) => {
-                self.connect(&line, id, (address, scope), waits, socket)
+                self.connect(&broker, id, (address, scope), waits, socket)
             }
             Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
                 let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
-                self.answer(&line, id, Answer::Ended(outcome));
+                self.answer(&broker, id, Answer::Ended(outcome));
                 0
             }
             Ok((BrokerToConnector::Cancel { id }, None)) => {
@@ -116,12 +116,12 @@ impl Calls {
             }
             Ok(_) | Err(_) => 1,
         };
-        line.hear("the broker", take).await;
-        self.newest.borrow_mut().take_if(|newest| Rc::ptr_eq(newest, &line));
+        broker.receive_all("the broker", take).await;
+        self.newest.borrow_mut().take_if(|newest| Rc::ptr_eq(newest, &broker));
         Ok(())
     }
 
-    fn make(self: &Rc<Self>, line: &Rc<Line>, id: u64, v6: bool, datagram: bool) {
+    fn make(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, v6: bool, datagram: bool) {
         let made = match self.grants.has(datagram) {
             true => new_socket(v6, datagram),
             false => {
@@ -129,13 +129,13 @@ impl Calls {
                 Err(Errno::ACCESS)
             }
         };
-        self.answer(line, id, made.map_or_else(|errno| Answer::Ended(Err(errno)), Answer::Made));
+        self.answer(broker, id, made.map_or_else(|errno| Answer::Ended(Err(errno)), Answer::Made));
     }
 
     /// Begins an attempt; how much nonsense the wish was.
     fn connect(
         self: &Rc<Self>,
-        line: &Rc<Line>,
+        broker: &Rc<Broker>,
         id: u64,
         (address, scope): (SocketAddr, u32),
         waits: bool,
@@ -147,12 +147,12 @@ impl Calls {
         let address = plain(address);
         let outcome = match self.granted(socket, address) {
             Ok(socket) if waits && !socket.datagram => {
-                return self.connect_waiting(line, id, Wait::new(socket, address, scope));
+                return self.connect_waiting(broker, id, Wait::new(socket, address, scope));
             }
             Ok(socket) => socket.begin(address, scope),
             Err(errno) => Err(errno),
         };
-        self.answer(line, id, Answer::Ended(outcome));
+        self.answer(broker, id, Answer::Ended(outcome));
         0
     }
 
@@ -166,24 +166,24 @@ impl Calls {
         Err(Errno::ACCESS)
     }
 
-    fn connect_waiting(self: &Rc<Self>, line: &Rc<Line>, id: u64, wait: Wait) -> u32 {
+    fn connect_waiting(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, wait: Wait) -> u32 {
         if self.under_way.borrow().len() >= self.waiting_max {
-            self.answer(line, id, Answer::Ended(Err(Errno::AGAIN)));
+            self.answer(broker, id, Answer::Ended(Err(Errno::AGAIN)));
             return 0;
         }
         if let Some(outcome) = wait.begin() {
             // Before the caller runs on, its socket blocks again.
             drop(wait);
-            self.answer(line, id, Answer::Ended(outcome));
+            self.answer(broker, id, Answer::Ended(outcome));
             return 0;
         }
         self.counters.connected();
-        let (calls, line) = (self.clone(), line.clone());
+        let (calls, broker) = (self.clone(), broker.clone());
         let attempt = tokio::task::spawn_local(async move {
             let outcome = wait.end(calls.timeout).await;
             if calls.under_way.borrow_mut().remove(&id).is_some() {
                 calls.counters.disconnected();
-                calls.answer(&line, id, Answer::Ended(outcome));
+                calls.answer(&broker, id, Answer::Ended(outcome));
             }
         });
         self.under_way.borrow_mut().insert(id, attempt.abort_handle());
@@ -191,18 +191,18 @@ impl Calls {
     }
 
     /// Answers on the channel that asked, or else on the newest.
-    fn answer(self: &Rc<Self>, line: &Rc<Line>, id: u64, answer: Answer) {
+    fn answer(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, answer: Answer) {
         self.counters.answered();
         let (message, socket) = match answer {
             Answer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
             Answer::Ended(outcome) => (ended(id, outcome), None),
         };
-        match line.try_send(&message, socket.as_ref().map(AsFd::as_fd)) {
+        match broker.try_send(&message, socket.as_ref().map(AsFd::as_fd)) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                let (calls, line) = (self.clone(), line.clone());
+                let (calls, broker) = (self.clone(), broker.clone());
                 tokio::task::spawn_local(async move {
-                    if line.send(&message, socket.as_ref().map(AsFd::as_fd)).await.is_err() {
+                    if broker.send(&message, socket.as_ref().map(AsFd::as_fd)).await.is_err() {
                         calls.answer_newest(message);
                     }
                 });
@@ -219,7 +219,7 @@ impl Calls {
             message @ ConnectorToBroker::Ended { .. } => message,
         };
         let newest = self.newest.borrow().clone();
-        let sent = newest.is_some_and(|line| line.try_send(&message, None).is_ok());
+        let sent = newest.is_some_and(|broker| broker.try_send(&message, None).is_ok());
         let mut left = self.left.borrow_mut();
         if !sent && left.len() < LEFT_MAX {
             left.push(message);

@@ -12,7 +12,7 @@
 mod address;
 mod attempt;
 mod calls;
-mod desk;
+mod dialer;
 mod grants;
 mod refusals;
 mod serve;

@@ -17,7 +17,7 @@ use crate::grants::remedy;
 /// How often the same is told.
 const AGAIN: Duration = Duration::from_secs(60);
 /// LIMIT: different ones that are told within that time.
-const TOLD_MAX: usize = 32;
+const LOGGED_MAX: usize = 32;
 
 /// What was refused lately; a socket of TCP or UDP without an address.
 #[derive(Debug, Default)]
@@ -49,15 +49,15 @@ impl Refusals {
     }
 
     fn is_news(&self, what: (bool, Option<SocketAddr>)) -> bool {
-        let (mut told, now) = (self.0.borrow_mut(), Instant::now());
-        if told.len() >= TOLD_MAX {
-            told.retain(|_, at| now.duration_since(*at) < AGAIN);
+        let (mut logged, now) = (self.0.borrow_mut(), Instant::now());
+        if logged.len() >= LOGGED_MAX {
+            logged.retain(|_, at| now.duration_since(*at) < AGAIN);
         }
-        match told.get(&what) {
+        match logged.get(&what) {
             Some(at) if now.duration_since(*at) < AGAIN => false,
-            None if told.len() >= TOLD_MAX => false,
+            None if logged.len() >= LOGGED_MAX => false,
             _ => {
-                told.insert(what, now);
+                logged.insert(what, now);
                 true
             }
         }
@@ -73,6 +73,6 @@ mod tests {
         let refusals = Refusals::default();
         let at = |port: u16| (false, Some(SocketAddr::from(([127, 0, 0, 1], port))));
         assert!(refusals.is_news(at(0)) && !refusals.is_news(at(0)));
-        assert_eq!((0..100).filter(|port| refusals.is_news(at(*port))).count(), TOLD_MAX - 1);
+        assert_eq!((0..100).filter(|port| refusals.is_news(at(*port))).count(), LOGGED_MAX - 1);
     }
 }

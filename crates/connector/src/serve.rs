@@ -16,7 +16,7 @@ use worker::{Fault, Start};
 
 use crate::address::Address;
 use crate::calls::Calls;
-use crate::desk::Desk;
+use crate::dialer::Dialer;
 use crate::grants::Grants;
 use crate::target::Target;
 
@@ -28,34 +28,34 @@ type Control = Channel<LauncherToConnector, ChildToLauncher>;
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    let Some(Clerks { desk, calls }) = set_up(&control, start.log).await? else {
+    let Some(Roles { dialer, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToConnector::Attach {}, Some(channel)) => {
-                tokio::task::spawn_local(desk.clone().attend(channel));
+                tokio::task::spawn_local(dialer.clone().attend(channel));
             }
             (LauncherToConnector::AttachBroker {}, Some(channel)) => {
                 tokio::task::spawn_local(calls.clone().attend(channel));
             }
-            (LauncherToConnector::Report {}, _) => control.report(desk.counters.snapshot()),
+            (LauncherToConnector::Report {}, _) => control.report(dialer.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
         }
     }
-    desk.log.flush().await;
+    dialer.log.flush().await;
     Ok(())
 }
 
 /// What serves a site's worker, and what serves a service's broker.
-struct Clerks {
-    desk: Rc<Desk>,
+struct Roles {
+    dialer: Rc<Dialer>,
     calls: Rc<Calls>,
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no connector any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Clerks>, Fault> {
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>, Fault> {
     let Some((LauncherToConnector::Limits { connect_timeout_ms, waiting_max, flush_ms }, _)) =
         control.receive().await?
     else {
@@ -80,8 +80,8 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Clerks
                 let timeout = Duration::from_millis(connect_timeout_ms.into());
                 let (waiting_max, counters) = (waiting_max as usize, Rc::new(Counters::default()));
                 let calls = Calls::new(grants, timeout, waiting_max, counters.clone(), log.clone());
-                let desk = Desk { targets, timeout, waiting_max, counters, log };
-                return Ok(Some(Clerks { desk: Rc::new(desk), calls: Rc::new(calls) }));
+                let dialer = Dialer { targets, timeout, waiting_max, counters, log };
+                return Ok(Some(Roles { dialer: Rc::new(dialer), calls: Rc::new(calls) }));
             }
             (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
         }

@@ -63,16 +63,16 @@ impl Target {
         });
     }
 
-    /// A connection to one of the servers, by `deadline`. What changes for the better or the worse is told to `tell`.
-    pub async fn connect(&self, deadline: Instant, tell: &dyn Fn(String)) -> Result<OwnedFd, Unreachable> {
-        match self.try_each(deadline, tell).await {
+    /// A connection to one of the servers, by `deadline`. What changes for the better or the worse is told to `log`.
+    pub async fn connect(&self, deadline: Instant, log: &dyn Fn(String)) -> Result<OwnedFd, Unreachable> {
+        match self.try_each(deadline, log).await {
             Round::Connected(socket) => Ok(socket),
             Round::None(why) => Err(why),
             Round::Full(member) => {
                 let waited = timeout_at(deadline, self.members[member].wait_for_place()).await;
                 match waited {
                     Ok(Ok(socket)) => Ok(socket),
-                    Ok(Err(error)) => Err(self.members[member].failed(&error, tell)),
+                    Ok(Err(error)) => Err(self.members[member].failed(&error, log)),
                     Err(_) => Err(Unreachable::Late),
                 }
             }
@@ -80,7 +80,7 @@ impl Target {
     }
 
     /// Tries one server after the other, those that failed lately last.
-    async fn try_each(&self, deadline: Instant, tell: &dyn Fn(String)) -> Round {
+    async fn try_each(&self, deadline: Instant, log: &dyn Fn(String)) -> Round {
         let (mut full, mut why) = (None, Unreachable::Unknown);
         let order = self.order();
         for (tried, &number) in order.iter().enumerate() {
@@ -90,13 +90,13 @@ impl Target {
             let part = deadline.saturating_duration_since(now) / (order.len() - tried) as u32;
             match timeout_at(now + part, member.try_once()).await {
                 Ok(Ok(Tried::Connected(socket))) => {
-                    member.worked(tell);
+                    member.succeeded(log);
                     return Round::Connected(socket);
                 }
                 Ok(Ok(Tried::Full)) => full = full.or(Some(number)),
-                Ok(Err(error)) => why = member.failed(&error, tell),
+                Ok(Err(error)) => why = member.failed(&error, log),
                 Err(_) => {
-                    member.failed(&io::ErrorKind::TimedOut.into(), tell);
+                    member.failed(&io::ErrorKind::TimedOut.into(), log);
                     why = Unreachable::Late;
                 }
             }
@@ -140,19 +140,19 @@ impl Member {
         }
     }
 
-    fn worked(&self, tell: &dyn Fn(String)) {
+    fn succeeded(&self, log: &dyn Fn(String)) {
         self.out_until.set(None);
         if self.fault.take().is_some() {
-            tell(format!("{} can be connected to again", self.address));
+            log(format!("{} can be connected to again", self.address));
         }
     }
 
-    fn failed(&self, error: &io::Error, tell: &dyn Fn(String)) -> Unreachable {
+    fn failed(&self, error: &io::Error, log: &dyn Fn(String)) -> Unreachable {
         self.out_until.set(Some(Instant::now() + LEFT_OUT));
         let text = error.to_string();
         let known = self.fault.replace(Some(text.clone()));
         if known.as_ref() != Some(&text) {
-            tell(format!("{} cannot be connected to: {text}", self.address));
+            log(format!("{} cannot be connected to: {text}", self.address));
         }
         match error.kind() {
             io::ErrorKind::TimedOut => Unreachable::Late,

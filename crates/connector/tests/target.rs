@@ -63,8 +63,8 @@ fn target(addresses: impl IntoIterator<Item = Address>) -> Target {
     target
 }
 
-async fn connect(target: &Target, patience: Duration) -> Result<OwnedFd, Unreachable> {
-    target.connect(Instant::now() + patience, &|_| {}).await
+async fn connect(target: &Target, timeout: Duration) -> Result<OwnedFd, Unreachable> {
+    target.connect(Instant::now() + timeout, &|_| {}).await
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -74,17 +74,17 @@ fn dead_servers_are_told_apart_and_told_once() {
     block_on(async {
         let folder = Folder::new("dead");
         drop(folder.listen("gone"));
-        let told = RefCell::new(Vec::new());
+        let logged = RefCell::new(Vec::new());
         for name in ["gone", "never"] {
             let target = target([folder.address(name)]);
             for _ in 0..3 {
-                let tell = |text| told.borrow_mut().push(text);
-                let outcome = target.connect(Instant::now() + SECOND, &tell).await;
+                let log = |text| logged.borrow_mut().push(text);
+                let outcome = target.connect(Instant::now() + SECOND, &log).await;
                 assert_eq!(outcome.unwrap_err(), Unreachable::Refused);
             }
         }
-        assert_eq!(told.borrow().len(), 2, "{told:?}");
-        assert!(told.borrow()[0].starts_with("Unix socket gone cannot be connected to"), "{told:?}");
+        assert_eq!(logged.borrow().len(), 2, "{logged:?}");
+        assert!(logged.borrow()[0].starts_with("Unix socket gone cannot be connected to"), "{logged:?}");
     });
 }
 

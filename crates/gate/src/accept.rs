@@ -12,7 +12,7 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use wire::log::Level;
 
 use crate::connection::Connection;
-use crate::desk::{Desk, Listener};
+use crate::gate::{Gate, Listener};
 
 /// How many connections are accepted before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -23,7 +23,7 @@ const RESTS_UNTOLD: u32 = 100;
 
 /// Accepts on the listening socket of `listener` until the task is ended, or nobody listens on it any more.
 pub fn accept(
-    desk: Rc<Desk>,
+    gate: Rc<Gate>,
     listener: Rc<Listener>,
     socket: OwnedFd,
 ) -> std::io::Result<impl Future<Output = ()>> {
@@ -39,29 +39,29 @@ pub fn accept(
             };
             let mut rest = false;
             for _ in 0..BATCH {
-                if !desk.has_room() {
+                if !gate.has_room() {
                     break;
                 }
                 match acceptfrom_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                     Ok((stream, peer)) => {
                         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                        welcome(&desk, stream, peer.unwrap_or(local), local, listener.shared.get());
+                        welcome(&gate, stream, peer.unwrap_or(local), local, listener.shared.get());
                     }
                     Err(Errno::AGAIN) => {
                         ready.clear_ready();
                         break;
                     }
                     // A guarded server has closed it. Another socket may listen at the same address by now.
-                    Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return desk.unlisten(&listener),
+                    Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return gate.unlisten(&listener),
                     // Out of descriptors, or of memory for sockets: somebody goes who has sent no whole request.
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
-                        if desk.incomplete.evict(&desk) => {}
+                        if gate.incomplete.evict(&gate) => {}
                     // What lasts until something else changes must not be asked for again and again.
                     Err(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
                     ) => {
                         if rests.is_multiple_of(RESTS_UNTOLD) {
-                            desk.log.event(Level::Error, format_args!("cannot accept connections: {error}"));
+                            gate.log.event(Level::Error, format_args!("cannot accept connections: {error}"));
                         }
                         rests = rests.wrapping_add(1);
                         rest = true;
@@ -75,7 +75,7 @@ pub fn accept(
             if rest {
                 tokio::time::sleep(REST).await;
             }
-            desk.room().await;
+            gate.room().await;
             tokio::task::yield_now().await;
         }
     })
@@ -87,15 +87,15 @@ fn is_listening(socket: &OwnedFd) -> bool {
 }
 
 /// Takes a new connection in, unless its client is banned.
-fn welcome(desk: &Rc<Desk>, stream: OwnedFd, peer: SocketAddr, listener: SocketAddr, shared: bool) {
+fn welcome(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, listener: SocketAddr, shared: bool) {
     let now = Instant::now();
     // Without a word: an answer would be more than it is to have.
-    if !shared && desk.policies().is_banned(peer.ip(), now) {
+    if !shared && gate.policies().is_banned(peer.ip(), now) {
         return;
     }
-    desk.came();
+    gate.connection_opened();
     let local = local_of(&stream, listener);
-    Connection::accepted(desk, stream, peer, local, now);
+    Connection::accepted(gate, stream, peer, local, now);
 }
 
 /// The address that a client connected to; one more call only where the listener's does not tell.

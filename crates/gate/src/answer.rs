@@ -11,7 +11,7 @@ use wire::log::Access;
 use worker::log::now_us;
 
 use crate::connection::{self, Connection};
-use crate::desk::Desk;
+use crate::gate::Gate;
 use crate::incomplete::Stage;
 use crate::tls;
 
@@ -26,7 +26,7 @@ pub enum Refusal {
     /// The head is not acceptable, or did not arrive in time.
     Head(head::Refusal),
     /// No site has this host and path.
-    NoSuchPlace,
+    NoSuchSite,
     /// The partition is broken.
     Broken,
     /// No worker took the connection in time, or too many wait.
@@ -74,7 +74,7 @@ impl Refusal {
             Self::Head(head::Refusal::Malformed(_)) => {
                 (400, "Bad Request", "What was sent is not a valid HTTP request.")
             }
-            Self::NoSuchPlace => (404, "Not Found", "There is no such site here."),
+            Self::NoSuchSite => (404, "Not Found", "There is no such site here."),
             Self::Broken => (500, "Internal Server Error", "This part of the site is out of order."),
             Self::Unavailable => {
                 (503, "Service Unavailable", "This part of the site is not available at the moment.")
@@ -106,17 +106,17 @@ impl Refusal {
 }
 
 /// Answers a connection, notes it, and closes it with care.
-pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
+pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
     if connection.kind == wire::Kind::Tls {
-        return refuse_tls(desk, connection, site, refusal, now);
+        return refuse_tls(gate, connection, site, refusal, now);
     }
     let (mut status, mut reason, sentence) = refusal.words();
     let mut more = refusal.retry_after().to_owned();
-    let mut buffer = desk.peeked.borrow_mut();
+    let mut buffer = gate.peeked.borrow_mut();
     let head = match refusal {
         // It is none, or only a part.
         Refusal::Head(_) => None,
-        _ => match head::check(connection.peek(&mut buffer), desk.limits.head_bytes) {
+        _ => match head::check(connection.copy_received(&mut buffer), gate.limits.head_bytes) {
             Checked::Whole(head) => Some(head),
             _ => None,
         },
@@ -131,7 +131,7 @@ pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refus
         format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
     let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
     let body_bytes = if bodyless { 0 } else { body.len() };
-    note(desk, &connection, site, status, body_bytes, head.as_ref());
+    note(gate, &connection, site, status, body_bytes, head.as_ref());
     drop(buffer);
     let mut answer = format!(
         "HTTP/1.1 {status} {reason}\r\nServer: bulkhead\r\nDate: {}\r\nContent-Type: text/html\r\n\
@@ -141,13 +141,13 @@ pub fn refuse(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refus
         more,
     );
     answer.push_str(&body[..body_bytes]);
-    say(desk, connection, answer.as_bytes(), now);
+    send_answer(gate, connection, answer.as_bytes(), now);
 }
 
 /// Refuses a client that speaks TLS, to which there is but a word to say.
-fn refuse_tls(desk: &Rc<Desk>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
-    note(desk, &connection, site, refusal.words().0, 0, None);
-    say(desk, connection, &tls::alert(refusal), now);
+fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
+    note(gate, &connection, site, refusal.words().0, 0, None);
+    send_answer(gate, connection, &tls::alert(refusal), now);
 }
 
 /// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
@@ -161,30 +161,30 @@ fn location(head: &Head<'_>, port: u16) -> String {
 }
 
 /// Sends the last words to a client, and closes with care.
-fn say(desk: &Rc<Desk>, connection: Connection, answer: &[u8], now: Instant) {
-    desk.answered();
+fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Instant) {
+    gate.answered();
     // A fresh socket has room for an answer as short as this; a client that left none gets none. The answer waits for
     // its end, and both are one packet.
     let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE);
     let _ = shutdown(&connection.stream, Shutdown::Write);
-    let taken = match connection::discard(desk, &connection.stream, LINGER_BYTES) {
-        Some(left) => desk.incomplete.take(connection, Stage::Answered { left }, now),
+    let lingers = match connection::discard(gate, &connection.stream, LINGER_BYTES) {
+        Some(left) => gate.incomplete.take(connection, Stage::Answered { left }, now),
         None => false,
     };
-    if !taken {
-        desk.went();
+    if !lingers {
+        gate.connection_closed();
     }
 }
 
 fn note(
-    desk: &Desk,
+    gate: &Gate,
     connection: &Connection,
     site: u16,
     status: u16,
     body_bytes: usize,
     head: Option<&Head<'_>>,
 ) {
-    desk.log.access(&Access {
+    gate.log.access(&Access {
         time_us: now_us(),
         duration_us: u32::try_from(connection.since.elapsed().as_micros()).unwrap_or(u32::MAX),
         site,

@@ -12,22 +12,22 @@ use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use wire::{FromWorker, ToWorker};
-use worker::channel::{Channel, Silence};
-use worker::outlets::{Outgoing, Outlets, Owner};
+use worker::channel::{Channel, ChannelEnd};
+use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::answer::{self, Refusal};
 use crate::connection::Connection;
-use crate::desk::{Desk, Limits};
+use crate::gate::{Gate, Limits};
 use crate::partition::Share;
 
 /// The chain, from its first filter to its last.
 pub struct Chain {
-    first: Rc<Outlets>,
+    first: Rc<Dispatcher>,
     flow: Rc<Flow>,
 }
 
 struct Flow {
-    desk: Weak<Desk>,
+    gate: Weak<Gate>,
     sent: Cell<u64>,
     returned: Cell<u64>,
     /// Connections that came from the last filter and are still here.
@@ -36,15 +36,18 @@ struct Flow {
 
 impl Chain {
     /// A chain, the ends of which follow.
-    pub fn new(desk: &Desk) -> Self {
+    pub fn new(gate: &Gate) -> Self {
         let flow = Rc::new(Flow {
-            desk: desk.me.clone(),
+            gate: gate.me.clone(),
             sent: Cell::new(0),
             returned: Cell::new(0),
             shared: Rc::default(),
         });
-        let Limits { start_timeout, connections, .. } = desk.limits;
-        Self { first: Outlets::new("the chain of filters", start_timeout, connections, flow.clone()), flow }
+        let Limits { start_timeout, connections, .. } = gate.limits;
+        Self {
+            first: Dispatcher::new("the chain of filters", start_timeout, connections, flow.clone()),
+            flow,
+        }
     }
 
     /// Takes the channel to the first filter, in the place of an earlier one.
@@ -54,7 +57,7 @@ impl Chain {
     }
 
     /// Takes the channel from the last filter; what is returned hears that to its end. An earlier one is heard on.
-    pub fn end(&self, channel: OwnedFd) -> std::io::Result<impl Future<Output = Silence> + use<>> {
+    pub fn end(&self, channel: OwnedFd) -> std::io::Result<impl Future<Output = ChannelEnd> + use<>> {
         Ok(self.flow.clone().listen(Channel::new(channel)?))
     }
 
@@ -69,40 +72,40 @@ impl Chain {
     }
 
     /// The way in, for what waits there.
-    pub fn outlets(&self) -> &Outlets {
+    pub fn dispatcher(&self) -> &Dispatcher {
         &self.first
     }
 }
 
 impl Flow {
-    async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) -> Silence {
-        let take = |arrived| match (self.desk.upgrade(), arrived) {
-            (Some(desk), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
+    async fn listen(self: Rc<Self>, line: Channel<ToWorker, FromWorker>) -> ChannelEnd {
+        let take = |arrived| match (self.gate.upgrade(), arrived) {
+            (Some(gate), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
                 self.returned.set(self.returned.get() + 1);
                 let share = Some(Share::new(&self.shared));
-                Connection::handed_back(&desk, stream, bundle.taken.0, Some(bundle.peer), share, true);
+                Connection::handed_back(&gate, stream, bundle.preread.0, Some(bundle.peer), share, true);
                 0
             }
             (Some(_), _) => 1,
             (None, _) => 0,
         };
-        line.hear("the last filter", take).await
+        line.receive_all("the last filter", take).await
     }
 }
 
 impl Owner for Flow {
     fn delivered(&self) {
-        if let Some(desk) = self.desk.upgrade() {
+        if let Some(gate) = self.gate.upgrade() {
             self.sent.set(self.sent.get() + 1);
-            desk.went();
+            gate.connection_closed();
         }
     }
 
     fn undelivered(&self, outgoing: Outgoing) {
-        if let Some(desk) = self.desk.upgrade() {
+        if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
             let connection = Connection::undelivered(outgoing, now);
-            answer::refuse(&desk, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
+            answer::refuse(&gate, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
         }
     }
 

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use crate::answer;
 use crate::connection::{self, Connection, Seen};
-use crate::desk::Desk;
+use crate::gate::Gate;
 
 /// LIMIT: how many arrivals are looked at before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -129,19 +129,19 @@ impl Incomplete {
         }
         let key = self.tree.borrow_mut().insert(Origin::from(connection.peer.ip()), descriptor);
         let mut held = self.held.borrow_mut();
-        let place = descriptor as usize;
-        if held.len() <= place {
-            held.resize_with(place + 1, || None);
+        let slot = descriptor as usize;
+        if held.len() <= slot {
+            held.resize_with(slot + 1, || None);
         }
-        held[place] = Some(Held { connection, stage, key });
+        held[slot] = Some(Held { connection, stage, key });
         drop(held);
         self.expect(stage, key, now);
         true
     }
 
-    /// Lets one go that is held at `place`.
-    fn leave(&self, place: u32) -> Option<Held> {
-        let held = self.held.borrow_mut().get_mut(place as usize)?.take()?;
+    /// Lets one go that is held at `slot`.
+    fn leave(&self, slot: u32) -> Option<Held> {
+        let held = self.held.borrow_mut().get_mut(slot as usize)?.take()?;
         self.tree.borrow_mut().remove(held.key);
         Some(held)
     }
@@ -154,11 +154,11 @@ impl Incomplete {
     }
 
     /// Where the connection called `key` is held, if it is still in the stage of that number.
-    fn place_of(&self, key: Key, stage: usize) -> Option<u32> {
-        let place = *self.tree.borrow().get(key)?;
+    fn slot_of(&self, key: Key, stage: usize) -> Option<u32> {
+        let slot = *self.tree.borrow().get(key)?;
         let held = self.held.borrow();
-        let found = held.get(place as usize)?.as_ref()?;
-        (found.stage.number() == stage).then_some(place)
+        let found = held.get(slot as usize)?.as_ref()?;
+        (found.stage.number() == stage).then_some(slot)
     }
 
     /// Notes when a connection that enters a stage is due.
@@ -169,7 +169,7 @@ impl Incomplete {
         let queue = &mut deadlines[number];
         queue.push_back((due, key));
         if queue.len() > 2 * self.len() + SLACK {
-            queue.retain(|(_, key)| self.place_of(*key, number).is_some());
+            queue.retain(|(_, key)| self.slot_of(*key, number).is_some());
         }
         if self.alarm.get().is_none_or(|alarm| due < alarm) {
             self.alarm.set(Some(due));
@@ -178,36 +178,36 @@ impl Incomplete {
     }
 
     /// Ends the oldest one of the heaviest branch of addresses; false if there is none.
-    pub fn evict(&self, desk: &Desk) -> bool {
-        let heaviest = self.tree.borrow().heaviest().map(|(_, place)| *place);
-        let Some(held) = heaviest.and_then(|place| self.leave(place)) else {
+    pub fn evict(&self, gate: &Gate) -> bool {
+        let heaviest = self.tree.borrow().heaviest().map(|(_, slot)| *slot);
+        let Some(held) = heaviest.and_then(|slot| self.leave(slot)) else {
             return false;
         };
         if held.stage == Stage::Begun {
             // Bytes that nobody has read would make a reset of the end.
-            connection::discard(desk, &held.connection.stream, desk.limits.head_bytes);
+            connection::discard(gate, &held.connection.stream, gate.limits.head_bytes);
         }
-        desk.sheds.note(|shed| shed.evicted += 1);
-        desk.went();
+        gate.drops.note(|shed| shed.evicted += 1);
+        gate.connection_closed();
         true
     }
 
     /// Looks at each connection on which something has arrived, until the task is ended.
-    pub async fn attend(desk: Rc<Desk>) {
+    pub async fn attend(gate: Rc<Gate>) {
         let mut events = Vec::with_capacity(BATCH);
         loop {
-            let Ok(mut ready) = desk.incomplete.events.readable().await else {
+            let Ok(mut ready) = gate.incomplete.events.readable().await else {
                 return;
             };
             events.clear();
             let space = spare_capacity(&mut events);
-            let count = epoll::wait(&desk.incomplete.events, space, Some(&AT_ONCE)).unwrap_or(0);
+            let count = epoll::wait(&gate.incomplete.events, space, Some(&AT_ONCE)).unwrap_or(0);
             if count < BATCH {
                 ready.clear_ready();
             }
             drop(ready);
             let now = Instant::now();
-            events.iter().for_each(|event: &Event| desk.incomplete.arrived(&desk, event, now));
+            events.iter().for_each(|event: &Event| gate.incomplete.arrived(&gate, event, now));
             if count == BATCH {
                 tokio::task::yield_now().await;
             }
@@ -215,24 +215,24 @@ impl Incomplete {
     }
 
     /// Something has arrived on a connection, or its client has closed it.
-    fn arrived(&self, desk: &Rc<Desk>, event: &Event, now: Instant) {
-        let place = event.data.u64() as u32;
+    fn arrived(&self, gate: &Rc<Gate>, event: &Event, now: Instant) {
+        let slot = event.data.u64() as u32;
         let flags = event.flags;
         let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         let mut all = self.held.borrow_mut();
         // It may have left since the event was noted.
-        let Some(held) = all.get_mut(place as usize).and_then(Option::as_mut) else {
+        let Some(held) = all.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
         let seen = match held.stage {
-            Stage::Answered { left } => match connection::discard(desk, &held.connection.stream, left) {
+            Stage::Answered { left } => match connection::discard(gate, &held.connection.stream, left) {
                 Some(left) => {
                     held.stage = Stage::Answered { left };
                     return;
                 }
                 None => Seen::Gone,
             },
-            _ => held.connection.look(desk, now),
+            _ => held.connection.peek(gate, now),
         };
         match seen {
             // SECURITY: bytes that stay in the socket hide the end of the stream from a look.
@@ -246,38 +246,38 @@ impl Incomplete {
             }
             Seen::Partial { .. } | Seen::Gone => {
                 drop(all);
-                if self.leave(place).is_some() {
-                    desk.went();
+                if self.leave(slot).is_some() {
+                    gate.connection_closed();
                 }
             }
             seen => {
                 drop(all);
-                if let Some(held) = self.leave(place) {
-                    held.connection.settle(desk, seen, now);
+                if let Some(held) = self.leave(slot) {
+                    held.connection.dispatch(gate, seen, now);
                 }
             }
         }
     }
 
     /// Ends what is past its deadline, until the task is ended.
-    pub async fn watch(desk: Rc<Desk>) {
-        let this = &desk.incomplete;
+    pub async fn watch(gate: Rc<Gate>) {
+        let this = &gate.incomplete;
         loop {
             match this.alarm.get() {
                 None => this.earlier.notified().await,
                 Some(alarm) => tokio::select! {
-                    () = tokio::time::sleep_until(alarm.into()) => this.expire(&desk, Instant::now()),
+                    () = tokio::time::sleep_until(alarm.into()) => this.expire(&gate, Instant::now()),
                     () = this.earlier.notified() => {}
                 },
             }
         }
     }
 
-    fn expire(&self, desk: &Rc<Desk>, now: Instant) {
+    fn expire(&self, gate: &Rc<Gate>, now: Instant) {
         for number in 0..Stage::COUNT {
             while let Some(key) = self.due(number, now) {
-                if let Some(place) = self.place_of(key, number) {
-                    self.late(desk, place, now);
+                if let Some(slot) = self.slot_of(key, number) {
+                    self.late(gate, slot, now);
                 }
             }
         }
@@ -291,16 +291,16 @@ impl Incomplete {
     }
 
     /// The deadline of a connection's stage has passed.
-    fn late(&self, desk: &Rc<Desk>, place: u32, now: Instant) {
-        match self.leave(place) {
+    fn late(&self, gate: &Rc<Gate>, slot: u32, now: Instant) {
+        match self.leave(slot) {
             Some(Held { connection, stage: Stage::Begun, .. }) => {
-                connection.settle(desk, Seen::LATE, now);
+                connection.dispatch(gate, Seen::LATE, now);
             }
             Some(Held { stage, .. }) => {
                 if stage == Stage::Silent {
-                    desk.sheds.note(|shed| shed.late_first_byte += 1);
+                    gate.drops.note(|shed| shed.late_first_byte += 1);
                 }
-                desk.went();
+                gate.connection_closed();
             }
             None => {}
         }

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use conditioning::{Bans, Exempt, Rate};
 
-use worker::outlets::{Outgoing, Outlets, Owner};
+use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::answer::{self, Refusal};
 use crate::connection::Connection;
-use crate::desk::{Desk, Limits};
+use crate::gate::{Gate, Limits};
 
 /// One partition.
 pub struct Partition {
     /// Its workers.
-    pub outlets: Rc<Outlets>,
+    pub dispatcher: Rc<Dispatcher>,
     /// Whether it is answered for with 500.
     broken: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind it.
@@ -37,22 +37,22 @@ pub struct Partition {
 
 impl Partition {
     /// The partition called `name`, whose requests are logged as those of `site`.
-    pub fn new(desk: &Desk, name: String, site: u16) -> Rc<Self> {
+    pub fn new(gate: &Gate, name: String, site: u16) -> Rc<Self> {
         let guarded = Rc::new(Cell::new(false));
         let broken = Rc::new(Cell::new(false));
-        let (desk_of_host, shared) = (desk.me.clone(), Rc::default());
+        let (gate_of_host, shared) = (gate.me.clone(), Rc::default());
         let rate = Rc::new(RefCell::default());
         let host = Host {
-            desk: desk_of_host,
+            gate: gate_of_host,
             site,
             shared,
             guarded: guarded.clone(),
             broken: broken.clone(),
             rate: Rc::clone(&rate),
         };
-        let Limits { start_timeout, connections, .. } = desk.limits;
-        let outlets = Outlets::new(name, start_timeout, connections, Rc::new(host));
-        Rc::new(Self { outlets, broken, guarded, banned: RefCell::default(), rate })
+        let Limits { start_timeout, connections, .. } = gate.limits;
+        let dispatcher = Dispatcher::new(name, start_timeout, connections, Rc::new(host));
+        Rc::new(Self { dispatcher, broken, guarded, banned: RefCell::default(), rate })
     }
 
     /// Whether requests are answered with 500 here.
@@ -64,7 +64,7 @@ impl Partition {
     pub fn set_broken(&self, broken: bool) {
         self.broken.set(broken);
         if broken {
-            self.outlets.turn_away();
+            self.dispatcher.reject_all();
         }
     }
 
@@ -89,13 +89,13 @@ impl Partition {
 impl Partition {
     /// Whether a client may make one more request here now, as far as its workers have said.
     pub fn within_rate(&self, client: IpAddr, now: Instant) -> bool {
-        self.rate.borrow_mut().as_mut().is_none_or(|rate| rate.take_if_heard(client, now))
+        self.rate.borrow_mut().as_mut().is_none_or(|rate| rate.take_if_known(client, now))
     }
 }
 
 /// What is told by the workers of a partition.
 struct Host {
-    desk: Weak<Desk>,
+    gate: Weak<Gate>,
     site: u16,
     /// Connections that its workers handed back and that are still here.
     shared: Rc<Cell<u32>>,
@@ -106,32 +106,32 @@ struct Host {
 
 impl Owner for Host {
     fn undelivered(&self, outgoing: Outgoing) {
-        if let Some(desk) = self.desk.upgrade() {
+        if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
             let refusal = if self.broken.get() { Refusal::Broken } else { Refusal::Unavailable };
-            answer::refuse(&desk, Connection::undelivered(outgoing, now), self.site, refusal, now);
+            answer::refuse(&gate, Connection::undelivered(outgoing, now), self.site, refusal, now);
         }
     }
 
     fn delivered(&self) {
-        if let Some(desk) = self.desk.upgrade() {
-            desk.sheds.note(|shed| shed.admitted += 1);
-            desk.went();
+        if let Some(gate) = self.gate.upgrade() {
+            gate.drops.note(|shed| shed.admitted += 1);
+            gate.connection_closed();
         }
     }
 
-    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>, client: Option<SocketAddr>) {
-        if let Some(desk) = self.desk.upgrade() {
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>) {
+        if let Some(gate) = self.gate.upgrade() {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
             let share = (!self.guarded.get()).then(|| Share::new(&self.shared));
-            Connection::handed_back(&desk, stream, taken, client, share, false);
+            Connection::handed_back(&gate, stream, preread, client, share, false);
         }
     }
 
     fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
-        if let Some(desk) = self.desk.upgrade() {
+        if let Some(gate) = self.gate.upgrade() {
             let mut rate = self.rate.borrow_mut();
-            rate.get_or_insert_with(|| desk.policies().rate_of_partition()).hear(
+            rate.get_or_insert_with(|| gate.policies().rate_of_partition()).record(
                 client,
                 used,
                 Instant::now(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use conditioning::checks::{self, Setting};
 use conditioning::{Bans, Exempt, Priority, Rate, ShareLimits, Shares};
 use wire::Conditioning;
-use worker::outlets::{Outlets, share_limits};
+use worker::dispatcher::{Dispatcher, share_limits};
 
 /// LIMIT: clients of whom the workers of one partition have said how much they ask for; about 300 KiB.
 const HEARD_MAX: u32 = 4096;
@@ -33,22 +33,25 @@ pub struct Policies {
 
 impl Policies {
     /// What the launcher ordered; without an order, no limits by address.
-    pub fn new(ordered: Option<&Conditioning>, exempt: Exempt) -> Self {
-        let (rate, burst) = ordered.map_or((0, 0), |ordered| (ordered.rate_max, ordered.rate_burst));
-        let (after, time) = ordered.map_or((0, 0), |ordered| (ordered.ban_after, ordered.ban_time_ms));
+    pub fn new(conditioning: Option<&Conditioning>, exempt: Exempt) -> Self {
+        let (rate, burst) =
+            conditioning.map_or((0, 0), |conditioning| (conditioning.rate_max, conditioning.rate_burst));
+        let (after, time) =
+            conditioning.map_or((0, 0), |conditioning| (conditioning.ban_after, conditioning.ban_time_ms));
         Self {
-            first_byte_timeout: ordered.map(|ordered| milliseconds(ordered.first_byte_timeout_ms)),
-            setting: if ordered.is_some_and(|ordered| ordered.strict) {
+            first_byte_timeout: conditioning
+                .map(|conditioning| milliseconds(conditioning.first_byte_timeout_ms)),
+            setting: if conditioning.is_some_and(|conditioning| conditioning.strict) {
                 Setting::Strict
             } else {
                 Setting::Lenient
             },
-            priority: if ordered.is_none_or(|ordered| ordered.recency) {
+            priority: if conditioning.is_none_or(|conditioning| conditioning.recency) {
                 Priority::Recency
             } else {
                 Priority::Fifo
             },
-            limits: ordered.map(share_limits),
+            limits: conditioning.map(share_limits),
             rates: (rate, burst),
             rate: RefCell::new(Rate::new(rate, burst).exempting(exempt.clone())),
             bans: RefCell::new(Bans::new(after, milliseconds(time), exempt.clone())),
@@ -57,9 +60,9 @@ impl Policies {
     }
 
     /// Sets what holds on the way to one partition, which may have `capacity` connections of ours.
-    pub fn govern(&self, outlets: &Outlets, capacity: u32) {
+    pub fn set_policy(&self, dispatcher: &Dispatcher, capacity: u32) {
         let shares = self.limits.map(|limits| Shares::new(limits, capacity, self.exempt.clone()));
-        outlets.govern(self.priority, shares);
+        dispatcher.set_policy(self.priority, shares);
     }
 
     /// Whether a whole head is what no honest client sends.

@@ -8,38 +8,38 @@ use std::time::Instant;
 use conditioning::Range;
 use wire::{ChildToLauncher, Shed};
 
-use crate::desk::Desk;
+use crate::gate::Gate;
 
 /// LIMIT: ranges in one report: of those that hold a tenth there are ten at each of a few widths.
 const RANGES_MAX: usize = 16;
 
 /// The messages of a report, in order.
-pub fn report(desk: &Desk) -> Vec<ChildToLauncher> {
-    let mut messages = heavy(desk);
-    messages.push(ChildToLauncher::Shed { shed: shed(desk, Instant::now()) });
+pub fn report(gate: &Gate) -> Vec<ChildToLauncher> {
+    let mut messages = top_ranges(gate);
+    messages.push(ChildToLauncher::Shed { shed: shed(gate, Instant::now()) });
     messages
 }
 
-fn shed(desk: &Desk, now: Instant) -> Shed {
-    let mut shed = desk.sheds.snapshot();
-    desk.policies().report(&mut shed, now);
-    desk.each_outlets(|outlets| outlets.report(&mut shed));
-    shed.incomplete_now = u32::try_from(desk.incomplete.len()).unwrap_or(u32::MAX);
-    shed.filtered = desk.filters().map_or(0, |chain| chain.missing());
+fn shed(gate: &Gate, now: Instant) -> Shed {
+    let mut shed = gate.drops.snapshot();
+    gate.policies().report(&mut shed, now);
+    gate.each_dispatcher(|dispatcher| dispatcher.report(&mut shed));
+    shed.incomplete_now = u32::try_from(gate.incomplete.len()).unwrap_or(u32::MAX);
+    shed.filtered = gate.filters().map_or(0, |chain| chain.missing());
     shed
 }
 
 /// The ranges of addresses that most is held for, and those that most waits of.
-fn heavy(desk: &Desk) -> Vec<ChildToLauncher> {
+fn top_ranges(gate: &Gate) -> Vec<ChildToLauncher> {
     let mut ranges = HashMap::<Range, (u32, u32)>::new();
-    for (range, count) in desk.incomplete.ranges(RANGES_MAX) {
+    for (range, count) in gate.incomplete.ranges(RANGES_MAX) {
         ranges.entry(range).or_default().0 += count;
     }
-    desk.each_outlets(|outlets| {
-        for (range, count) in outlets.ranges_held(RANGES_MAX) {
+    gate.each_dispatcher(|dispatcher| {
+        for (range, count) in dispatcher.ranges_held(RANGES_MAX) {
             ranges.entry(range).or_default().0 += count;
         }
-        for (range, count) in outlets.ranges_waiting(RANGES_MAX) {
+        for (range, count) in dispatcher.ranges_waiting(RANGES_MAX) {
             ranges.entry(range).or_default().1 += count;
         }
     });
@@ -48,7 +48,7 @@ fn heavy(desk: &Desk) -> Vec<ChildToLauncher> {
     ranges.truncate(RANGES_MAX);
     let message = |(range, (held, waiting)): (Range, (u32, u32))| {
         let (address_high, address_low, bits) = range.parts();
-        ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting }
+        ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting }
     };
     ranges.into_iter().map(message).collect()
 }

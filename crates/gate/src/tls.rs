@@ -13,11 +13,11 @@ use wire::{Kind, NO_PARTITION};
 
 use crate::answer::Refusal;
 use crate::connection::{Connection, Seen};
-use crate::desk::{Desk, Listener};
+use crate::gate::{Gate, Listener};
 
 /// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Speaks {
+pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Plain,
@@ -36,7 +36,7 @@ pub fn alert(refusal: Refusal) -> [u8; 7] {
     const INTERNAL_ERROR: u8 = 80;
     const UNRECOGNIZED_NAME: u8 = 112;
     let description = match refusal {
-        Refusal::NoSuchPlace => UNRECOGNIZED_NAME,
+        Refusal::NoSuchSite => UNRECOGNIZED_NAME,
         Refusal::Head(head::Refusal::Malformed(_)) => DECODE_ERROR,
         _ => INTERNAL_ERROR,
     };
@@ -45,28 +45,28 @@ pub fn alert(refusal: Refusal) -> [u8; 7] {
 
 impl Connection {
     /// What a connection's first bytes say on such a listener; nothing, where they are those of a request.
-    pub fn beginning(
+    pub fn parse_first_bytes(
         &mut self,
-        desk: &Desk,
+        gate: &Gate,
         listener: &Listener,
         bytes: &[u8],
         now: Instant,
     ) -> Option<Seen> {
-        match listener.speaks.get() {
-            Speaks::Plain => None,
-            Speaks::Tls => Some(self.hello(desk, listener, bytes, now)),
-            Speaks::PlainOrHttp2 if bytes.starts_with(PREFACE) => {
+        match listener.protocol.get() {
+            Protocol::Plain => None,
+            Protocol::Tls => Some(self.parse_hello(gate, listener, bytes, now)),
+            Protocol::PlainOrHttp2 if bytes.starts_with(PREFACE) => {
                 self.kind = Kind::Http2;
-                Some(self.judge_nameless(desk, listener, b"", now))
+                Some(self.route_host(gate, listener, b"", now))
             }
-            Speaks::PlainOrHttp2 if PREFACE.starts_with(bytes) => {
+            Protocol::PlainOrHttp2 if PREFACE.starts_with(bytes) => {
                 Some(Seen::Partial { begun: !bytes.is_empty() })
             }
-            Speaks::PlainOrHttp2 => None,
+            Protocol::PlainOrHttp2 => None,
         }
     }
 
-    fn hello(&mut self, desk: &Desk, listener: &Listener, bytes: &[u8], now: Instant) -> Seen {
+    fn parse_hello(&mut self, gate: &Gate, listener: &Listener, bytes: &[u8], now: Instant) -> Seen {
         self.kind = Kind::Tls;
         match hello::check(bytes) {
             hello::Checked::Partial => Seen::Partial { begun: !bytes.is_empty() },
@@ -77,19 +77,19 @@ impl Connection {
             hello::Checked::Malformed => {
                 Seen::Refused(Refusal::Head(head::Refusal::Malformed("not a ClientHello")), NO_PARTITION)
             }
-            hello::Checked::Whole(hello) => self.judge_nameless(desk, listener, hello.name(), now),
+            hello::Checked::Whole(hello) => self.route_host(gate, listener, hello.name(), now),
         }
     }
 
     /// What becomes of a connection of which nothing but a host is known, or not even that.
-    fn judge_nameless(&self, desk: &Desk, listener: &Listener, host: &[u8], now: Instant) -> Seen {
+    fn route_host(&self, gate: &Gate, listener: &Listener, host: &[u8], now: Instant) -> Seen {
         let counted = !listener.shared.get();
-        if desk.hides_from_filters(listener) {
+        if gate.hides_from_filters(listener) {
             return Seen::Refused(Refusal::Unseen, NO_PARTITION);
         }
-        if counted && !desk.policies().within_rate(self.peer.ip(), now) {
+        if counted && !gate.policies().within_rate(self.peer.ip(), now) {
             return Seen::Refused(Refusal::TooMany, NO_PARTITION);
         }
-        self.seen_at(listener.place_of_host(host), counted, now)
+        self.route_to(listener.target_of_host(host), counted, now)
     }
 }

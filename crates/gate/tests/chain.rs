@@ -60,10 +60,10 @@ fn a_filter_gets_the_head_and_what_it_passes_on_is_routed() {
         let mut client = gate.client(request).await;
         let (bundle, stream) = filter.next().await;
         assert_eq!(bundle.peer, client.local_addr().unwrap());
-        assert_eq!(bundle.taken.0, request[..request.len() - 4]);
+        assert_eq!(bundle.preread.0, request[..request.len() - 4]);
         filter.pass(bundle, stream);
-        let (mut server, taken, _lease) = open(a.next().await.unwrap());
-        assert_eq!(taken, request[..request.len() - 4]);
+        let (mut server, preread, _lease) = open(a.next().await.unwrap());
+        assert_eq!(preread, request[..request.len() - 4]);
         let mut body = [0; 4];
         server.read_exact(&mut body).await.unwrap();
         assert_eq!(&body, b"body");
@@ -73,14 +73,14 @@ fn a_filter_gets_the_head_and_what_it_passes_on_is_routed() {
         // A filter may change the head; where it leads is decided by what it has made of it.
         let mut client = gate.client(&get("a.test")).await;
         let (mut bundle, stream) = filter.next().await;
-        bundle.taken.0 = get("b.test");
+        bundle.preread.0 = get("b.test");
         filter.pass(bundle, stream);
         assert_eq!(answer(&b, "b").await, get("b.test"));
         assert_eq!(read_all(&mut client).await, "b");
         // And it is checked again.
         let mut client = gate.client(&get("a.test")).await;
         let (mut bundle, stream) = filter.next().await;
-        bundle.taken.0 = b"GET / HTTP/1.1\nHost: a.test\n\n".to_vec();
+        bundle.preread.0 = b"GET / HTTP/1.1\nHost: a.test\n\n".to_vec();
         filter.pass(bundle, stream);
         assert!(read_all(&mut client).await.starts_with("HTTP/1.1 400 "));
         drop(client);
@@ -104,7 +104,7 @@ fn long_heads_go_the_same_way() {
         for _ in 0..clients.len() {
             let (bundle, stream) = filter.next().await;
             let (_, head) = clients.iter().find(|(one, _)| one.local_addr().unwrap() == bundle.peer).unwrap();
-            assert_eq!(bundle.taken.0, head.as_bytes());
+            assert_eq!(bundle.preread.0, head.as_bytes());
             filter.pass(bundle, stream);
             answer(&worker, "long").await;
         }
@@ -206,7 +206,7 @@ fn whose_a_proxys_connection_is_outlives_the_filters_and_a_worker() {
         let named = "192.0.2.7:4711".parse().unwrap();
         for word in ["first", "second"] {
             let (bundle, stream) = filter.next().await;
-            assert_eq!((bundle.peer, &bundle.taken.0), (named, &get("a.test")), "{word}");
+            assert_eq!((bundle.peer, &bundle.preread.0), (named, &get("a.test")), "{word}");
             filter.pass(bundle, stream);
             let arrival = worker.next().await.unwrap();
             assert_eq!(arrival.peer, named, "{word}");
@@ -226,9 +226,9 @@ fn what_filters_cannot_see_is_refused_unless_that_is_wanted() {
     let hello = include_bytes!("../../../fuzz/seeds/client_hello/openssl-1");
     run(async {
         for (tls, bytes) in [(true, &hello[..]), (false, PREFACE)] {
-            let speaks = LauncherToGate::Speaks { listener: 0, tls, h2c: !tls };
+            let protocol = LauncherToGate::Protocol { listener: 0, tls, h2c: !tls };
             let wanted = LauncherToGate::Unfiltered { listener: 0 };
-            for more in [vec![speaks.clone()], vec![speaks, wanted]] {
+            for more in [vec![protocol.clone()], vec![protocol, wanted]] {
                 let unfiltered = more.len() > 1;
                 let gate = Gate::start_with(Limits::default(), more).await;
                 let _filter = Filter::attach(&gate).await;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use common::{Gate, Limits, get, is_closed, order, pause, policies, read_all, run};
+use common::{Gate, Limits, conditioning_message, get, is_closed, pause, policies, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::{Bundle, Bytes, Conditioning, FromGuarded, LauncherToGate, Message, Text, ToWorker};
@@ -25,7 +25,7 @@ async fn attach(gate: &Gate, message: LauncherToGate) -> OwnedFd {
 
 /// A gate before a server that answers everything, for which `a.test` stands.
 async fn guard(limits: Limits, conditioning: Conditioning) -> (Gate, OwnedFd) {
-    let gate = Gate::start_with(limits, vec![order(conditioning)]).await;
+    let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
     let shared = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
     pause(20).await;
     (gate, shared)
@@ -77,13 +77,13 @@ fn kept_connections_come_back_between_requests() {
         for _ in 0..3 {
             let (bundle, descriptor) = accept_and_tell(&shared, &process).await;
             assert_eq!(bundle.peer, client.local_addr().unwrap());
-            assert_eq!((bundle.local, bundle.taken.0.len()), (gate.address, 0));
+            assert_eq!((bundle.local, bundle.preread.0.len()), (gate.address, 0));
             let mut server = stream(&descriptor);
             let mut head = vec![0; get("a.test").len()];
             server.read_exact(&mut head).await.unwrap();
             assert_eq!(head, get("a.test"));
             server.write_all(b"ok").await.unwrap();
-            say(&process, &FromGuarded::Back { id: bundle.id, taken: Bytes(vec![]) }, Some(&descriptor));
+            say(&process, &FromGuarded::Back { id: bundle.id, preread: Bytes(vec![]) }, Some(&descriptor));
             drop((server, descriptor));
             client.read_exact(&mut [0; 2]).await.unwrap();
             // It idles in the gate, and not in the server.
@@ -124,7 +124,7 @@ fn a_server_that_takes_nothing_is_sent_no_more_than_a_handful() {
 fn a_server_gets_no_more_than_it_can_serve_and_the_others_wait_in_order() {
     run(async {
         let limit = LauncherToGate::Capacity { partition: 1, connections: 2 };
-        let gate = Gate::start_with(Limits::default(), vec![order(policies()), limit]).await;
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(policies()), limit]).await;
         let shared = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
         let process = process(&gate).await;
         pause(20).await;
@@ -154,7 +154,7 @@ fn a_server_gets_no_more_than_it_can_serve_and_the_others_wait_in_order() {
         // One that comes back makes room as well.
         let (second, descriptor) = held.remove(0);
         stream(&descriptor).read_exact(&mut vec![0; head.len()]).await.unwrap();
-        say(&process, &FromGuarded::Back { id: second.id, taken: Bytes(vec![]) }, Some(&descriptor));
+        say(&process, &FromGuarded::Back { id: second.id, preread: Bytes(vec![]) }, Some(&descriptor));
         assert_eq!(accept(&shared).await.0.peer.ip().to_string(), "127.1.0.1");
         gate.until(|shed| shed.waiting_now == 4).await;
     });
@@ -164,7 +164,7 @@ fn a_server_gets_no_more_than_it_can_serve_and_the_others_wait_in_order() {
 fn shares_are_of_what_the_server_can_serve() {
     run(async {
         // A tenth of the gate's thousand connections would be a hundred.
-        let conditioning = order(Conditioning { share_24: 100, ..policies() });
+        let conditioning = conditioning_message(Conditioning { share_24: 100, ..policies() });
         let limit = LauncherToGate::Capacity { partition: 1, connections: 20 };
         let gate = Gate::start_with(Limits::default(), vec![limit, conditioning]).await;
         let shared = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
@@ -188,7 +188,7 @@ fn shares_are_of_what_the_server_can_serve() {
 fn what_the_server_can_serve_is_shared_by_all_that_it_listens_on() {
     run(async {
         let limits = [1, 2].map(|partition| LauncherToGate::Capacity { partition, connections: 1 });
-        let first = [vec![order(policies())], limits.to_vec()].concat();
+        let first = [vec![conditioning_message(policies())], limits.to_vec()].concat();
         let gate = Gate::start_with(Limits::default(), first).await;
         let one = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
         let two = attach(&gate, LauncherToGate::AttachShared { partition: 2 }).await;
@@ -215,7 +215,8 @@ fn what_was_said_to_another_gate_is_about_nothing() {
         let limit = || LauncherToGate::Capacity { partition: 1, connections: 1 };
         let mut gates = Vec::new();
         for _ in 0..2 {
-            let gate = Gate::start_with(Limits::default(), vec![order(policies()), limit()]).await;
+            let gate =
+                Gate::start_with(Limits::default(), vec![conditioning_message(policies()), limit()]).await;
             let shared = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
             gates.push((process(&gate).await, gate, shared));
         }

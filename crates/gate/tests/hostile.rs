@@ -45,7 +45,7 @@ async fn until_closed(line: &OwnedFd, message: &[u8], descriptor: bool) -> bool 
 fn nonsense_costs_a_worker_its_channel() {
     let returns = FromWorker::Returns { credits: 1, done: vec![99] };
     let credits = FromWorker::Returns { credits: u16::MAX, done: Vec::new() };
-    let back = FromWorker::Back { id: 5, taken: Bytes(Vec::new()) };
+    let back = FromWorker::Back { id: 5, preread: Bytes(Vec::new()) };
     for (what, descriptor) in [
         (vec![7; 40], false),
         (vec![1], true),
@@ -99,7 +99,7 @@ fn what_is_handed_back_must_be_a_connection() {
         let listener: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
         let file: OwnedFd = std::fs::File::open("/dev/zero").unwrap().into();
         for descriptor in [&pair, &listener, &file, &line] {
-            let back = FromWorker::Back { id: 0, taken: Bytes(get("b.test")) };
+            let back = FromWorker::Back { id: 0, preread: Bytes(get("b.test")) };
             sys::seqpacket::send(&line, &bytes(&back), Some(descriptor.as_fd())).unwrap();
         }
         pause(50).await;
@@ -121,7 +121,7 @@ fn whose_a_proxys_connection_was_is_what_the_gate_knows() {
         for (number, known) in [(None, true), (Some(77), false), (Some(wire::NUMBERLESS), false)] {
             let mut client = gate.client(&request).await;
             let (bundle, stream) = connection(&line).await;
-            let back = FromWorker::Back { id: number.unwrap_or(bundle.id), taken: Bytes(get("a.test")) };
+            let back = FromWorker::Back { id: number.unwrap_or(bundle.id), preread: Bytes(get("a.test")) };
             sys::seqpacket::send(&line, &bytes(&back), Some(stream.as_fd())).unwrap();
             drop(stream);
             if known {
@@ -188,7 +188,7 @@ fn one_connection_handed_back_a_thousand_times_fills_no_gate() {
         let arrival = worker.next().await.unwrap();
         let (mut stream, _, _lease) = common::open(arrival);
         tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
-        let back = bytes(&FromWorker::Back { id: 0, taken: Bytes(Vec::new()) });
+        let back = bytes(&FromWorker::Back { id: 0, preread: Bytes(Vec::new()) });
         for _ in 0..1000 {
             let _ = sys::seqpacket::send(&line, &back, Some(stream.as_fd()));
             tokio::task::yield_now().await;

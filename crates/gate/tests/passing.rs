@@ -21,7 +21,7 @@ fn a_worker_gets_the_connection_untouched() {
         let arrival = worker.next().await.unwrap();
         assert_eq!(arrival.peer, client.local_addr().unwrap());
         assert_eq!(arrival.local, gate.address);
-        assert!(arrival.taken.is_empty() && !arrival.relayed);
+        assert!(arrival.preread.is_empty() && !arrival.relayed);
         let (mut stream, _, lease) = open(arrival);
         let mut got = vec![0; request.len()];
         stream.read_exact(&mut got).await.unwrap();
@@ -151,16 +151,16 @@ fn a_connection_that_is_handed_back_goes_on() {
         stream.read_exact(&mut vec![0; get("b.test").len()]).await.unwrap();
         let next = get("a.test");
         client.write_all(&next[..20]).await.unwrap();
-        let mut taken = vec![0; 20];
-        stream.read_exact(&mut taken).await.unwrap();
+        let mut preread = vec![0; 20];
+        stream.read_exact(&mut preread).await.unwrap();
         let back = std::os::fd::OwnedFd::from(stream.into_std().unwrap());
-        lease.hand_back(back, taken).await.unwrap();
+        lease.hand_back(back, preread).await.unwrap();
         pause(30).await;
         client.write_all(&next[20..]).await.unwrap();
-        let (mut stream, taken, _lease) = open(a.next().await.unwrap());
+        let (mut stream, preread, _lease) = open(a.next().await.unwrap());
         let mut rest = vec![0; next.len() - 20];
         stream.read_exact(&mut rest).await.unwrap();
-        assert_eq!([taken, rest].concat(), next);
+        assert_eq!([preread, rest].concat(), next);
         stream.write_all(b"both").await.unwrap();
         drop(stream);
         assert_eq!(read_all(&mut client).await, "both");
@@ -218,7 +218,7 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
             peer: passed.peer,
             local: gate.address,
             kind: wire::Kind::Plain,
-            taken: wire::Bytes(Vec::new()),
+            preread: wire::Bytes(Vec::new()),
         };
         let mut message = Vec::new();
         wire::Message::encode(&wire::ToWorker::Connection { bundle }, &mut message);
@@ -228,8 +228,8 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
         pause(30).await;
         arrival.lease.hand_back(arrival.stream, get("b.test")).await.unwrap();
         // What was in the socket is still there, after what came along.
-        let (mut stream, taken, _lease) = open(other.next().await.unwrap());
-        assert_eq!(taken, get("b.test"));
+        let (mut stream, preread, _lease) = open(other.next().await.unwrap());
+        assert_eq!(preread, get("b.test"));
         stream.write_all(b"b").await.unwrap();
         let mut got = [0; 1];
         client.read_exact(&mut got).await.unwrap();

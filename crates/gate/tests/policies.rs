@@ -8,7 +8,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Gate, Limits, answer, get, is_closed, open, order, pause, policies, read_all, run};
+use common::{
+    Gate, Limits, answer, conditioning_message, get, is_closed, open, pause, policies, read_all, run,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Conditioning, FromWorker, LauncherToGate, Message, Text};
 
@@ -94,8 +96,8 @@ fn a_thousand_incomplete_connections_keep_nobody_out() {
 #[test]
 fn silence_has_a_deadline_of_its_own() {
     run(async {
-        let ordered = Conditioning { first_byte_timeout_ms: 200, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered)]).await;
+        let conditioning = Conditioning { first_byte_timeout_ms: 200, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
         let begun = Instant::now();
         let (mut silent, mut slow) = (gate.client(b"").await, gate.client(b"GET").await);
         assert_eq!(read_all(&mut silent).await, "");
@@ -130,8 +132,8 @@ fn the_least_recently_served_range_is_next() {
 #[test]
 fn first_come_first_served_where_that_is_ordered() {
     run(async {
-        let ordered = Conditioning { recency: false, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered)]).await;
+        let conditioning = Conditioning { recency: false, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
         let line = gate.line(1).await;
         let mut waiting = Vec::new();
         for (count, from) in [HEAVY, HEAVY, LIGHT, HEAVY].into_iter().enumerate() {
@@ -149,9 +151,9 @@ fn first_come_first_served_where_that_is_ordered() {
 fn a_range_has_its_share_and_waits_for_more() {
     run(async {
         // A /24 may have a tenth of 40.
-        let ordered = Conditioning { share_24: 100, ..policies() };
+        let conditioning = Conditioning { share_24: 100, ..policies() };
         let limits = Limits { connections: 40, start_timeout_ms: 400, ..Limits::default() };
-        let gate = Gate::start_with(limits, vec![order(ordered)]).await;
+        let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
         let line = gate.line(1).await;
         grant(&line, 100, vec![]);
         let mut clients = Vec::new();
@@ -182,9 +184,9 @@ fn a_range_has_its_share_and_waits_for_more() {
 #[test]
 fn what_a_dead_worker_held_is_released() {
     run(async {
-        let ordered = Conditioning { share_24: 100, ..policies() };
+        let conditioning = Conditioning { share_24: 100, ..policies() };
         let limits = Limits { connections: 10, ..Limits::default() };
-        let gate = Gate::start_with(limits, vec![order(ordered)]).await;
+        let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
         let line = gate.line(1).await;
         grant(&line, 100, vec![]);
         let _first = gate.client(&get("a.test")).await;
@@ -201,9 +203,10 @@ fn what_a_dead_worker_held_is_released() {
 #[test]
 fn more_than_the_rate_is_429() {
     run(async {
-        let ordered = Conditioning { rate_max: 1, rate_burst: 3, ..policies() };
+        let conditioning = Conditioning { rate_max: 1, rate_burst: 3, ..policies() };
         let exempt = LauncherToGate::Exempt { network: Text::new("127.64.0.0/16") };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered), exempt]).await;
+        let gate =
+            Gate::start_with(Limits::default(), vec![conditioning_message(conditioning), exempt]).await;
         let nobody = get("nobody.test");
         for count in 0..6 {
             let got = read_all(&mut gate.client_from(HEAVY, &nobody).await).await;
@@ -220,9 +223,10 @@ fn more_than_the_rate_is_429() {
 #[test]
 fn what_a_worker_says_of_a_client_counts_for_its_own_partition() {
     run(async {
-        let ordered = Conditioning { rate_max: 1, rate_burst: 100, ban_after: 1, ..policies() };
+        let conditioning = Conditioning { rate_max: 1, rate_burst: 100, ban_after: 1, ..policies() };
         let exempt = LauncherToGate::Exempt { network: Text::new("127.64.0.0/16") };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered), exempt]).await;
+        let gate =
+            Gate::start_with(Limits::default(), vec![conditioning_message(conditioning), exempt]).await;
         let (worker, line) = (gate.worker(2).await, gate.line(1).await);
         let says = |client: [u8; 4], used_ms| {
             let (address_high, address_low) = wire::halves(client.into());
@@ -259,8 +263,8 @@ fn what_a_worker_says_of_a_client_counts_for_its_own_partition() {
 #[test]
 fn who_offends_again_and_again_is_not_heard() {
     run(async {
-        let ordered = Conditioning { ban_after: 3, ban_time_ms: 400, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered)]).await;
+        let conditioning = Conditioning { ban_after: 3, ban_time_ms: 400, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
         let worker = gate.worker(1).await;
         for _ in 0..3 {
             let got = read_all(&mut gate.client_from(HEAVY, b"\x00\r\n\r\n").await).await;
@@ -285,7 +289,7 @@ fn who_offends_again_and_again_is_not_heard() {
 #[test]
 fn behind_a_load_balancer_the_address_says_nothing() {
     run(async {
-        let ordered = Conditioning {
+        let conditioning = Conditioning {
             share_8: 1,
             rate_max: 1,
             rate_burst: 1,
@@ -294,7 +298,8 @@ fn behind_a_load_balancer_the_address_says_nothing() {
             ..policies()
         };
         let shared = LauncherToGate::SharedConnections { listener: 0 };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered), shared]).await;
+        let gate =
+            Gate::start_with(Limits::default(), vec![conditioning_message(conditioning), shared]).await;
         let line = gate.line(1).await;
         grant(&line, 100, vec![]);
         let mut clients = Vec::new();
@@ -313,10 +318,10 @@ fn strange_heads_are_refused_by_setting() {
     run(async {
         let beck = format!("GET {}x HTTP/1.1\r\nHost: a.test\r\n\r\n", "/".repeat(2000));
         let odd = b"GET /%2e%2e/%00 HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec();
-        let gate = Gate::start_with(Limits::default(), vec![order(policies())]).await;
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(policies())]).await;
         assert!(gate.ask(beck.as_bytes()).await.starts_with("HTTP/1.1 400 "));
-        let ordered = Conditioning { strict: true, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![order(ordered)]).await;
+        let conditioning = Conditioning { strict: true, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
         let worker = gate.worker(1).await;
         assert!(gate.ask(&odd).await.starts_with("HTTP/1.1 400 "));
         assert_eq!(gate.shed().await.0.malformed, 1);

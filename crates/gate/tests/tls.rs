@@ -24,12 +24,12 @@ fn route(host: &str, partition: u16) -> LauncherToGate {
     LauncherToGate::Route { listener: 0, host, path, partition, site: partition }
 }
 
-fn speaks(tls: bool, h2c: bool) -> LauncherToGate {
-    LauncherToGate::Speaks { listener: 0, tls, h2c }
+fn protocol(tls: bool, h2c: bool) -> LauncherToGate {
+    LauncherToGate::Protocol { listener: 0, tls, h2c }
 }
 
 async fn tls(more: Vec<LauncherToGate>) -> Gate {
-    let orders = [vec![speaks(true, false), route("*.a.test", 7)], more].concat();
+    let orders = [vec![protocol(true, false), route("*.a.test", 7)], more].concat();
     Gate::start_with(Limits { head_timeout_ms: 300, ..Limits::default() }, orders).await
 }
 
@@ -47,7 +47,7 @@ fn a_hello_goes_untouched_to_the_site_of_its_name() {
         for (hello, worker) in [(HELLO, &named), (RECORDS, &named), (NAMELESS, &first)] {
             let _client = gate.client(hello).await;
             let arrival = worker.next().await.unwrap();
-            assert!(arrival.tls && !arrival.h2c && arrival.taken.is_empty());
+            assert!(arrival.tls && !arrival.h2c && arrival.preread.is_empty());
             let (mut stream, ..) = common::open(arrival);
             let mut got = vec![0; hello.len()];
             stream.read_exact(&mut got).await.unwrap();
@@ -77,7 +77,7 @@ fn a_hello_in_pieces_is_waited_for() {
 #[test]
 fn what_cannot_be_passed_on_gets_an_alert() {
     run(async {
-        let gate = Gate::start_with(Limits::default(), vec![speaks(true, false)]).await;
+        let gate = Gate::start_with(Limits::default(), vec![protocol(true, false)]).await;
         let mut unknown = gate.client(HELLO).await;
         assert_eq!(bytes_of(&mut unknown).await, [21, 3, 3, 0, 2, 2, 112], "unrecognized_name");
         let mut bad = gate.client(&[22, 3, 1, 0, 4, 2, 0, 0, 0]).await;
@@ -95,7 +95,7 @@ fn what_cannot_be_passed_on_gets_an_alert() {
 fn a_worker_that_does_not_come_is_not_waited_for_longer_than_allowed() {
     run(async {
         let limits = Limits { start_timeout_ms: 100, ..Limits::default() };
-        let gate = Gate::start_with(limits, vec![speaks(true, false)]).await;
+        let gate = Gate::start_with(limits, vec![protocol(true, false)]).await;
         let mut client = gate.client(NAMELESS).await;
         assert_eq!(bytes_of(&mut client).await, [21, 3, 3, 0, 2, 2, 80]);
     });
@@ -127,13 +127,13 @@ fn who_tampered_is_refused_by_that_site_alone() {
 #[test]
 fn http2_without_tls_goes_to_the_first_site() {
     run(async {
-        let gate = Gate::start_with(Limits::default(), vec![speaks(false, true)]).await;
+        let gate = Gate::start_with(Limits::default(), vec![protocol(false, true)]).await;
         let (first, other) = (gate.worker(1).await, gate.worker(2).await);
         let mut client = gate.client(&PREFACE[..5]).await;
         pause(20).await;
         client.write_all(&PREFACE[5..]).await.unwrap();
         let arrival = first.next().await.unwrap();
-        assert!(arrival.h2c && !arrival.tls && arrival.taken.is_empty());
+        assert!(arrival.h2c && !arrival.tls && arrival.preread.is_empty());
         // And HTTP/1.1 as ever, also a method that begins in the same way.
         for method in ["GET", "PROPFIND"] {
             let head = format!("{method} / HTTP/1.1\r\nHost: b.test\r\n\r\n");

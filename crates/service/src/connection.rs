@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use request::fields::{self, Origin};
-use worker::inlet::Arrival;
+use worker::receiver::Arrival;
 
 use crate::body::{Body, BodyError, Flow};
 use crate::io::Io;
@@ -62,7 +62,7 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
     };
     let connection =
         Rc::new(Connection { worker, kind, peer: arrival.peer, flow: Arc::default(), host: OnceCell::new() });
-    match Io::new(arrival.stream, arrival.taken, connection.stall(), connection.flow.clone()) {
+    match Io::new(arrival.stream, arrival.preread, connection.stall(), connection.flow.clone()) {
         Ok(mut io) => {
             let end = io.end();
             connection.drive(io).await;
@@ -72,7 +72,7 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
         Err(error) => connection.warn(format_args!("a connection arrived that cannot be used: {error}")),
     }
     // The source may count the connection as ended from here on, not before.
-    drop(arrival.lease);
+    drop(arrival.guard);
 }
 
 impl<P: Process> Connection<P> {
@@ -128,7 +128,7 @@ impl<P: Process> Connection<P> {
     /// Waits until this connection is to end after the request under way.
     async fn retired(&self) {
         match self.kind {
-            Kind::Kept => self.worker.inlets.drained().await,
+            Kind::Kept => self.worker.receiver.drained().await,
             // These end on their own; a relayed one must not be closed by us, since a request may be on its way.
             Kind::OneRequest | Kind::Relayed => pending().await,
         }
@@ -148,7 +148,7 @@ impl<P: Process> Connection<P> {
 
     fn record(&self, request: &http::Request<Incoming>) -> Record {
         let worker = &self.worker;
-        let counters = worker.inlets.counters.clone();
+        let counters = worker.receiver.counters.clone();
         match self.kind {
             Kind::Relayed => Record::counted(counters),
             Kind::OneRequest | Kind::Kept => {

@@ -40,8 +40,8 @@ thread_local! {
 /// A connection: bytes that were read before it came here, then what is in its socket.
 #[derive(Debug)]
 pub(crate) struct Io {
-    taken: Vec<u8>,
-    /// How many of `taken` have been read.
+    preread: Vec<u8>,
+    /// How many of `preread` have been read.
     replayed: usize,
     stream: Stream,
     write_patience: Patience,
@@ -133,12 +133,12 @@ impl Io {
     /// Takes over a connection; a write that makes no progress for `write_stall`, or too little, fails.
     pub(crate) fn new(
         descriptor: OwnedFd,
-        taken: Vec<u8>,
+        preread: Vec<u8>,
         write_stall: Option<Duration>,
         flow: Arc<Flow>,
     ) -> io::Result<Self> {
         Ok(Self {
-            taken,
+            preread,
             replayed: 0,
             stream: Stream::new(descriptor)?,
             write_patience: Patience::new(write_stall),
@@ -224,13 +224,13 @@ impl hyper::rt::Read for Io {
         mut out: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let rest = &this.taken[this.replayed..];
+        let rest = &this.preread[this.replayed..];
         if !rest.is_empty() {
             let count = rest.len().min(out.remaining());
             out.put_slice(&rest[..count]);
             this.replayed += count;
-            if this.replayed == this.taken.len() {
-                this.taken = Vec::new();
+            if this.replayed == this.preread.len() {
+                this.preread = Vec::new();
                 this.replayed = 0;
             }
             return this.read(cx, Poll::Ready(Ok(count)));

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
 use worker::Start;
 use worker::channel::Channel;
-use worker::inlet::Inlets;
 use worker::log::Log;
+use worker::receiver::Receiver;
 
 use crate::connection;
 use crate::context::{Context, Error};
@@ -58,7 +58,7 @@ where
 pub(crate) struct Worker<P> {
     pub(crate) process: P,
     pub(crate) context: Context,
-    pub(crate) inlets: Rc<Inlets>,
+    pub(crate) receiver: Rc<Receiver>,
     pub(crate) log: Log,
     pub(crate) site: u16,
     /// Whether a client's connection may be kept after its first request.
@@ -108,7 +108,7 @@ pub(crate) async fn serve<P: Process>(
             let worker = Worker {
                 process,
                 context,
-                inlets: Inlets::new(setup.limits.connections),
+                receiver: Receiver::new(setup.limits.connections),
                 log: log.clone(),
                 site: setup.site,
                 owns_host: setup.owns_host,
@@ -190,7 +190,7 @@ impl<P: Process> Worker<P> {
     }
 
     fn attach(&self, source: Source, descriptor: OwnedFd) -> Result<(), Error> {
-        Ok(self.inlets.attach(descriptor, source == Source::Site)?)
+        Ok(self.receiver.attach(descriptor, source == Source::Site)?)
     }
 
     /// Follows the launcher's orders; their end is the order to retire.
@@ -198,7 +198,7 @@ impl<P: Process> Worker<P> {
         while let Some(order) = control.receive().await? {
             self.follow(control, order).await?;
         }
-        self.inlets.drain();
+        self.receiver.drain();
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl<P: Process> Worker<P> {
         match order {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
             (LauncherToService::Report {}, _) => {
-                let counters = self.inlets.counters.snapshot();
+                let counters = self.receiver.counters.snapshot();
                 let _ = control.send(&ChildToLauncher::Counters { counters }, None).await;
             }
             (other, _) => return Err(unexpected(&other)),
@@ -216,10 +216,10 @@ impl<P: Process> Worker<P> {
 
     /// Serves every connection, also those that are still on their way when the worker retires.
     async fn accept(self: Rc<Self>) -> Result<(), Error> {
-        while let Some(arrival) = self.inlets.next().await {
+        while let Some(arrival) = self.receiver.next().await {
             tokio::task::spawn_local(connection::serve(self.clone(), arrival));
         }
-        self.inlets.idle().await;
+        self.receiver.idle().await;
         Ok(())
     }
 }

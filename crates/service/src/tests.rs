@@ -191,13 +191,13 @@ fn records(log: &OwnedFd) -> Vec<String> {
 }
 
 /// Passes a connection on, as a source does.
-fn pass(gate: &Gate, stream: impl AsFd, taken: &str, relayed: bool) {
+fn pass(gate: &Gate, stream: impl AsFd, preread: &str, relayed: bool) {
     let bundle = Bundle {
         id: 7,
         peer: peer(),
         local: SocketAddr::from(([127, 0, 0, 1], 80)),
         kind: if relayed { wire::Kind::Relayed } else { wire::Kind::Plain },
-        taken: Bytes(taken.as_bytes().to_vec()),
+        preread: Bytes(preread.as_bytes().to_vec()),
     };
     let message = ToWorker::Connection { bundle };
     gate.try_send(&message, Some(stream.as_fd())).unwrap();
@@ -214,11 +214,11 @@ async fn client() -> (TcpStream, TcpStream) {
     (client, listener.accept().await.unwrap().0)
 }
 
-/// Sends `request` on a new client connection, of which the source has `taken` some, and gives the answer.
-async fn ask(gate: &Gate, taken: &str, request: &str) -> String {
+/// Sends `request` on a new client connection, of which the source has `preread` some, and gives the answer.
+async fn ask(gate: &Gate, preread: &str, request: &str) -> String {
     let (mut client, ours) = client().await;
     client.write_all(request.as_bytes()).await.unwrap();
-    pass(gate, ours, taken, false);
+    pass(gate, ours, preread, false);
     rest(&mut client).await
 }
 

@@ -116,14 +116,14 @@ mod tests {
 
     /// Moves `count` bytes every 20 ms for a second; whether that was too slow. The limit is 200 ms.
     async fn too_slow(count: usize) -> bool {
-        let mut patience = Patience::new(Some(Duration::from_millis(200)));
+        let mut timeout = Patience::new(Some(Duration::from_millis(200)));
         for _ in 0..50 {
             let next = tokio::time::Instant::now() + Duration::from_millis(20);
-            let wait = poll_fn(|cx| patience.poll(cx));
+            let wait = poll_fn(|cx| timeout.poll(cx));
             if tokio::time::timeout_at(next, wait).await.is_ok() {
                 return true;
             }
-            patience.moved(count);
+            timeout.moved(count);
         }
         false
     }
@@ -142,15 +142,15 @@ mod tests {
 
     #[test]
     fn what_is_not_waited_for_has_no_limit() {
-        let mut patience = Patience::new(Some(Duration::from_millis(500)));
+        let mut timeout = Patience::new(Some(Duration::from_millis(500)));
         std::thread::sleep(Duration::from_millis(600));
-        patience.moved(1);
+        timeout.moved(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let mut unlimited = Patience::new(None);
             let wait = poll_fn(|cx| unlimited.poll(cx));
             assert!(tokio::time::timeout(Duration::from_millis(30), wait).await.is_err());
-            let wait = poll_fn(|cx| patience.poll(cx));
+            let wait = poll_fn(|cx| timeout.poll(cx));
             assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());
         });
     }

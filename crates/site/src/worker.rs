@@ -11,8 +11,8 @@ use std::time::Duration;
 use wire::log::Level;
 use wire::{ChildToLauncher, LauncherToSite};
 use worker::channel::Channel;
-use worker::inlet::{Arrival, Inlets};
 use worker::log::Log;
+use worker::receiver::{Arrival, Receiver};
 use worker::{Fault, Start};
 
 use crate::config::setup::Setup;
@@ -43,16 +43,16 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     tokio::task::spawn_local(give_memory_back(site.clone()));
-    let inlets = &site.partition.inlets;
+    let receiver = &site.partition.receiver;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
             obey(&site, &tls, &control, message, descriptor)?;
         }
     }
     // The end of the control channel: take what was sent, answer what was asked, say what was logged.
-    inlets.drain();
+    receiver.drain();
     let _ = accepting.await;
-    inlets.idle().await;
+    receiver.idle().await;
     site.partition.log().flush().await;
     Ok(())
 }
@@ -67,7 +67,7 @@ async fn set_up(
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
-    let mut own = Own::new(&limits, Inlets::new(limits.connections), log);
+    let mut own = Own::new(&limits, Receiver::new(limits.connections), log);
     let mut setup = Setup::default();
     let mut tls = Tls::default();
     while let Some((message, descriptor)) = control.receive().await? {
@@ -137,7 +137,7 @@ fn obey(
 ) -> Result<(), Fault> {
     match (message, descriptor) {
         (LauncherToSite::Connector {}, Some(channel)) => site.partition.backends.attach(channel)?,
-        (LauncherToSite::Attach {}, Some(channel)) => site.partition.inlets.attach(channel, false)?,
+        (LauncherToSite::Attach {}, Some(channel)) => site.partition.receiver.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
             site.partition.relay(partition).attach(channel)?;
         }
@@ -160,7 +160,7 @@ fn obey(
                 if faults.is_empty() { site.rules.renew(rule, users) } else { Err(faults.join("; ")) };
             tell_reread(site, &format!("`users` {}", path.as_str()), renewed);
         }
-        (LauncherToSite::Report {}, _) => control.report(site.partition.inlets.counters.snapshot()),
+        (LauncherToSite::Report {}, _) => control.report(site.partition.receiver.counters.snapshot()),
         (LauncherToSite::ReportShed {}, _) => {
             for message in site.report() {
                 let _ = control.try_send(&message, None);
@@ -215,22 +215,22 @@ fn tell_reread(site: &Site<Own>, file: &str, renewed: Result<(), String>) {
 
 /// Serves every connection that arrives, each in a task of its own.
 async fn accept(site: Rc<Site<Own>>, tls: Rc<Tls>) {
-    while let Some(arrival) = site.partition.inlets.next().await {
+    while let Some(arrival) = site.partition.receiver.next().await {
         tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
     }
 }
 
 /// Not `async` as a whole, as [`serve`].
 fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
-    let Arrival { stream, taken, peer, local, lease, tls, h2c, .. } = arrival;
-    let client = Client { stream, taken, peer, local, tls, h2c };
+    let Arrival { stream, preread, peer, local, guard, tls, h2c, .. } = arrival;
+    let client = Client { stream, preread, peer, local, tls, h2c };
     async move {
         if client.tls {
             configured.ready().await;
         }
-        if let Ended::HandBack { stream, taken } = serve(&site, client).await {
+        if let Ended::HandBack { stream, preread } = serve(&site, client).await {
             // Without a gate to take it, that is, at the end of everything, the connection is closed.
-            let _ = lease.hand_back(stream, taken).await;
+            let _ = guard.hand_back(stream, preread).await;
         }
     }
 }

@@ -302,8 +302,8 @@ fn hands_back_foreign_requests_whole() {
     peer.send(&format!("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{foreign}"));
     assert_eq!(peer.answer(false).text(), "abc");
     assert_eq!(peer.rest(), b"HANDED BACK");
-    for taken in server.shared.handed_back.lock().unwrap().iter() {
-        assert_eq!(std::str::from_utf8(taken), Ok(foreign));
+    for preread in server.shared.handed_back.lock().unwrap().iter() {
+        assert_eq!(std::str::from_utf8(preread), Ok(foreign));
     }
 }
 

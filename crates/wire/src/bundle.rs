@@ -12,7 +12,7 @@ use crate::codec::{Bytes, choice, messages, record};
 /// The most bytes already read from a connection that may travel with it.
 ///
 /// LIMIT: a whole request head at its largest setting (64 KiB).
-pub const TAKEN_MAX: usize = 64 * 1024;
+pub const PREREAD_MAX: usize = 64 * 1024;
 
 /// In the place of a number that no source gives.
 pub const NUMBERLESS: u64 = u64::MAX;
@@ -43,7 +43,7 @@ record! {
         /// What is spoken on it.
         kind: Kind,
         /// Bytes that were read from it already; they come before what is still in the socket.
-        taken: Bytes<TAKEN_MAX>,
+        preread: Bytes<PREREAD_MAX>,
     }
 }
 
@@ -62,7 +62,7 @@ messages! {
         1 => Returns { credits: u16, done: Vec<u64> },
         /// A connection whose next request is another partition's; its descriptor comes along. [`NUMBERLESS`], if it was
         /// not this source that had sent it.
-        2 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
+        2 => Back { id: u64, preread: Bytes<PREREAD_MAX> },
         /// The worker retires: it will take what was sent, and asks for nothing more to be sent.
         3 => Drain {},
         /// A client, its address as in `Ban`, has used so much of what `rate_max` allows it, on connections that the
@@ -80,7 +80,7 @@ messages! {
         /// It has closed it.
         2 => Done { id: u64 },
         /// The response is complete and the connection is kept alive: it comes along, with bytes already read from it.
-        3 => Back { id: u64, taken: Bytes<TAKEN_MAX> },
+        3 => Back { id: u64, preread: Bytes<PREREAD_MAX> },
     }
 }
 

@@ -144,7 +144,7 @@ pub fn address_of(high: u64, low: u64) -> Ipv6Addr {
     Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
 }
 
-/// An address range of `Heavy`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is mapped.
+/// An address range of `TopRange`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is mapped.
 pub fn range_text(address_high: u64, address_low: u64, bits: u8) -> String {
     let address = address_of(address_high, address_low);
     match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
@@ -188,12 +188,12 @@ messages! {
         2 => Counters { counters: Counters },
         /// Part of the answer to `ReportShed`: an address range that holds many connections or requests; the first
         /// `bits` of `address` (16 bytes of IPv6, IPv4 mapped: `bits` then begins at 96) are the range.
-        3 => Heavy { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
+        3 => TopRange { address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32 },
         /// The answer to `ReportShed` is complete.
         4 => Shed { shed: Shed },
         /// From the signer: what became of a certificate that it was given, and what it holds in its place now.
         20 => Certificate { site: u16, number: u16, verdict: Verdict, holding: Holding },
-        /// From a site: a client's records fail to decrypt; its address, as in `Heavy`.
+        /// From a site: a client's records fail to decrypt; its address, as in `TopRange`.
         21 => Tampered { address_high: u64, address_low: u64 },
         /// From the stapler, part of the answer to `ReportStaples`: how it is with certificate `number` of `site`.
         22 => Staple { site: u16, number: u16, staple: Staple },
@@ -239,17 +239,17 @@ messages! {
         13 => AttachShared { partition: u16 },
         /// The own channel of one process of a guarded server comes along, which says what it holds.
         14 => AttachProcess { partition: u16 },
-        /// Asks for `Heavy` and `Shed`.
+        /// Asks for `TopRange` and `Shed`.
         15 => ReportShed {},
         /// The guarded server behind `partition` can serve so many connections at once: it is sent no more, and
         /// shares are of them.
         16 => Capacity { partition: u16, connections: u32 },
         /// Before `Begin`: what is spoken on listener `listener`.
-        20 => Speaks { listener: u16, tls: bool, h2c: bool },
+        20 => Protocol { listener: u16, tls: bool, h2c: bool },
         /// Before `Begin`: requests on listener `listener` for `host` whose path is at or below `path` are redirected to
         /// https at `port`; not at all, if it is 0.
         21 => Redirect { listener: u16, host: Text<255>, path: Text<1024>, port: u16 },
-        /// Connections of this client, as in `Heavy`, are not for `partition` for so long; 0 makes an end of it.
+        /// Connections of this client, as in `TopRange`, are not for `partition` for so long; 0 makes an end of it.
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
         /// After the policies: a network whose clients have no such bans.
         23 => TamperExempt { network: Text<64> },
@@ -353,7 +353,7 @@ messages! {
         9 => Report {},
         /// After the limits, before `Begin`: the policies.
         10 => Conditioning { conditioning: Conditioning },
-        /// Asks for `Heavy` and `Shed`.
+        /// Asks for `TopRange` and `Shed`.
         11 => ReportShed {},
         /// Before `Begin`: requests go through filters, so that a connection is handed back with its second one.
         12 => Filtered {},
@@ -560,7 +560,7 @@ messages! {
         /// In answer to `Probe`: what the probe says comes along, to be read to its end.
         9 => ProbeOutput { ticket: u32 },
         /// In answer to `Conditioning`: an address range that a process holds much of, as in `ChildToLauncher::Heavy`.
-        10 => Heavy {
+        10 => TopRange {
             ticket: u32, name: Text<128>, address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32,
         },
         /// In answer to `Conditioning`: what a process has shed.

@@ -17,7 +17,7 @@ pub mod stapler;
 pub mod tls;
 
 pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
-pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, TAKEN_MAX, ToGuard, ToWorker};
+pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};

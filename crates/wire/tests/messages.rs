@@ -18,9 +18,9 @@ use wire::{
     AccessRight, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher, Conditioning,
     ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker, Kind,
     LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
-    LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, ProbeKind, ProxyHeader,
-    Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, TAKEN_MAX, Text, ToGuard, ToWorker,
-    Unreachable, WorkerLimits,
+    LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
+    ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, Text, ToGuard,
+    ToWorker, Unreachable, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -129,8 +129,8 @@ fn addresses() -> Vec<SocketAddr> {
 
 impl Samples for ToWorker {
     fn samples() -> Vec<Self> {
-        let connection = |peer, local, kind, taken| {
-            let bundle = Bundle { id: u64::MAX - 1, peer, local, kind, taken: bytes(taken) };
+        let connection = |peer, local, kind, preread| {
+            let bundle = Bundle { id: u64::MAX - 1, peer, local, kind, preread: bytes(preread) };
             Self::Connection { bundle }
         };
         let mut all = Vec::new();
@@ -140,7 +140,7 @@ impl Samples for ToWorker {
                 all.push(connection(peer, local, Kind::Relayed, 1));
             }
         }
-        all.push(connection(addresses()[1], addresses()[4], Kind::Tls, TAKEN_MAX));
+        all.push(connection(addresses()[1], addresses()[4], Kind::Tls, PREREAD_MAX));
         all.push(connection(addresses()[1], addresses()[4], Kind::Http2, 24));
         all
     }
@@ -152,8 +152,8 @@ impl Samples for FromWorker {
             Self::Returns { credits: 0, done: vec![] },
             Self::Returns { credits: u16::MAX, done: vec![0, 1, u64::MAX] },
             Self::Returns { credits: 1, done: (0..wire::NUMBERS_MAX as u64).collect() },
-            Self::Back { id: 0, taken: bytes(0) },
-            Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) },
+            Self::Back { id: 0, preread: bytes(0) },
+            Self::Back { id: u64::MAX, preread: bytes(PREREAD_MAX) },
             Self::Drain {},
             Self::Rate { address_high: 0, address_low: 0xffff_c000_0201, used_ms: 0 },
             Self::Rate { address_high: u64::MAX, address_low: u64::MAX, used_ms: u32::MAX },
@@ -163,7 +163,7 @@ impl Samples for FromWorker {
 
 impl Samples for FromGuarded {
     fn samples() -> Vec<Self> {
-        let mut all = vec![Self::Done { id: 0 }, Self::Back { id: u64::MAX, taken: bytes(TAKEN_MAX) }];
+        let mut all = vec![Self::Done { id: 0 }, Self::Back { id: u64::MAX, preread: bytes(PREREAD_MAX) }];
         all.extend(addresses().into_iter().map(|peer| Self::Took { id: 1, peer }));
         all
     }
@@ -251,7 +251,7 @@ impl Samples for ToGuard {
 impl Samples for ChildToLauncher {
     fn samples() -> Vec<Self> {
         let heavy =
-            |bits, held| Self::Heavy { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
+            |bits, held| Self::TopRange { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
         let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
         all.push(Self::Confirmed { ticket: u32::MAX });
         let holding = Holding { kind: KeyKind::Rsa, not_before: 1, not_after: u64::MAX, named: true };
@@ -330,7 +330,7 @@ impl Samples for LauncherToGate {
             Self::Unfiltered { listener: 1 },
             Self::ReportShed {},
             Self::Capacity { partition: 1, connections: u32::MAX },
-            Self::Speaks { listener: 1, tls: true, h2c: false },
+            Self::Protocol { listener: 1, tls: true, h2c: false },
             Self::Redirect { listener: 1, host: text(255), path: text(1024), port: 443 },
             Self::Ban { partition: 1, address_high: u64::MAX, address_low: 0, seconds: u32::MAX },
             Self::TamperExempt { network: text(64) },
@@ -570,7 +570,7 @@ impl Samples for LauncherToAdmin {
             answer(Outcome::Busy),
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
-            Self::Heavy {
+            Self::TopRange {
                 ticket: 1,
                 name: text(128),
                 address_high: u64::MAX,
@@ -766,9 +766,9 @@ fn a_length_over_its_limit_is_refused_first() {
     }
     let no_text: &[u8] = &[0; 2];
     let over = |limit: u16| (limit + 1).to_le_bytes();
-    for length in [TAKEN_MAX as u32 + 1, 1 << 31, u32::MAX] {
-        refused::<ToWorker>(&[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(), &length.to_le_bytes(), TAKEN_MAX);
-        refused::<FromWorker>(&[&[2][..], &[0; 8]].concat(), &length.to_le_bytes(), TAKEN_MAX);
+    for length in [PREREAD_MAX as u32 + 1, 1 << 31, u32::MAX] {
+        refused::<ToWorker>(&[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(), &length.to_le_bytes(), PREREAD_MAX);
+        refused::<FromWorker>(&[&[2][..], &[0; 8]].concat(), &length.to_le_bytes(), PREREAD_MAX);
     }
     refused::<LauncherToGate>(&[3, 0, 0], &over(255), 255);
     refused::<LauncherToGate>(&[&[3, 0, 0], no_text].concat(), &over(1024), 1024);
@@ -840,7 +840,7 @@ fn text_is_cut_between_characters() {
 #[test]
 fn a_mapped_address_is_an_ipv4_address() {
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
-    let bundle = Bundle { id: 0, peer: mapped, local: mapped, kind: Kind::Plain, taken: Bytes(vec![]) };
+    let bundle = Bundle { id: 0, peer: mapped, local: mapped, kind: Kind::Plain, preread: Bytes(vec![]) };
     let ToWorker::Connection { bundle } =
         ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
     assert_eq!(bundle.peer, "192.0.2.1:80".parse().unwrap());

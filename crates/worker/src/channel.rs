@@ -17,17 +17,17 @@ use wire::{ChildToLauncher, Counters, DecodeError, MESSAGE_MAX, Message};
 /// waits, so a peer that sends without end would be heard without end.
 const TURN: u64 = 32;
 /// How much nonsense a peer may send before it is heard no more.
-const NONSENSE_MAX: u32 = 100;
+const PROTOCOL_VIOLATIONS_MAX: u32 = 100;
 /// A question, not a wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Why a peer is heard no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum ChannelEnd {
     /// It is gone.
     Gone,
     /// It has sent too much nonsense.
-    Nonsense,
+    ProtocolViolations,
 }
 
 /// A message with the descriptor that came along; `None` at the end of the channel.
@@ -105,27 +105,27 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// Hears a peer that may be compromised until it is gone, or has sent too much nonsense, which is told as that of
     /// `whom`. `take` gets each message, or why it is none, and says how much nonsense that was.
-    pub async fn hear(
+    pub async fn receive_all(
         &self,
         whom: impl std::fmt::Display,
         mut take: impl FnMut(Result<(In, Option<OwnedFd>), DecodeError>) -> u32,
-    ) -> Silence {
-        let mut nonsense = 0;
-        for heard in 1_u64.. {
-            if heard.is_multiple_of(TURN) {
+    ) -> ChannelEnd {
+        let mut violations = 0;
+        for received in 1_u64.. {
+            if received.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            nonsense += match self.receive().await {
+            violations += match self.receive().await {
                 Ok(Some(arrived)) => take(Ok(arrived)),
                 Err(ChannelError::Malformed(error)) => take(Err(error)),
                 Ok(None) | Err(ChannelError::Io(_)) => break,
             };
-            if nonsense >= NONSENSE_MAX {
+            if violations >= PROTOCOL_VIOLATIONS_MAX {
                 eprintln!("error: {whom} sends nonsense; its channel is closed");
-                return Silence::Nonsense;
+                return ChannelEnd::ProtocolViolations;
             }
         }
-        Silence::Gone
+        ChannelEnd::Gone
     }
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.

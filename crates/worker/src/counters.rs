@@ -46,9 +46,9 @@ impl Counters {
 
 /// What a process has shed, by reason, for `bulkhead status --conditioning`.
 #[derive(Debug, Default)]
-pub struct Sheds(RefCell<Shed>);
+pub struct DropCounters(RefCell<Shed>);
 
-impl Sheds {
+impl DropCounters {
     /// Counts something: `note(|shed| shed.malformed += 1)`.
     pub fn note(&self, count: impl FnOnce(&mut Shed)) {
         count(&mut self.0.borrow_mut());

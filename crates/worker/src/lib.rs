@@ -1,16 +1,16 @@
 //! The skeleton of every process that the launcher starts: channels, connections in and out, log, counters.
 //!
 //! Runs in: gate, site, service, logger, admin, each under its own uid, after its jail is complete. Sees:
-//! messages of the launcher (trusted), and of other roles through `inlet` and `outlet` (not trusted). Never:
+//! messages of the launcher (trusted), and of other roles through `receiver` and `outlet` (not trusted). Never:
 //! opens a file or a socket by name.
 //!
 //! Everything here belongs to one thread: one tokio current-thread runtime per process, state without locks.
 
 pub mod channel;
 pub mod counters;
-pub mod inlet;
+pub mod dispatcher;
 pub mod log;
-pub mod outlets;
+pub mod receiver;
 pub mod routes;
 mod start;
 

@@ -133,10 +133,14 @@ impl Log {
             eprintln!("{}: {text}", name(level));
             return;
         }
-        let mut line = Line { bytes: [0; TEXT_MAX], length: 0 };
+        let mut text_buffer = TextBuffer { bytes: [0; TEXT_MAX], length: 0 };
         // The only error is that the line is full.
-        let _ = write!(line, "{text}");
-        self.append(&Record::Event { time_us: now_us(), level, text: &line.bytes[..line.length] });
+        let _ = write!(text_buffer, "{text}");
+        self.append(&Record::Event {
+            time_us: now_us(),
+            level,
+            text: &text_buffer.bytes[..text_buffer.length],
+        });
     }
 
     /// Sends everything that waits, for at most two seconds; for use before the process exits.
@@ -324,12 +328,12 @@ impl Buffers {
 }
 
 /// A line on the stack that cuts what is too long.
-struct Line {
+struct TextBuffer {
     bytes: [u8; TEXT_MAX],
     length: usize,
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for TextBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.bytes[self.length..];
         let count = text.floor_char_boundary(room.len());

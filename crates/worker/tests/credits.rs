@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use wire::{Bundle, Bytes, FromWorker, Message, ToWorker};
 use worker::channel::Channel;
-use worker::inlet::Inlets;
-use worker::outlets::{Outgoing, Outlets, Owner};
+use worker::dispatcher::{Dispatcher, Outgoing, Owner};
+use worker::receiver::Receiver;
 
 fn run(test: impl AsyncFnOnce()) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -48,8 +48,8 @@ impl Owner for Counts {
 fn a_source_that_sends_more_than_it_has_credits_for_is_closed() {
     run(async || {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
-        let inlets = Inlets::new(1000);
-        inlets.attach(theirs, false).unwrap();
+        let receiver = Receiver::new(1000);
+        receiver.attach(theirs, false).unwrap();
         let source: Channel<FromWorker, ToWorker> = Channel::new(ours).unwrap();
         let Some((FromWorker::Returns { credits, .. }, _)) = source.receive().await.unwrap() else {
             panic!("no credits");
@@ -57,12 +57,12 @@ fn a_source_that_sends_more_than_it_has_credits_for_is_closed() {
         // All at once, so that none comes back meanwhile.
         let (peer, local) = (address(), address());
         for id in 0..=u64::from(credits) {
-            let bundle = Bundle { id, peer, local, kind: wire::Kind::Plain, taken: Bytes(vec![]) };
+            let bundle = Bundle { id, peer, local, kind: wire::Kind::Plain, preread: Bytes(vec![]) };
             source.try_send(&ToWorker::Connection { bundle }, Some(stream().as_fd())).unwrap();
         }
         let mut kept = Vec::new();
         for _ in 0..credits {
-            kept.push(inlets.next().await.unwrap());
+            kept.push(receiver.next().await.unwrap());
         }
         drop(kept);
         let ended = async { while let Ok(Some(_)) = source.receive().await {} };
@@ -77,8 +77,8 @@ fn a_worker_that_never_says_what_ended_gets_no_more_than_it_may_hold() {
         const CONNECTIONS: u32 = 10;
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let counts = Rc::new(Counts::default());
-        let outlets = Outlets::new("partition", Duration::from_millis(1), CONNECTIONS, counts.clone());
-        outlets.attach(ours).unwrap();
+        let dispatcher = Dispatcher::new("partition", Duration::from_millis(1), CONNECTIONS, counts.clone());
+        dispatcher.attach(ours).unwrap();
         let mut buffer = vec![0; wire::MESSAGE_MAX];
         let mut credits = Vec::new();
         FromWorker::Returns { credits: 100, done: vec![] }.encode(&mut credits);
@@ -87,12 +87,12 @@ fn a_worker_that_never_says_what_ended_gets_no_more_than_it_may_hold() {
             tokio::time::sleep(Duration::from_millis(2)).await;
             for _ in 0..100 {
                 let (peer, local) = (address(), address());
-                outlets.send(Outgoing {
+                dispatcher.send(Outgoing {
                     stream: stream(),
                     peer,
                     local,
                     kind: wire::Kind::Plain,
-                    taken: vec![],
+                    preread: vec![],
                 });
                 let _ = sys::seqpacket::receive(&theirs, &mut buffer);
             }

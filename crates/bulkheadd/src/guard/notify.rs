@@ -187,7 +187,9 @@ impl Supervisor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Errno::AGAIN),
                 // Bytes that were taken cannot be put before those in the socket; with filters, this way is refused.
                 Ok(Some(got)) => match (ToWorker::decode(&self.buffer[..got.len]), got.descriptor) {
-                    (Ok(ToWorker::Connection { bundle }), Some(connection)) if bundle.taken.0.is_empty() => {
+                    (Ok(ToWorker::Connection { bundle }), Some(connection))
+                        if bundle.preread.0.is_empty() =>
+                    {
                         break (bundle, connection);
                     }
                     _ => {}

@@ -120,7 +120,7 @@ impl Server {
     /// Gives a connection back that it did not get.
     pub fn back(&mut self, bundle: wire::Bundle, connection: OwnedFd) {
         self.tell(&FromGuarded::Took { id: bundle.id, peer: bundle.peer }, None);
-        self.tell(&FromGuarded::Back { id: bundle.id, taken: bundle.taken }, Some(connection));
+        self.tell(&FromGuarded::Back { id: bundle.id, preread: bundle.preread }, Some(connection));
     }
 
     fn tell(&mut self, message: &FromGuarded, descriptor: Option<OwnedFd>) {

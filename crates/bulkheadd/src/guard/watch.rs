@@ -279,7 +279,7 @@ impl Guard {
         for message in self.desk.gate.heard() {
             match message {
                 ChildToLauncher::Ready {} => self.start_command()?,
-                ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting } => {
+                ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
                     self.report.heavy((address_high, address_low), bits, held, waiting);
                 }
                 ChildToLauncher::Shed { shed } => {

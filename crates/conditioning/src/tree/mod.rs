@@ -13,7 +13,7 @@
 //! Source: seed 001, 4.2 (rows D4, D6).
 
 mod arena;
-mod order;
+mod service_order;
 #[cfg(test)]
 mod tests;
 mod trie;

@@ -18,7 +18,7 @@ mod check;
 use crate::address::{Origin, Range};
 
 use super::arena::{Arena, NONE};
-use super::order::Order;
+use super::service_order::ServiceOrder;
 
 /// In the number of a node: it is a leaf.
 const LEAF: u32 = 1 << 31;
@@ -31,7 +31,7 @@ const LEAF: u32 = 1 << 31;
 struct Inner {
     /// An address below it, of which only the first `depth` nibbles count.
     key: u64,
-    order: Order,
+    order: ServiceOrder,
     /// Items below it.
     count: u32,
     /// Branches with items.
@@ -193,7 +193,7 @@ impl Trie {
             true => (self.leaves[node ^ LEAF].count, self.leaves[node ^ LEAF].served),
             false => (self.inners[node].count, self.inners[node].served),
         };
-        let mut order = Order::NEW;
+        let mut order = ServiceOrder::NEW;
         if served > self.horizon {
             order.serve(old);
         } else if self.horizon > 0 {

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use wire::{ChildToLauncher, Conditioning, Counters, LauncherToGate, Shed, Text};
 use worker::Fault;
 use worker::channel::Channel;
-use worker::inlet::{Arrival, Inlets};
+use worker::receiver::{Arrival, Receiver};
 
 /// The limits that tests set.
 pub struct Limits {
@@ -105,10 +105,10 @@ impl Gate {
     }
 
     /// Attaches a worker that takes connections.
-    pub async fn worker(&self, partition: u16) -> Rc<Inlets> {
-        let inlets = Inlets::new(1000);
-        inlets.attach(self.line(partition).await, false).unwrap();
-        inlets
+    pub async fn worker(&self, partition: u16) -> Rc<Receiver> {
+        let receiver = Receiver::new(1000);
+        receiver.attach(self.line(partition).await, false).unwrap();
+        receiver
     }
 
     /// Attaches a worker of which the test holds the bare channel.
@@ -154,7 +154,7 @@ impl Gate {
         let mut ranges = Vec::new();
         loop {
             match self.control.receive().await.unwrap().unwrap().0 {
-                ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting } => {
+                ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
                     let range = Range::from_parts(address_high, address_low, bits).unwrap();
                     ranges.push((range.to_string(), held, waiting));
                 }
@@ -194,7 +194,7 @@ pub fn policies() -> Conditioning {
 }
 
 /// The message that orders these policies.
-pub fn order(conditioning: Conditioning) -> LauncherToGate {
+pub fn conditioning_message(conditioning: Conditioning) -> LauncherToGate {
     LauncherToGate::Conditioning { conditioning }
 }
 
@@ -216,20 +216,20 @@ pub fn get(host: &str) -> Vec<u8> {
 }
 
 /// Takes the next connection of a worker, answers it with `word` and closes it.
-pub async fn answer(inlets: &Inlets, word: &str) -> Vec<u8> {
-    let arrival = inlets.next().await.expect("a connection");
-    let (mut stream, taken, _lease) = open(arrival);
+pub async fn answer(receiver: &Receiver, word: &str) -> Vec<u8> {
+    let arrival = receiver.next().await.expect("a connection");
+    let (mut stream, preread, _lease) = open(arrival);
     let mut bytes = vec![0; 4096];
-    let count = if taken.is_empty() { stream.read(&mut bytes).await.unwrap() } else { 0 };
+    let count = if preread.is_empty() { stream.read(&mut bytes).await.unwrap() } else { 0 };
     stream.write_all(word.as_bytes()).await.unwrap();
     bytes.truncate(count);
-    [taken, bytes].concat()
+    [preread, bytes].concat()
 }
 
 /// The connection of an arrival, to be read from and written to.
-pub fn open(arrival: Arrival) -> (TcpStream, Vec<u8>, worker::inlet::Lease) {
+pub fn open(arrival: Arrival) -> (TcpStream, Vec<u8>, worker::receiver::ConnectionGuard) {
     let stream = std::net::TcpStream::from(arrival.stream);
-    (TcpStream::from_std(stream).unwrap(), arrival.taken, arrival.lease)
+    (TcpStream::from_std(stream).unwrap(), arrival.preread, arrival.guard)
 }
 
 /// Waits for some milliseconds.

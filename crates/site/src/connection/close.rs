@@ -35,10 +35,10 @@ impl<P: Partition> Link<'_, P> {
         self.end_with(refusal.status()).await
     }
 
-    /// Answers the request that `taken` begins with by an error, and ends the connection.
+    /// Answers the request that `preread` begins with by an error, and ends the connection.
     pub(crate) async fn end_with(&mut self, status: StatusCode) -> Next {
-        let taken = std::mem::take(&mut self.taken);
-        let head = match head::check(&taken, usize::MAX) {
+        let preread = std::mem::take(&mut self.preread);
+        let head = match head::check(&preread, usize::MAX) {
             Checked::Whole(head) => Some(head),
             _ => None,
         };
@@ -130,6 +130,6 @@ impl<P: Partition> Link<'_, P> {
                 return self.close();
             }
         };
-        Ended::HandBack { stream, taken: std::mem::take(&mut self.taken) }
+        Ended::HandBack { stream, preread: std::mem::take(&mut self.preread) }
     }
 }

@@ -54,9 +54,9 @@ impl<P: Partition> Link<'_, P> {
         };
         // A worker that was told of no certificate gets no such connections.
         let config = self.site.tls.borrow().clone().ok_or(io::ErrorKind::Unsupported)?;
-        let taken = std::mem::take(&mut self.taken);
+        let preread = std::mem::take(&mut self.preread);
         let tcp = register(socket)?;
-        let stream = TlsStream::new(tcp, config, &taken, self.ends.peer, Rc::clone(self.site) as _);
+        let stream = TlsStream::new(tcp, config, &preread, self.ends.peer, Rc::clone(self.site) as _);
         stream.map(Box::new).map_err(io::Error::other)
     }
 

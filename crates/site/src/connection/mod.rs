@@ -46,7 +46,7 @@ pub struct Client {
     /// The socket, non-blocking; it need not be registered with the runtime.
     pub stream: OwnedFd,
     /// Bytes that were already read from it.
-    pub taken: Vec<u8>,
+    pub preread: Vec<u8>,
     /// The client's address.
     pub peer: SocketAddr,
     /// Our address.
@@ -67,7 +67,7 @@ pub enum Ended {
         /// The socket, non-blocking.
         stream: OwnedFd,
         /// Bytes that were read from it and not yet answered.
-        taken: Vec<u8>,
+        preread: Vec<u8>,
     },
 }
 
@@ -79,12 +79,12 @@ pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Ou
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
     let guest = site.seats.enter(ends.peer.ip());
-    let taken = client.taken;
+    let preread = client.preread;
     let mut link = Link {
         site,
         ends,
         socket,
-        taken,
+        preread,
         arrived,
         since: arrived,
         timer: None,
@@ -139,7 +139,7 @@ pub(crate) struct Link<'a, P> {
     /// `None` only while it is lent out, or after it broke.
     pub(crate) socket: Option<Socket>,
     /// Bytes read and not yet answered.
-    pub(crate) taken: Vec<u8>,
+    pub(crate) preread: Vec<u8>,
     /// When the bytes being worked on arrived.
     pub(crate) arrived: Instant,
     /// Since when the next head, or the rest of it, has been awaited.
@@ -173,8 +173,8 @@ enum Preface {
 impl<P: Partition> Link<'_, P> {
     /// The first read is done at once: the gate passes on connections on which a request waits.
     fn first(&mut self) -> Next {
-        if !self.taken.is_empty() {
-            match self.digest_taken() {
+        if !self.preread.is_empty() {
+            match self.digest_preread() {
                 Next::Read => {}
                 other => return other,
             }
@@ -193,26 +193,26 @@ impl<P: Partition> Link<'_, P> {
 
     /// Works off newly read bytes together with those left from before.
     fn digest(&mut self, new: &[u8]) -> Next {
-        if !self.taken.is_empty() {
-            self.taken.extend_from_slice(new);
-            return self.digest_taken();
+        if !self.preread.is_empty() {
+            self.preread.extend_from_slice(new);
+            return self.digest_preread();
         }
         let worked = self.work(new);
-        self.taken.extend_from_slice(&new[worked.used..]);
-        if worked.answered || !self.taken.is_empty() {
+        self.preread.extend_from_slice(&new[worked.used..]);
+        if worked.answered || !self.preread.is_empty() {
             self.since = self.arrived;
         }
         worked.next
     }
 
     /// Works off what has been read; `Next::Read` if that needs more.
-    fn digest_taken(&mut self) -> Next {
-        let mut taken = std::mem::take(&mut self.taken);
-        let worked = self.work(&taken);
+    fn digest_preread(&mut self) -> Next {
+        let mut preread = std::mem::take(&mut self.preread);
+        let worked = self.work(&preread);
         // An idle connection holds no buffer.
-        if worked.used < taken.len() {
-            taken.drain(..worked.used);
-            self.taken = taken;
+        if worked.used < preread.len() {
+            preread.drain(..worked.used);
+            self.preread = preread;
         }
         // The time for a head runs from its first byte, however many follow one by one.
         if worked.answered {
@@ -332,14 +332,14 @@ impl<P: Partition> Link<'_, P> {
     pub(crate) fn go_on(&mut self) -> Next {
         self.arrived = Instant::now();
         self.since = self.arrived;
-        if self.taken.is_empty() { Next::Read } else { self.digest_taken() }
+        if self.preread.is_empty() { Next::Read } else { self.digest_preread() }
     }
 
-    /// Answers the request that `taken` begins with through hyper.
+    /// Answers the request that `preread` begins with through hyper.
     async fn general(&mut self) -> Next {
         let limits = self.site.partition.limits();
-        let taken = Bytes::from(std::mem::take(&mut self.taken));
-        let Checked::Whole(head) = head::check(&taken, limits.head_bytes) else {
+        let preread = Bytes::from(std::mem::take(&mut self.preread));
+        let Checked::Whole(head) = head::check(&preread, limits.head_bytes) else {
             return Next::Close;
         };
         let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
@@ -348,26 +348,26 @@ impl<P: Partition> Link<'_, P> {
             Err(_) => Some(Refusal::Malformed("a target that is not a URI")),
             // What has come of a body is looked at before anybody is asked, who might answer without reading it.
             Ok(_) if head.framing == Framing::Chunked => {
-                let looked = Chunks::default().look(&taken[head.length..]);
+                let looked = Chunks::default().look(&preread[head.length..]);
                 looked.err().map(|malformed| Refusal::Malformed(malformed.0))
             }
             Ok(_) => None,
         };
         if let Some(refusal) = refusal {
-            self.taken = taken.to_vec();
+            self.preread = preread.to_vec();
             return Next::Refuse(refusal);
         }
         let Some(stream) = self.lend() else {
             return Next::Close;
         };
-        let raw = &taken[..head.length];
-        let rest = taken.slice(head.length..);
+        let raw = &preread[..head.length];
+        let rest = preread.slice(head.length..);
         let takes = self.takes();
         let over = exchange(self.site, stream, self.ends, takes, raw, &head, rest).await;
         self.record(Some(&head), over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {
-            self.taken = over.taken.into();
+            self.preread = over.preread.into();
             return self.go_on();
         }
         if over.linger {

@@ -29,7 +29,7 @@ impl<P: Partition> Link<'_, P> {
     /// Waits for bytes, the deadline, or the end of the worker.
     pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let limits = self.site.partition.limits();
-        let idle = self.taken.is_empty();
+        let idle = self.preread.is_empty();
         let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
         let Some(mut stream) = self.lend() else {
             return Next::Close;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use conditioning::checks::{self, Setting};
 use http::header::{self, HeaderMap, HeaderValue};
 use request::path::NormalPath;
-use worker::counters::Sheds;
+use worker::counters::DropCounters;
 
 use crate::config::limits::Limits;
 use crate::config::setup::Setup;
@@ -171,7 +171,7 @@ pub struct Site<P> {
     /// The time.
     pub clock: Clock,
     /// What was shed.
-    pub shed: Sheds,
+    pub shed: DropCounters,
     /// How connections under TLS are set up; those that come from now on take this one.
     pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     pub(crate) hsts: RefCell<Option<Rc<Hsts>>>,
@@ -206,7 +206,7 @@ impl<P: Partition> Site<P> {
             negotiator: Negotiator::new(&settings.encodings),
             cache: Cache::with(CACHE_BYTES, settings, Box::<cache::Clock>::default()),
             clock: Clock::default(),
-            shed: Sheds::default(),
+            shed: DropCounters::default(),
             tls: RefCell::default(),
             hsts: RefCell::default(),
             seats,

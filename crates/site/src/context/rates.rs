@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use conditioning::{Asked, Exempt, Rate};
 use wire::FromWorker;
-use worker::inlet::Inlets;
+use worker::receiver::Receiver;
 
 /// LIMIT: how often gates are told, and of how many clients at once.
 const TELL_EVERY: Duration = Duration::from_millis(50);
@@ -49,10 +49,10 @@ impl Rates {
     }
 
     /// Whether a client may make a request now; counts it.
-    pub fn allow(&self, client: IpAddr, now: Instant, inlets: &Rc<Inlets>) -> bool {
+    pub fn allow(&self, client: IpAddr, now: Instant, receiver: &Rc<Receiver>) -> bool {
         let asked = self.known.rate.borrow_mut().ask(client, now);
         if asked != Asked::Within {
-            self.known.is_low(client, inlets);
+            self.known.is_low(client, receiver);
         }
         asked != Asked::Over
     }
@@ -65,18 +65,18 @@ impl Rates {
 
 impl Known {
     /// Has the gates told of a client before long.
-    fn is_low(self: &Rc<Self>, client: IpAddr, inlets: &Rc<Inlets>) {
+    fn is_low(self: &Rc<Self>, client: IpAddr, receiver: &Rc<Receiver>) {
         let mut low = self.low.borrow_mut();
         // One for whom there is no room is told of with one of its next requests.
         if low.len() < TOLD_MAX && !low.contains(&client) {
             low.push(client);
         }
         if !self.telling.replace(true) {
-            tokio::task::spawn_local(self.clone().tell(inlets.clone()));
+            tokio::task::spawn_local(self.clone().tell(receiver.clone()));
         }
     }
 
-    async fn tell(self: Rc<Self>, inlets: Rc<Inlets>) {
+    async fn tell(self: Rc<Self>, receiver: Rc<Receiver>) {
         tokio::time::sleep(TELL_EVERY).await;
         self.telling.set(false);
         let (low, now) = (self.low.take(), Instant::now());
@@ -84,7 +84,7 @@ impl Known {
             let used = self.rate.borrow().used(client, now);
             let (address_high, address_low) = wire::halves(client);
             let used_ms = u32::try_from(used.as_millis()).unwrap_or(u32::MAX);
-            inlets.tell_gates(&FromWorker::Rate { address_high, address_low, used_ms });
+            receiver.notify_gates(&FromWorker::Rate { address_high, address_low, used_ms });
         }
     }
 }
@@ -95,12 +95,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_has_one_bucket_and_the_exempt_have_no_limit() {
-        let (inlets, now) = (Inlets::new(10), Instant::now());
+        let (receiver, now) = (Receiver::new(10), Instant::now());
         let exempt = Exempt(vec!["203.0.113.0/24".parse().unwrap()]);
         let rates = Rates::new((1, 3), exempt);
         let allowed = |client: &str| {
             let client = client.parse().unwrap();
-            (0..10).filter(|_| rates.allow(client, now, &inlets)).count()
+            (0..10).filter(|_| rates.allow(client, now, &receiver)).count()
         };
         let local = tokio::task::LocalSet::new();
         local

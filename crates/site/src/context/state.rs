@@ -15,9 +15,9 @@ use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
-use worker::inlet::Inlets;
+use worker::dispatcher::share_limits;
 use worker::log::{Log, now_us};
-use worker::outlets::share_limits;
+use worker::receiver::Receiver;
 use worker::routes::Routes;
 
 use crate::config::limits::Limits;
@@ -150,7 +150,7 @@ pub struct Own {
     rate: (u32, u32),
     rates: Rates,
     /// The connections that come in.
-    pub inlets: Rc<Inlets>,
+    pub receiver: Rc<Receiver>,
     log: Log,
     /// Whether requests go through filters.
     pub filtered: bool,
@@ -178,7 +178,7 @@ impl Own {
     }
 
     /// A worker with these limits and, for now, nothing of its own.
-    pub fn new(limits: &WorkerLimits, inlets: Rc<Inlets>, log: Log) -> Self {
+    pub fn new(limits: &WorkerLimits, receiver: Rc<Receiver>, log: Log) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         Self {
             routes: Routes::default(),
@@ -200,7 +200,7 @@ impl Own {
             priority: Priority::Recency,
             rate: (0, 0),
             rates: Rates::new((0, 0), Exempt::default()),
-            inlets,
+            receiver,
             log,
             filtered: false,
             noise: Noise::default(),
@@ -341,7 +341,7 @@ impl Partition for Own {
 
     fn allows(&self, ends: &Ends, now: Instant) -> bool {
         let known = || !self.shared_ports.contains(&ends.local.port());
-        !self.rates.limit() || !known() || self.rates.allow(ends.peer.ip(), now, &self.inlets)
+        !self.rates.limit() || !known() || self.rates.allow(ends.peer.ip(), now, &self.receiver)
     }
 
     fn filtered(&self) -> bool {
@@ -396,7 +396,7 @@ impl Partition for Own {
     }
 
     fn record(&self, access: &Access<'_>) {
-        self.inlets.counters.answered();
+        self.receiver.counters.answered();
         self.log.access(&wire::log::Access {
             time_us: now_us(),
             duration_us: u32::try_from(access.duration_us).unwrap_or(u32::MAX),
@@ -427,11 +427,11 @@ impl Partition for Own {
     }
 
     fn draining(&self) -> bool {
-        self.inlets.draining()
+        self.receiver.draining()
     }
 
     async fn drained(&self) {
-        self.inlets.drained().await;
+        self.receiver.drained().await;
     }
 
     fn limits(&self) -> &Limits {
@@ -443,7 +443,7 @@ impl Site<Own> {
     /// What was shed, by whom most is held, and what waits.
     pub fn report(&self) -> Vec<ChildToLauncher> {
         let mut shed = self.shed.snapshot();
-        shed.admitted = self.partition.inlets.counters.requests.get();
+        shed.admitted = self.partition.receiver.counters.requests.get();
         shed.evicted = self.seats.evicted();
         for limit in [&self.partition.limit, &self.partition.streams] {
             let counts = limit.counts();
@@ -474,7 +474,7 @@ impl Site<Own> {
             }
         }
         let ranges = heavy.into_iter().map(|((address_high, address_low, bits), (held, waiting))| {
-            ChildToLauncher::Heavy { address_high, address_low, bits, held, waiting }
+            ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting }
         });
         ranges.chain([ChildToLauncher::Shed { shed }]).collect()
     }

@@ -215,7 +215,7 @@ pub(crate) fn keep<B>(response: &mut Response<B>, guard: Guard) {
     }
 }
 
-/// Passes bytes in both directions, `taken` first, and counts them, until both sides have ended; an error if one has
+/// Passes bytes in both directions, `preread` first, and counts them, until both sides have ended; an error if one has
 /// broken off, or neither has sent anything for `idle`.
 pub(crate) async fn tunnel<C>(
     client: C,
@@ -233,8 +233,8 @@ where
     let moved = Cell::new(Instant::now());
     let both = async {
         let sending = async {
-            to_other.write_all(&taken).await?;
-            count.set(count.get() + taken.len() as u64);
+            to_other.write_all(&preread).await?;
+            count.set(count.get() + preread.len() as u64);
             pass(&mut from_client, &mut to_other, &moved, count).await
         };
         let receiving = pass(&mut from_other, &mut to_client, &moved, count);

@@ -158,7 +158,7 @@ pub(crate) struct Wire {
     /// The head, rewritten.
     pub head: Bytes,
     /// What was read from the socket after the head.
-    pub taken: Bytes,
+    pub preread: Bytes,
     pub left: Left,
 }
 
@@ -227,11 +227,11 @@ impl hyper::rt::Read for Wire {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let room = this.allowed(out.remaining());
-        if this.taken.is_empty() {
+        if this.preread.is_empty() {
             return this.read_socket(cx, room, &mut out);
         }
-        let count = this.taken.len().min(room);
-        let bytes = this.taken.split_to(count);
+        let count = this.preread.len().min(room);
+        let bytes = this.preread.split_to(count);
         this.use_up(&bytes)?;
         out.put_slice(&bytes);
         Poll::Ready(Ok(()))

@@ -48,7 +48,7 @@ pub(crate) struct Over {
     /// The connection, if it is still good for anything.
     pub stream: Option<Stream>,
     /// Bytes read beyond the request.
-    pub taken: Bytes,
+    pub preread: Bytes,
     /// Whether the next request may follow; otherwise the connection is to be closed.
     pub keep: bool,
     /// Whether the client may still be sending, so that closing at once could destroy the answer.
@@ -59,7 +59,7 @@ pub(crate) struct Over {
     pub body_bytes: u64,
 }
 
-/// Answers the request whose head `head` was checked from `raw`, followed by `taken`.
+/// Answers the request whose head `head` was checked from `raw`, followed by `preread`.
 pub(crate) async fn exchange<P: Partition>(
     site: &Rc<Site<P>>,
     stream: Stream,
@@ -67,7 +67,7 @@ pub(crate) async fn exchange<P: Partition>(
     takes: Rc<Pace>,
     raw: &[u8],
     head: &Head<'_>,
-    taken: Bytes,
+    preread: Bytes,
 ) -> Over {
     let gauge = Rc::new(Gauge::new(site.partition.limits(), takes));
     let shown = stream.client_certificate().map(dispatch::Shown);
@@ -81,7 +81,7 @@ pub(crate) async fn exchange<P: Partition>(
         stream: stream.clone(),
         gauge: gauge.clone(),
         head: head::rewrite(raw, head).into(),
-        taken,
+        preread,
         left,
     };
     let keep = head.keep && head.framing != Framing::Chunked;
@@ -121,7 +121,7 @@ pub(crate) async fn exchange<P: Partition>(
         wire.stream.borrow_mut().reset();
     }
     let complete = wire.complete();
-    let taken = wire.taken;
+    let preread = wire.preread;
     let status = match gauge.status.get() {
         0 => CLIENT_GONE,
         status => status,
@@ -133,7 +133,7 @@ pub(crate) async fn exchange<P: Partition>(
             Rc::into_inner(stream).map(RefCell::into_inner)
         }
         .filter(|_| outcome == Outcome::Answered),
-        taken,
+        preread,
         keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
         linger: !complete,
         status,

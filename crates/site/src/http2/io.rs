@@ -47,15 +47,15 @@ pub(super) struct Watched {
     gauge: Rc<Gauge>,
     meter: Rc<Meter>,
     /// What was read from the socket before.
-    taken: Bytes,
+    preread: Bytes,
     came: Scanner,
     went: Scanner,
 }
 
 impl Watched {
-    pub fn new(stream: Rc<RefCell<Stream>>, gauge: Rc<Gauge>, meter: Rc<Meter>, taken: Bytes) -> Self {
+    pub fn new(stream: Rc<RefCell<Stream>>, gauge: Rc<Gauge>, meter: Rc<Meter>, preread: Bytes) -> Self {
         let came = Scanner::after(PREFACE.len() as u32);
-        Self { stream, gauge, meter, taken, came, went: Scanner::default() }
+        Self { stream, gauge, meter, preread, came, went: Scanner::default() }
     }
 }
 
@@ -66,9 +66,9 @@ impl AsyncRead for Watched {
             return Poll::Pending;
         }
         let before = out.filled().len();
-        if this.taken.has_remaining() {
-            let count = this.taken.len().min(out.remaining());
-            out.put_slice(&this.taken.split_to(count));
+        if this.preread.has_remaining() {
+            let count = this.preread.len().min(out.remaining());
+            out.put_slice(&this.preread.split_to(count));
         } else {
             ready!(this.stream.borrow_mut().poll_read(cx, out))?;
         }

@@ -124,8 +124,8 @@ impl<P: Partition> Link<'_, P> {
         let shown = stream.borrow().client_certificate().map(Shown);
         let gauge = Rc::new(Gauge::new(limits, self.takes()));
         let meter = Rc::new(Meter::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
-        let taken = Bytes::from(std::mem::take(&mut self.taken));
-        let watched = Watched::new(stream, gauge.clone(), meter.clone(), taken);
+        let preread = Bytes::from(std::mem::take(&mut self.preread));
+        let watched = Watched::new(stream, gauge.clone(), meter.clone(), preread);
         let began = tokio::time::timeout(limits.head_timeout, builder(limits).handshake(watched)).await;
         let connection = match began {
             Err(_) => {

@@ -63,7 +63,7 @@ impl Dialer {
                 Ok((ConnectorToSite::Failed { id, why }, None)) => dialer.take(id, Err(why)),
                 Ok(_) | Err(_) => 1,
             };
-            line.hear("the connector", take).await;
+            line.receive_all("the connector", take).await;
             dialer.lose(&line);
         });
         Ok(())

@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use wire::Shed;
-use worker::outlets::{Outgoing, Outlets, Owner};
+use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::Ends;
@@ -45,7 +45,7 @@ type Sender = Peer<BoundedBody>;
 /// The way to one service.
 pub struct Relay {
     /// Where new pairs go.
-    outlets: Rc<Outlets>,
+    dispatcher: Rc<Dispatcher>,
     pairs: Rc<Pairs>,
     broken: Cell<bool>,
 }
@@ -88,25 +88,25 @@ impl Relay {
     /// by `priority`.
     pub fn new(name: &str, wait_max: Duration, connections: u32, priority: Priority) -> Rc<Self> {
         let pairs = Rc::new(Pairs::default());
-        let outlets = Outlets::new(name, wait_max, connections, pairs.clone());
+        let dispatcher = Dispatcher::new(name, wait_max, connections, pairs.clone());
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
-        outlets.govern(priority, None);
-        Rc::new(Self { outlets, pairs, broken: Cell::new(false) })
+        dispatcher.set_policy(priority, None);
+        Rc::new(Self { dispatcher, pairs, broken: Cell::new(false) })
     }
 
     /// Adds a worker of the service.
     pub fn attach(&self, channel: OwnedFd) -> std::io::Result<()> {
-        self.outlets.attach(channel)
+        self.dispatcher.attach(channel)
     }
 
     /// Adds what was shed here, and how many requests wait.
     pub fn report(&self, shed: &mut Shed) {
-        self.outlets.report(shed);
+        self.dispatcher.report(shed);
     }
 
     /// The ranges of addresses that most of the waiting requests come from.
     pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
-        self.outlets.ranges_waiting(at_most)
+        self.dispatcher.ranges_waiting(at_most)
     }
 
     /// Whether requests are answered with 500 because the service is broken; those that wait for a worker as well, for
@@ -114,7 +114,7 @@ impl Relay {
     pub fn set_broken(&self, broken: bool) {
         self.broken.set(broken);
         if broken {
-            self.outlets.turn_away();
+            self.dispatcher.reject_all();
         }
     }
 
@@ -184,12 +184,12 @@ impl Relay {
         // The client itself, so that its requests get their turn by who it is.
         let Ends { peer, local, .. } = ends;
         self.pairs.waiting.set(self.pairs.waiting.get() + 1);
-        self.outlets.send(Outgoing {
+        self.dispatcher.send(Outgoing {
             stream: theirs,
             peer,
             local,
             kind: wire::Kind::Relayed,
-            taken: Vec::new(),
+            preread: Vec::new(),
         });
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = response::reader().handshake(TokioIo::new(stream)).await;

@@ -101,7 +101,7 @@ impl Line {
     fn hear_some(self: &Arc<Self>) -> io::Result<bool> {
         let mut state = self.state();
         for _ in 0..TURN {
-            match self.hear(&mut state) {
+            match self.receive_all(&mut state) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
@@ -111,7 +111,7 @@ impl Line {
     }
 
     /// Hears one message; certificates are put where they belong.
-    fn hear(self: &Arc<Self>, state: &mut State) -> io::Result<Option<SignerToSite>> {
+    fn receive_all(self: &Arc<Self>, state: &mut State) -> io::Result<Option<SignerToSite>> {
         let got = match sys::seqpacket::receive(&self.socket, &mut state.buffer) {
             Ok(Some(got)) if got.descriptor.is_some() => Err(io::Error::other("a descriptor came along")),
             Ok(Some(got)) => SignerToSite::decode(&state.buffer[..got.len]).map_err(io::Error::other),
@@ -188,7 +188,7 @@ impl Line {
             }
         }
         loop {
-            match self.hear(state) {
+            match self.receive_all(state) {
                 Ok(Some(SignerToSite::Signed { ticket, signature })) if ticket == own => {
                     return Ok(signature.0);
                 }

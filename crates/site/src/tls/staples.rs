@@ -93,7 +93,7 @@ pub fn attend(socket: OwnedFd, staple: impl Fn(StaplerToSite) + 'static) -> io::
             }
             _ => 1,
         };
-        channel.hear("the stapler", take).await;
+        channel.receive_all("the stapler", take).await;
     });
     Ok(())
 }
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn there_are_not_more_than_certificates() {
         let mut staples = Staples::default();
-        let taken = (0..100).filter(|number| staples.take(staple(*number, &[1], 9)).is_some()).count();
-        assert_eq!(taken, STAPLES_MAX);
+        let preread = (0..100).filter(|number| staples.take(staple(*number, &[1], 9)).is_some()).count();
+        assert_eq!(preread, STAPLES_MAX);
         assert_eq!(staples.take(staple(0, &[1], 10)), Some(0));
     }
 }

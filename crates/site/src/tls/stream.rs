@@ -67,9 +67,9 @@ pub(crate) struct TlsStream {
     /// Decrypted; read up to `read`.
     plain: Vec<u8>,
     read: usize,
-    /// Encrypted; taken by the kernel up to `taken`.
+    /// Encrypted; taken by the kernel up to `preread`.
     outgoing: Vec<u8>,
-    taken: usize,
+    preread: usize,
     end: End,
     peer: SocketAddr,
     watch: Rc<dyn Watch>,
@@ -82,11 +82,11 @@ fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 }
 
 impl TlsStream {
-    /// A connection that begins with a ClientHello; `taken` was read from it already.
+    /// A connection that begins with a ClientHello; `preread` was read from it already.
     pub fn new(
         tcp: TcpStream,
         config: Arc<ServerConfig>,
-        taken: &[u8],
+        preread: &[u8],
         peer: SocketAddr,
         watch: Rc<dyn Watch>,
     ) -> Result<Self, rustls::Error> {
@@ -97,16 +97,16 @@ impl TlsStream {
             plain: Vec::new(),
             read: 0,
             outgoing: Vec::new(),
-            taken: 0,
+            preread: 0,
             end: End::Open,
             peer,
             watch,
             shown: OnceCell::new(),
         };
-        if !taken.is_empty() {
-            let mut taken = taken.to_vec();
-            let used = stream.process(&mut taken);
-            stream.incoming = taken.split_off(used);
+        if !preread.is_empty() {
+            let mut preread = preread.to_vec();
+            let used = stream.process(&mut preread);
+            stream.incoming = preread.split_off(used);
         }
         Ok(stream)
     }
@@ -130,7 +130,7 @@ impl TlsStream {
 
     /// Whether bytes wait for the kernel.
     pub fn unsent(&self) -> bool {
-        self.taken < self.outgoing.len()
+        self.preread < self.outgoing.len()
     }
 
     /// Ready once the handshake is done, or has failed.

@@ -359,14 +359,14 @@ fn run(
                 // As from a gate: with its first request, if there is one.
                 let _ = tokio::time::timeout(Duration::from_secs(2), stream.peek(&mut [0])).await;
                 let stream = stream.into_std().unwrap().into();
-                match site::serve(&site, Client { stream, taken: Vec::new(), peer, local, tls, h2c: !tls })
+                match site::serve(&site, Client { stream, preread: Vec::new(), peer, local, tls, h2c: !tls })
                     .await
                 {
                     Ended::Closed => {}
-                    Ended::HandBack { stream, taken } => {
+                    Ended::HandBack { stream, preread } => {
                         let mut stream = TcpStream::from(stream);
                         stream.write_all(b"HANDED BACK").unwrap();
-                        shared.handed_back.lock().unwrap().push(taken);
+                        shared.handed_back.lock().unwrap().push(preread);
                     }
                 }
                 let shed = site.shed.snapshot();

@@ -121,7 +121,7 @@ impl TlsStream {
     /// Has the kernel take what it can, without asking the runtime.
     pub(super) fn flush_now(&mut self) -> usize {
         let sent = match self.unsent() {
-            true => send(&self.tcp, &self.outgoing[self.taken..]).unwrap_or(0),
+            true => send(&self.tcp, &self.outgoing[self.preread..]).unwrap_or(0),
             false => 0,
         };
         self.took(sent);
@@ -129,16 +129,16 @@ impl TlsStream {
     }
 
     fn took(&mut self, count: usize) {
-        self.taken += count;
-        if !self.unsent() && self.taken > 0 {
-            (self.outgoing, self.taken) = (Vec::new(), 0);
+        self.preread += count;
+        if !self.unsent() && self.preread > 0 {
+            (self.outgoing, self.preread) = (Vec::new(), 0);
         }
     }
 
     /// Ready once the kernel has taken everything; adds to `moved` what it took.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Poll<io::Result<()>> {
         while self.unsent() {
-            let polled = Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.taken..]);
+            let polled = Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.preread..]);
             let count = ready!(polled)?;
             *moved += count;
             self.took(count);

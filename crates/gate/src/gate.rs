@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use conditioning::Exempt;
 use request::head::{self, Head};
 use tokio::sync::Notify;
-use worker::counters::{Counters, Sheds};
+use worker::counters::{Counters, DropCounters};
+use worker::dispatcher::{Dispatcher, Guarded};
 use worker::log::Log;
-use worker::outlets::{Guarded, Outlets};
 use worker::routes::Routes;
 
 use crate::answer::Refusal;
 use crate::chain::Chain;
-use crate::herald::Proxies;
 use crate::incomplete::Incomplete;
 use crate::partition::Partition;
 use crate::policies::Policies;
-use crate::tls::Speaks;
+use crate::proxy_protocol::Proxies;
+use crate::tls::Protocol;
 
 /// The longest host name.
 const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
@@ -42,7 +42,7 @@ pub struct Limits {
 
 /// Whose a request is.
 #[derive(Clone)]
-pub struct Place {
+pub struct RouteTarget {
     /// The partition that answers.
     pub partition: Rc<Partition>,
     /// The site in whose log it appears.
@@ -55,17 +55,17 @@ pub struct Listener {
     pub number: u16,
     address: SocketAddr,
     /// Whose each request is that comes by it.
-    routes: RefCell<Routes<Place>>,
+    routes: RefCell<Routes<RouteTarget>>,
     /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
     pub shared: Cell<bool>,
     /// What is spoken on it.
-    pub speaks: Cell<Speaks>,
+    pub protocol: Cell<Protocol>,
     /// Whether connections on which filters see no requests may pass them by.
     pub unfiltered: Cell<bool>,
     /// Requests that are redirected to https, with the port there; 0 for those that are not.
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
-    first: RefCell<Option<Place>>,
+    first: RefCell<Option<RouteTarget>>,
     /// Who may say whose a connection is.
     pub proxies: Proxies,
 }
@@ -77,7 +77,7 @@ impl Listener {
     }
 
     /// Whose a request is.
-    pub fn place(&self, head: &Head<'_>) -> Option<Place> {
+    pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
         let mut lower = [0; HOST_BYTES_MAX];
         self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
     }
@@ -91,13 +91,13 @@ impl Listener {
 
     /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
     /// first.
-    pub fn place_of_host(&self, host: &[u8]) -> Option<Place> {
+    pub fn target_of_host(&self, host: &[u8]) -> Option<RouteTarget> {
         let found = self.routes.borrow().find(host, "/").cloned();
         found.or_else(|| self.first.borrow().clone().filter(|_| host.is_empty()))
     }
 
     /// Whose it is what names no host.
-    pub fn default_place(&self) -> Option<Place> {
+    pub fn default_target(&self) -> Option<RouteTarget> {
         self.routes.borrow().find(b"", "/").cloned()
     }
 }
@@ -110,9 +110,9 @@ fn lower_case<'a>(host: &[u8], room: &'a mut [u8; HOST_BYTES_MAX]) -> Option<&'a
 }
 
 /// The shared state of a gate.
-pub struct Desk {
+pub struct Gate {
     /// Itself, for those who call it when something happens.
-    pub me: Weak<Desk>,
+    pub me: Weak<Gate>,
     /// What clients may take.
     pub limits: Limits,
     /// The log.
@@ -122,12 +122,12 @@ pub struct Desk {
     /// Connections without a whole request.
     pub incomplete: Incomplete,
     /// What was shed, and why.
-    pub sheds: Sheds,
+    pub drops: DropCounters,
     /// Who holds what of the connections that were sent to a guarded server.
     pub guarded: Rc<Guarded>,
     /// Networks whose clients are not banned for what fails to decrypt.
     pub tamper_exempt: RefCell<Exempt>,
-    polyglot: Cell<bool>,
+    has_multiple_protocols: Cell<bool>,
     policies: OnceCell<Policies>,
     counters: Counters,
     listeners: RefCell<Vec<Rc<Listener>>>,
@@ -136,7 +136,7 @@ pub struct Desk {
     left: Notify,
 }
 
-impl Desk {
+impl Gate {
     /// A gate with these limits and, for now, no policies and no routes; must be called inside the runtime.
     pub fn new(limits: Limits, log: Log) -> std::io::Result<Rc<Self>> {
         let incomplete = Incomplete::new(limits.head_timeout)?;
@@ -147,9 +147,9 @@ impl Desk {
             // One byte more than a head may have shows that it has too many.
             peeked: RefCell::new(vec![0; limits.head_bytes.max(request::hello::HELLO_BYTES_MAX) + 1]),
             tamper_exempt: RefCell::default(),
-            polyglot: Cell::new(false),
+            has_multiple_protocols: Cell::new(false),
             incomplete,
-            sheds: Sheds::default(),
+            drops: DropCounters::default(),
             guarded: Rc::default(),
             policies: OnceCell::new(),
             counters: Counters::default(),
@@ -163,7 +163,7 @@ impl Desk {
     /// Sets the policies, once, before the first connection.
     pub fn adopt(&self, policies: Policies) {
         for partition in self.partitions.borrow().values() {
-            policies.govern(&partition.outlets, self.limits.connections);
+            policies.set_policy(&partition.dispatcher, self.limits.connections);
         }
         self.incomplete.allow_silence(policies.first_byte_timeout.unwrap_or(self.limits.head_timeout));
         let _ = self.policies.set(policies);
@@ -181,7 +181,7 @@ impl Desk {
             address,
             routes: RefCell::default(),
             shared: Cell::new(false),
-            speaks: Cell::default(),
+            protocol: Cell::default(),
             unfiltered: Cell::default(),
             redirects: RefCell::default(),
             first: RefCell::default(),
@@ -202,37 +202,40 @@ impl Desk {
     }
 
     /// Adds a line to the table of a listener.
-    pub fn route(&self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
+    pub fn add_route(&self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
         let partition = self.new_partition(partition, &format!(" ({host}{path})"), site);
         // What is no site's is a guarded server's, also before any process of that has said so.
         partition.guarded.set(partition.guarded.get() || site == wire::NO_PARTITION);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            let place = Place { partition: partition.clone(), site };
+            let target = RouteTarget { partition: partition.clone(), site };
             if path == "/" {
-                listener.first.borrow_mut().get_or_insert_with(|| place.clone());
+                listener.first.borrow_mut().get_or_insert_with(|| target.clone());
             }
-            listener.routes.borrow_mut().add(host, path, place);
+            listener.routes.borrow_mut().add(host, path, target);
         }
     }
 
     /// Sets what is spoken on a listener.
-    pub fn speak(&self, listener: u16, speaks: Speaks) {
-        self.polyglot.set(true);
+    pub fn set_protocol(&self, listener: u16, protocol: Protocol) {
+        self.has_multiple_protocols.set(true);
         let listeners = self.listeners.borrow();
-        listeners.iter().filter(|known| known.number == listener).for_each(|known| known.speaks.set(speaks));
+        listeners
+            .iter()
+            .filter(|known| known.number == listener)
+            .for_each(|known| known.protocol.set(protocol));
     }
 
     /// Requests for `host` below `path` on a listener are redirected to https at `port`; not at all, if it is 0.
     pub fn redirect(&self, listener: u16, host: &str, path: &str, port: u16) {
-        self.polyglot.set(true);
+        self.has_multiple_protocols.set(true);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
             listener.redirects.borrow_mut().add(host, path, port);
         }
     }
 
     /// Whether there is a listener on which more is done than HTTP/1.1.
-    pub fn is_polyglot(&self) -> bool {
-        self.polyglot.get()
+    pub fn has_multiple_protocols(&self) -> bool {
+        self.has_multiple_protocols.get()
     }
 
     /// The addresses of the clients of a listener say nothing.
@@ -270,11 +273,11 @@ impl Desk {
         self.new_partition(number, "", wire::NO_PARTITION)
     }
 
-    fn new_partition(&self, number: u16, route: &str, site: u16) -> Rc<Partition> {
+    fn new_partition(&self, number: u16, add_route: &str, site: u16) -> Rc<Partition> {
         let new = || {
-            let partition = Partition::new(self, format!("partition {number}{route}"), site);
+            let partition = Partition::new(self, format!("partition {number}{add_route}"), site);
             if let Some(policies) = self.policies.get() {
-                policies.govern(&partition.outlets, self.limits.connections);
+                policies.set_policy(&partition.dispatcher, self.limits.connections);
             }
             partition
         };
@@ -292,19 +295,19 @@ impl Desk {
     }
 
     /// Does something with each way to processes of ours.
-    pub fn each_outlets(&self, mut act: impl FnMut(&Outlets)) {
-        self.partitions.borrow().values().for_each(|partition| act(&partition.outlets));
-        self.filters().into_iter().for_each(|chain| act(chain.outlets()));
+    pub fn each_dispatcher(&self, mut act: impl FnMut(&Dispatcher)) {
+        self.partitions.borrow().values().for_each(|partition| act(&partition.dispatcher));
+        self.filters().into_iter().for_each(|chain| act(chain.dispatcher()));
     }
 
     /// Counts a request that is answered here, against its client where that is due.
     pub fn refused(&self, peer: SocketAddr, local: SocketAddr, refusal: Refusal, now: Instant) {
-        self.sheds.note(|shed| match refusal {
+        self.drops.note(|shed| match refusal {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
             Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
             Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
             Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
-            Refusal::NoSuchPlace | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
+            Refusal::NoSuchSite | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
             // Whoever has let it wait has counted it.
             Refusal::Unavailable => {}
         });
@@ -315,7 +318,7 @@ impl Desk {
     }
 
     /// A connection is passed on, answered or gone.
-    pub fn went(&self) {
+    pub fn connection_closed(&self) {
         self.counters.disconnected();
         self.left.notify_waiters();
     }
@@ -336,7 +339,7 @@ impl Desk {
     }
 
     /// A connection has come, for which there is room.
-    pub fn came(&self) {
+    pub fn connection_opened(&self) {
         if self.held() >= self.limits.connections {
             self.incomplete.evict(self);
         }

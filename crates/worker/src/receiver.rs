@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
-use wire::{Bytes, FromWorker, NUMBERLESS, NUMBERS_MAX, TAKEN_MAX, ToWorker};
+use wire::{Bytes, FromWorker, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
@@ -23,12 +23,12 @@ use crate::counters::Counters;
 /// queue of connections stays where it can still be ordered, in the source. OKWS: 100 in transit per service.
 const CREDITS: u16 = 64;
 
-type Line = Channel<ToWorker, FromWorker>;
+type SourceChannel = Channel<ToWorker, FromWorker>;
 
 /// All sources of one worker.
 #[derive(Debug)]
-pub struct Inlets {
-    sources: RefCell<Vec<Rc<Inlet>>>,
+pub struct Receiver {
+    sources: RefCell<Vec<Rc<Source>>>,
     arrived: RefCell<VecDeque<Arrival>>,
     arrival: Notify,
     changed: Notify,
@@ -41,8 +41,8 @@ pub struct Inlets {
 
 /// One source.
 #[derive(Debug)]
-struct Inlet {
-    line: Line,
+struct Source {
+    channel: SourceChannel,
     /// Whether it relays requests of several clients on each connection.
     relays: bool,
     /// Credits to be returned, and connections that ended, since the last message.
@@ -58,7 +58,7 @@ pub struct Arrival {
     /// Its descriptor: a client's TCP connection or, if relayed, one end of a pair.
     pub stream: OwnedFd,
     /// Bytes that were read from it already.
-    pub taken: Vec<u8>,
+    pub preread: Vec<u8>,
     /// The client.
     pub peer: SocketAddr,
     /// The address of ours that it connected to.
@@ -70,18 +70,18 @@ pub struct Arrival {
     /// Whether it begins with the preface of HTTP/2.
     pub h2c: bool,
     /// Says that the connection ended when dropped.
-    pub lease: Lease,
+    pub guard: ConnectionGuard,
 }
 
 /// A connection's place in the worker; dropping it tells the source that the connection ended.
 #[derive(Debug)]
-pub struct Lease {
+pub struct ConnectionGuard {
     id: u64,
-    from: Weak<Inlet>,
-    inlets: Rc<Inlets>,
+    from: Weak<Source>,
+    receiver: Rc<Receiver>,
 }
 
-impl Inlets {
+impl Receiver {
     /// Makes the meeting point of all sources; the worker holds at most `live_max` connections at once.
     pub fn new(live_max: u32) -> Rc<Self> {
         Rc::new(Self {
@@ -98,20 +98,20 @@ impl Inlets {
 
     /// Adds a source and grants it its first credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, relays: bool) -> std::io::Result<()> {
-        let inlet = Rc::new(Inlet {
-            line: Channel::new(descriptor)?,
+        let source = Rc::new(Source {
+            channel: Channel::new(descriptor)?,
             relays,
             returns: RefCell::new((CREDITS, Vec::new())),
             granted: Cell::new(0),
             ended: Cell::new(false),
         });
-        self.sources.borrow_mut().push(inlet.clone());
+        self.sources.borrow_mut().push(source.clone());
         if self.draining.get() {
-            let _ = inlet.line.try_send(&FromWorker::Drain {}, None);
+            let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         } else {
-            tokio::task::spawn_local(self.clone().flush(inlet.clone()));
+            tokio::task::spawn_local(self.clone().flush(source.clone()));
         }
-        tokio::task::spawn_local(self.clone().listen(inlet));
+        tokio::task::spawn_local(self.clone().listen(source));
         Ok(())
     }
 
@@ -132,16 +132,16 @@ impl Inlets {
     pub fn drain(&self) {
         self.draining.set(true);
         for source in self.sources.borrow().iter() {
-            let _ = source.line.try_send(&FromWorker::Drain {}, None);
+            let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         }
         self.arrival.notify_one();
         self.changed.notify_waiters();
     }
 
     /// Says something to every gate that has room for it now.
-    pub fn tell_gates(&self, message: &FromWorker) {
+    pub fn notify_gates(&self, message: &FromWorker) {
         for source in self.sources.borrow().iter().filter(|source| !source.relays && !source.ended.get()) {
-            let _ = source.line.try_send(message, None);
+            let _ = source.channel.try_send(message, None);
         }
     }
 
@@ -165,32 +165,36 @@ impl Inlets {
     }
 
     /// Receives what one source sends until it closes or misbehaves.
-    async fn listen(self: Rc<Self>, inlet: Rc<Inlet>) {
+    async fn listen(self: Rc<Self>, source: Rc<Source>) {
         loop {
-            match inlet.line.receive().await {
-                Ok(Some((ToWorker::Connection { .. }, _))) if inlet.granted.get() == 0 => {
+            match source.channel.receive().await {
+                Ok(Some((ToWorker::Connection { .. }, _))) if source.granted.get() == 0 => {
                     eprintln!(
                         "warning: a source sends more connections than it has credits for; its channel is closed"
                     );
                     break;
                 }
                 Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
-                    inlet.granted.set(inlet.granted.get() - 1);
+                    source.granted.set(source.granted.get() - 1);
                     self.live.set(self.live.get() + 1);
                     self.counters.connected();
-                    let lease = Lease { id: bundle.id, from: Rc::downgrade(&inlet), inlets: self.clone() };
+                    let guard = ConnectionGuard {
+                        id: bundle.id,
+                        from: Rc::downgrade(&source),
+                        receiver: self.clone(),
+                    };
                     self.arrived.borrow_mut().push_back(Arrival {
                         stream,
-                        taken: bundle.taken.0,
+                        preread: bundle.preread.0,
                         peer: bundle.peer,
                         local: bundle.local,
-                        relayed: inlet.relays,
+                        relayed: source.relays,
                         tls: bundle.kind == wire::Kind::Tls,
                         h2c: bundle.kind == wire::Kind::Http2,
-                        lease,
+                        guard,
                     });
                     if self.live.get() <= self.live_max {
-                        self.give_back(&inlet, |returns| returns.0 += 1);
+                        self.queue_return(&source, |returns| returns.0 += 1);
                     }
                     self.arrival.notify_one();
                 }
@@ -205,88 +209,88 @@ impl Inlets {
                 }
             }
         }
-        inlet.ended.set(true);
+        source.ended.set(true);
         if !self.draining.get() {
-            self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &inlet));
+            self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &source));
         }
         self.arrival.notify_one();
     }
 
     /// Notes something to be returned to a source, and sees to it that it is sent once per turn of the loop.
-    fn give_back(self: &Rc<Self>, inlet: &Rc<Inlet>, note: impl FnOnce(&mut (u16, Vec<u64>))) {
-        let mut returns = inlet.returns.borrow_mut();
+    fn queue_return(self: &Rc<Self>, source: &Rc<Source>, note: impl FnOnce(&mut (u16, Vec<u64>))) {
+        let mut returns = source.returns.borrow_mut();
         let nothing_pending = returns.0 == 0 && returns.1.is_empty();
         note(&mut returns);
         if nothing_pending && (returns.0 > 0 || !returns.1.is_empty()) {
-            tokio::task::spawn_local(self.clone().flush(inlet.clone()));
+            tokio::task::spawn_local(self.clone().flush(source.clone()));
         }
     }
 
     /// Sends what is to be returned to a source.
-    async fn flush(self: Rc<Self>, inlet: Rc<Inlet>) {
+    async fn flush(self: Rc<Self>, source: Rc<Source>) {
         // A turn of the loop later, what the same turn brings is in the same message.
         tokio::task::yield_now().await;
         loop {
-            let (credits, mut done) = inlet.returns.take();
+            let (credits, mut done) = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
-            inlet.returns.borrow_mut().1 = rest;
+            source.returns.borrow_mut().1 = rest;
             let credits = if self.draining.get() { 0 } else { credits };
             if credits == 0 && done.is_empty() {
                 return;
             }
             // Before they are sent: they may be used before this is gone on with.
-            inlet.granted.set(inlet.granted.get() + u32::from(credits));
-            if inlet.line.send(&FromWorker::Returns { credits, done }, None).await.is_err() {
+            source.granted.set(source.granted.get() + u32::from(credits));
+            if source.channel.send(&FromWorker::Returns { credits, done }, None).await.is_err() {
                 return;
             }
         }
     }
 
-    /// The source to hand `lease`'s connection back to: where it came from, or else any gate.
-    fn way_back(&self, lease: &Lease) -> Option<Rc<Inlet>> {
-        let alive = |inlet: &Rc<Inlet>| !inlet.relays;
-        lease
+    /// The source to hand `guard`'s connection back to: where it came from, or else any gate.
+    fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<Source>> {
+        let alive = |source: &Rc<Source>| !source.relays;
+        guard
             .from
             .upgrade()
-            .filter(|inlet| alive(inlet) && !inlet.ended.get())
-            .or_else(|| self.sources.borrow().iter().find(|inlet| alive(inlet)).cloned())
+            .filter(|source| alive(source) && !source.ended.get())
+            .or_else(|| self.sources.borrow().iter().find(|source| alive(source)).cloned())
     }
 }
 
-impl Lease {
+impl ConnectionGuard {
     /// Hands the connection back with the bytes already read from it.
     ///
     /// # Errors
     /// The connection, when there is no gate to take it or too much was read.
-    pub async fn hand_back(self, stream: OwnedFd, taken: Vec<u8>) -> Result<(), OwnedFd> {
-        if taken.len() > TAKEN_MAX {
+    pub async fn hand_back(self, stream: OwnedFd, preread: Vec<u8>) -> Result<(), OwnedFd> {
+        if preread.len() > PREREAD_MAX {
             return Err(stream);
         }
-        let Some(inlet) = self.inlets.way_back(&self) else {
+        let Some(source) = self.receiver.return_path(&self) else {
             return Err(stream);
         };
-        let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &inlet));
+        let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &source));
         // To another source, this one's number would be somebody else's.
         let id = if ours { self.id } else { NUMBERLESS };
-        let message = FromWorker::Back { id, taken: Bytes(taken) };
-        inlet.line.send(&message, Some(stream.as_fd())).await.map_err(|_| stream)
+        let message = FromWorker::Back { id, preread: Bytes(preread) };
+        source.channel.send(&message, Some(stream.as_fd())).await.map_err(|_| stream)
     }
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let inlets = self.inlets.clone();
-        let was_full = inlets.live.get() > inlets.live_max;
-        inlets.live.set(inlets.live.get() - 1);
-        inlets.counters.disconnected();
-        if let Some(inlet) = self.from.upgrade().filter(|inlet| !inlet.ended.get()) {
-            inlets.give_back(&inlet, |returns| {
+        let receiver = self.receiver.clone();
+        let was_full = receiver.live.get() > receiver.live_max;
+        receiver.live.set(receiver.live.get() - 1);
+        receiver.counters.disconnected();
+        if let Some(source) = self.from.upgrade().filter(|source| !source.ended.get()) {
+            receiver.queue_return(&source, |returns| {
                 returns.0 += u16::from(was_full);
                 returns.1.push(self.id);
             });
         }
-        if inlets.live.get() == 0 {
-            inlets.changed.notify_waiters();
+        if receiver.live.get() == 0 {
+            receiver.changed.notify_waiters();
         }
     }
 }

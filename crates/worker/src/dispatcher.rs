@@ -9,8 +9,8 @@
 //!
 //! Source: seed 001 (bundles, 4.2); mechanisms.md C3, C6, D6, D7; architecture.md, "The life of a connection", 4.
 
+mod destination;
 mod guarded;
-mod line;
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -18,11 +18,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Parked, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{Delayed, Priority, Queue, Range, ShareLimits, Shares, Waiting};
 use wire::{Conditioning, Shed};
 
+use destination::{CREDITS_MAX, Destination, Kind};
 pub use guarded::Guarded;
-use line::{CREDITS_MAX, Line, Way};
 
 /// A connection to be sent.
 #[derive(Debug)]
@@ -36,21 +36,21 @@ pub struct Outgoing {
     /// What is spoken on it; `Relayed` where this process is at its other end.
     pub kind: wire::Kind,
     /// Bytes that were read from it already.
-    pub taken: Vec<u8>,
+    pub preread: Vec<u8>,
 }
 
 /// Whose share a connection takes, if it is counted.
 type Client = Option<IpAddr>;
 
 /// The shares that the launcher has said.
-pub fn share_limits(ordered: &Conditioning) -> ShareLimits {
+pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
     ShareLimits {
-        v4: [(8, ordered.share_8), (16, ordered.share_16), (24, ordered.share_24)],
-        v6: [(32, ordered.share_v6_32), (48, ordered.share_v6_48), (56, ordered.share_v6_56)],
+        v4: [(8, conditioning.share_8), (16, conditioning.share_16), (24, conditioning.share_24)],
+        v6: [(32, conditioning.share_v6_32), (48, conditioning.share_v6_48), (56, conditioning.share_v6_56)],
     }
 }
 
-/// What an owner of [`Outlets`] is told.
+/// What an owner of [`Dispatcher`] is told.
 pub trait Owner {
     /// A worker has been sent a connection; it is out of our hands.
     fn delivered(&self);
@@ -58,7 +58,7 @@ pub trait Owner {
     fn undelivered(&self, outgoing: Outgoing);
     /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
     /// was sent, if it is one of ours.
-    fn handed_back(&self, stream: OwnedFd, taken: Vec<u8>, client: Option<SocketAddr>);
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>);
     /// A worker says how much a client has used of what it may ask for; whether that is for this owner to hear.
     fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
         let _ = (client, used);
@@ -69,15 +69,15 @@ pub trait Owner {
 }
 
 /// The workers of one partition, and the connections that wait for one.
-pub struct Outlets {
+pub struct Dispatcher {
     name: String,
     owner: Rc<dyn Owner>,
     /// The newest first: during a relaunch the successor gets the work as soon as it can take it.
-    lines: RefCell<Vec<Rc<Line>>>,
+    destinations: RefCell<Vec<Rc<Destination>>>,
     /// Those that no worker has room for.
     queue: RefCell<Queue<(Outgoing, Client)>>,
     /// Those whose ranges hold their shares already.
-    parked: RefCell<Parked<Outgoing>>,
+    delayed: RefCell<Delayed<Outgoing>>,
     shares: RefCell<Option<Shares>>,
     wait_max: Duration,
     waiting_max: usize,
@@ -93,7 +93,7 @@ pub struct Outlets {
     over_share: Cell<u64>,
 }
 
-impl Outlets {
+impl Dispatcher {
     /// The way to the partition called `name`, whose connections wait at most `wait_max` for a worker.
     ///
     /// `connections` is how many its owner holds in all; half of them may wait for this partition, so that one
@@ -107,9 +107,9 @@ impl Outlets {
         Rc::new(Self {
             name: name.into(),
             owner,
-            lines: RefCell::default(),
+            destinations: RefCell::default(),
             queue: RefCell::new(Queue::new(Priority::Recency)),
-            parked: RefCell::default(),
+            delayed: RefCell::default(),
             shares: RefCell::default(),
             wait_max,
             waiting_max: connections as usize / 2,
@@ -124,7 +124,7 @@ impl Outlets {
 
     /// Sets in which order those who wait are served, and how much one range of addresses may have, once, before the
     /// first connection. Without a word: by recency, and anything.
-    pub fn govern(&self, priority: Priority, shares: Option<Shares>) {
+    pub fn set_policy(&self, priority: Priority, shares: Option<Shares>) {
         *self.queue.borrow_mut() = Queue::new(priority);
         *self.shares.borrow_mut() = shares;
         self.capacity.get().into_iter().for_each(|capacity| self.shares_of(capacity));
@@ -147,32 +147,32 @@ impl Outlets {
 
     /// Adds the channel of a worker, which gives credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        let line = Line::new(descriptor, Way::Credits)?;
-        self.lines.borrow_mut().insert(0, line.clone());
-        tokio::task::spawn_local(self.clone().listen(line));
+        let destination = Destination::new(descriptor, Kind::Credits)?;
+        self.destinations.borrow_mut().insert(0, destination.clone());
+        tokio::task::spawn_local(self.clone().listen(destination));
         Ok(())
     }
 
     /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
     pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
-        self.attach_way(descriptor, Way::Server(guarded.clone(), Rc::downgrade(self)))
+        self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(self)))
     }
 
     /// Adds the channel to a filter.
     pub fn attach_filter(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        self.attach_way(descriptor, Way::Filter)
+        self.attach_kind(descriptor, Kind::Filter)
     }
 
-    fn attach_way(self: &Rc<Self>, descriptor: OwnedFd, way: Way) -> std::io::Result<()> {
-        let line = Line::new(descriptor, way)?;
-        self.lines.borrow_mut().insert(0, line.clone());
-        tokio::task::spawn_local(self.clone().watch_room(line));
+    fn attach_kind(self: &Rc<Self>, descriptor: OwnedFd, kind: Kind) -> std::io::Result<()> {
+        let destination = Destination::new(descriptor, kind)?;
+        self.destinations.borrow_mut().insert(0, destination.clone());
+        tokio::task::spawn_local(self.clone().watch_room(destination));
         Ok(())
     }
 
     /// Sends nothing more on the channels that there are now; what was sent still arrives.
     pub fn finish(&self) {
-        self.lines.borrow().iter().for_each(|line| line.drain());
+        self.destinations.borrow().iter().for_each(|destination| destination.drain());
     }
 
     /// Sends a connection to a worker that has room, or lets it wait: for its share, then for a worker.
@@ -182,7 +182,7 @@ impl Outlets {
         match admitted {
             None => self.dispatch(outgoing, None, None),
             Some(true) => self.dispatch(outgoing, Some(client), None),
-            Some(false) => self.park(outgoing),
+            Some(false) => self.delay(outgoing),
         }
     }
 
@@ -193,11 +193,11 @@ impl Outlets {
 
     /// Adds what was shed here, and how many wait.
     pub fn report(&self, shed: &mut Shed) {
-        let parked = self.parked.borrow();
-        shed.delayed += parked.delayed;
-        shed.over_share += parked.over_share + self.over_share.get();
+        let delayed = self.delayed.borrow();
+        shed.delayed += delayed.delayed_total;
+        shed.over_share += delayed.over_share + self.over_share.get();
         shed.unavailable += self.unavailable.get();
-        shed.waiting_now += (self.queue.borrow().len() + parked.len()) as u32;
+        shed.waiting_now += (self.queue.borrow().len() + delayed.len()) as u32;
     }
 
     /// The ranges of addresses that most of what workers hold belongs to.
@@ -208,19 +208,19 @@ impl Outlets {
     /// The ranges of addresses that most of what waits belongs to.
     pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
         let mut ranges = self.queue.borrow().ranges(at_most);
-        ranges.extend(self.parked.borrow().ranges(at_most));
+        ranges.extend(self.delayed.borrow().ranges(at_most));
         ranges
     }
 
-    fn park(self: &Rc<Self>, outgoing: Outgoing) {
-        let mut parked = self.parked.borrow_mut();
-        if parked.len() >= self.waiting_max / 2 {
-            drop(parked);
+    fn delay(self: &Rc<Self>, outgoing: Outgoing) {
+        let mut delayed = self.delayed.borrow_mut();
+        if delayed.len() >= self.waiting_max / 2 {
+            drop(delayed);
             self.over_share.set(self.over_share.get() + 1);
             return self.owner.undelivered(outgoing);
         }
-        parked.park(outgoing.peer.ip(), Instant::now() + self.wait_max, outgoing);
-        drop(parked);
+        delayed.push(outgoing.peer.ip(), Instant::now() + self.wait_max, outgoing);
+        drop(delayed);
         self.keep_deadlines();
     }
 
@@ -242,7 +242,7 @@ impl Outlets {
     fn served(&self, address: IpAddr) {
         if self.capacity.get().is_some() {
             self.queue.borrow_mut().served(address);
-            self.parked.borrow_mut().served(address);
+            self.delayed.borrow_mut().served(address);
         }
     }
 
@@ -262,14 +262,14 @@ impl Outlets {
     }
 
     /// Gives all who wait back to the owner: no worker will come for them.
-    pub fn turn_away(&self) {
+    pub fn reject_all(&self) {
         // Nobody waits for longer than this.
         let end = Instant::now() + self.wait_max;
         while let Some((outgoing, client)) = self.expired(end) {
             self.count_out(client);
             self.owner.undelivered(outgoing);
         }
-        while let Some(outgoing) = self.expired_parked(end) {
+        while let Some(outgoing) = self.expired_delayed(end) {
             self.owner.undelivered(outgoing);
         }
     }
@@ -288,33 +288,35 @@ impl Outlets {
             while let Some((outgoing, client)) = self.expired(now) {
                 self.give_up(outgoing, client);
             }
-            while let Some(outgoing) = self.expired_parked(now) {
+            while let Some(outgoing) = self.expired_delayed(now) {
                 self.owner.undelivered(outgoing);
             }
-            self.unpark();
+            self.admit_delayed();
         }
         self.sweeping.set(false);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let queued = self.queue.borrow_mut().next_deadline();
-        queued.into_iter().chain(self.parked.borrow_mut().next_deadline()).min()
+        queued.into_iter().chain(self.delayed.borrow_mut().next_deadline()).min()
     }
 
     fn expired(&self, now: Instant) -> Option<(Outgoing, Client)> {
         self.queue.borrow_mut().expired(now).map(|late| late.item)
     }
 
-    fn expired_parked(&self, now: Instant) -> Option<Outgoing> {
-        self.parked.borrow_mut().expired(now).map(|late| late.item)
+    fn expired_delayed(&self, now: Instant) -> Option<Outgoing> {
+        self.delayed.borrow_mut().expired(now).map(|late| late.item)
     }
 
     /// Sends to the first worker that has room.
     fn try_send(&self, outgoing: Outgoing, client: Client) -> Result<(), Outgoing> {
         let mut unsent = outgoing;
-        for line in self.lines.borrow().iter().filter(|line| line.has_room(self.held_max())) {
+        for destination in
+            self.destinations.borrow().iter().filter(|destination| destination.has_room(self.held_max()))
+        {
             let address = unsent.peer.ip();
-            match line.send(unsent, client, &self.next_id) {
+            match destination.send(unsent, client, &self.next_id) {
                 Ok(()) => {
                     self.served(address);
                     self.owner.delivered();
@@ -327,13 +329,13 @@ impl Outlets {
     }
 
     fn serve_queue(&self) {
-        let has_room = |line: &Rc<Line>| line.has_room(self.held_max());
-        while !self.queue.borrow().is_empty() && self.lines.borrow().iter().any(has_room) {
+        let has_room = |destination: &Rc<Destination>| destination.has_room(self.held_max());
+        while !self.queue.borrow().is_empty() && self.destinations.borrow().iter().any(has_room) {
             let Some(Waiting { address, deadline, item: (outgoing, client) }) = self.pop() else {
                 return;
             };
             if let Err(outgoing) = self.try_send(outgoing, client) {
-                self.queue.borrow_mut().unpop(Waiting { address, deadline, item: (outgoing, client) });
+                self.queue.borrow_mut().requeue(Waiting { address, deadline, item: (outgoing, client) });
                 return;
             }
         }
@@ -352,10 +354,10 @@ impl Outlets {
     /// A worker no longer holds a connection: those that waited for the share of its client may have their turn.
     fn release(self: &Rc<Self>, client: Client) {
         self.count_out(client);
-        self.unpark();
+        self.admit_delayed();
     }
 
-    fn unpark(self: &Rc<Self>) {
+    fn admit_delayed(self: &Rc<Self>) {
         while self.queue.borrow().len() < self.waiting_max
             && let Some(Waiting { address, deadline, item }) = self.next_admitted()
         {
@@ -364,9 +366,9 @@ impl Outlets {
     }
 
     fn next_admitted(&self) -> Option<Waiting<Outgoing>> {
-        let mut parked = self.parked.borrow_mut();
+        let mut delayed = self.delayed.borrow_mut();
         match &mut *self.shares.borrow_mut() {
-            Some(shares) if !parked.is_empty() => parked.unpark(shares),
+            Some(shares) if !delayed.is_empty() => delayed.pop_admitted(shares),
             _ => None,
         }
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use wire::{FromGuarded, ToWorker};
 
-use super::{Client, Outlets};
+use super::{Client, Dispatcher};
 use crate::channel::Channel;
 
 /// LIMIT: connections that are under way without anybody having said that it took them. A channel holds a handful;
@@ -34,7 +34,7 @@ pub struct Guarded {
     /// Sent, and not known to be taken; the oldest first.
     under_way: RefCell<VecDeque<(u64, Instant)>>,
     /// Partitions that wait for room, because the server holds as many as it can serve; in turn.
-    full: RefCell<VecDeque<Weak<Outlets>>>,
+    full: RefCell<VecDeque<Weak<Dispatcher>>>,
     processes: Cell<usize>,
     next_id: Cell<u64>,
 }
@@ -56,14 +56,14 @@ impl Default for Guarded {
 
 struct Held {
     client: Client,
-    partition: Weak<Outlets>,
+    partition: Weak<Dispatcher>,
     /// How many processes hold it: those that are forked hold what the one before them held.
     holders: usize,
 }
 
 impl Guarded {
     /// Whether the server may have one more, if it can serve so many; `partition` has its turn when it can again.
-    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<Outlets>) -> bool {
+    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<Dispatcher>) -> bool {
         let has_room = || self.held.borrow().len() < capacity;
         if has_room() {
             return true;
@@ -82,8 +82,8 @@ impl Guarded {
     /// Gives each partition that waits for room a turn, until one of them waits again.
     fn serve_full(&self) {
         while let Some(partition) = self.next_full() {
-            if let Some(outlets) = partition.upgrade() {
-                outlets.serve_queue();
+            if let Some(dispatcher) = partition.upgrade() {
+                dispatcher.serve_queue();
             }
             if self.full.borrow().iter().any(|other| other.ptr_eq(&partition)) {
                 return;
@@ -91,7 +91,7 @@ impl Guarded {
         }
     }
 
-    fn next_full(&self) -> Option<Weak<Outlets>> {
+    fn next_full(&self) -> Option<Weak<Dispatcher>> {
         self.full.borrow_mut().pop_front()
     }
 
@@ -100,7 +100,7 @@ impl Guarded {
     }
 
     /// A connection is on its way.
-    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<Outlets>) {
+    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<Dispatcher>) {
         self.held.borrow_mut().insert(id, Held { client, partition: partition.clone(), holders: 0 });
         self.under_way.borrow_mut().push_back((id, Instant::now()));
         if self.under_way.borrow().len() > UNDER_WAY_MAX {
@@ -121,7 +121,7 @@ impl Guarded {
     }
 
     /// The shared channel of a partition is gone, and what was under way on it.
-    pub(super) fn lost(&self, partition: &Weak<Outlets>) {
+    pub(super) fn lost(&self, partition: &Weak<Dispatcher>) {
         let of_it = |(id, _): &(u64, Instant)| {
             self.held.borrow().get(id).is_some_and(|held| held.partition.ptr_eq(partition))
         };
@@ -134,7 +134,7 @@ impl Guarded {
     ///
     /// # Errors
     /// The event loop cannot watch the channel, or there are too many.
-    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: &Rc<Outlets>) -> std::io::Result<()> {
+    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: &Rc<Dispatcher>) -> std::io::Result<()> {
         if self.processes.get() >= PROCESSES_MAX {
             eprintln!("warning: a guarded server has more than {PROCESSES_MAX} processes; one is not heard");
             return Ok(());
@@ -146,21 +146,21 @@ impl Guarded {
     }
 
     /// Hears one process until it is gone, and then releases what it held.
-    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<Outlets>) {
+    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<Dispatcher>) {
         let mut holds = HashSet::new();
         let take = |arrived| {
             match arrived {
                 Ok((FromGuarded::Took { id, .. }, None)) => self.took(&mut holds, id),
                 Ok((FromGuarded::Done { id }, None)) => self.done(&mut holds, id),
-                Ok((FromGuarded::Back { id, taken }, Some(stream))) => {
+                Ok((FromGuarded::Back { id, preread }, Some(stream))) => {
                     self.done(&mut holds, id);
-                    partition.owner.handed_back(stream, taken.0, None);
+                    partition.owner.handed_back(stream, preread.0, None);
                 }
                 _ => return 1,
             }
             0
         };
-        channel.hear("a process of a guarded server", take).await;
+        channel.receive_all("a process of a guarded server", take).await;
         self.processes.set(self.processes.get() - 1);
         holds.into_iter().for_each(|id| self.end(id));
     }
@@ -202,7 +202,7 @@ impl Guarded {
             partition.count_out(client);
             // Those that wait for this room before those that only wait for the share of its client.
             self.serve_full();
-            partition.unpark();
+            partition.admit_delayed();
             partition.serve_queue();
         }
     }

@@ -4,11 +4,11 @@
 
 /// The branches, least recently served first, that one in the lowest nibble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order(u64);
+pub struct ServiceOrder(u64);
 
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-impl Order {
+impl ServiceOrder {
     /// None was served yet.
     pub const NEW: Self = Self(0xfedc_ba98_7654_3210);
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn it_is_a_list() {
-        let mut order = Order::NEW;
+        let mut order = ServiceOrder::NEW;
         let mut list: Vec<u8> = (0..16).collect();
         let mut random = 1_u64;
         for _ in 0..10_000 {

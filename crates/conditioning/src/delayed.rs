@@ -15,24 +15,24 @@ use crate::tree::Key;
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Parked<T> {
+pub struct Delayed<T> {
     queue: Queue<T>,
     /// Those that had to wait.
-    pub delayed: u64,
+    pub delayed_total: u64,
     /// Those that have waited in vain.
     pub over_share: u64,
 }
 
-impl<T> Default for Parked<T> {
+impl<T> Default for Delayed<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Parked<T> {
+impl<T> Delayed<T> {
     /// Nobody waits.
     pub fn new() -> Self {
-        Self { queue: Queue::new(Priority::Recency), delayed: 0, over_share: 0 }
+        Self { queue: Queue::new(Priority::Recency), delayed_total: 0, over_share: 0 }
     }
 
     /// How many wait.
@@ -46,13 +46,13 @@ impl<T> Parked<T> {
     }
 
     /// Lets one wait that was not admitted.
-    pub fn park(&mut self, address: IpAddr, deadline: Instant, item: T) -> Key {
-        self.delayed += 1;
+    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> Key {
+        self.delayed_total += 1;
         self.queue.push(address, deadline, item)
     }
 
     /// After a release: the next that may go on, by recency; it is counted in. To be called until there is none.
-    pub fn unpark(&mut self, shares: &mut Shares) -> Option<Waiting<T>> {
+    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<Waiting<T>> {
         self.queue.pop_admitted(shares)
     }
 

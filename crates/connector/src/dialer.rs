@@ -21,7 +21,7 @@ use crate::target::Target;
 
 /// What all channels share.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Dialer {
     pub targets: HashMap<u16, Target>,
     /// How long a connection may take to come about.
     pub timeout: Duration,
@@ -32,21 +32,21 @@ pub(crate) struct Desk {
 }
 
 /// One site worker's channel.
-struct Line {
+struct Site {
     channel: Channel<SiteToConnector, ConnectorToSite>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
 }
 
-impl Desk {
+impl Dialer {
     /// Serves a site worker until it is gone.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let line = Rc::new(Line { channel: Channel::new(channel)?, wanted: RefCell::default() });
+        let site = Rc::new(Site { channel: Channel::new(channel)?, wanted: RefCell::default() });
         let take = |arrived| match arrived {
-            Ok((SiteToConnector::Connect { id, target }, None)) => self.begin(&line, id, target),
+            Ok((SiteToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
             Ok((SiteToConnector::Cancel { id }, None)) => {
                 // It may be done already; then this came too late.
-                if let Some(attempt) = line.wanted.borrow_mut().remove(&id) {
+                if let Some(attempt) = site.wanted.borrow_mut().remove(&id) {
                     attempt.abort();
                     self.counters.disconnected();
                 }
@@ -54,8 +54,8 @@ impl Desk {
             }
             Ok((_, Some(_))) | Err(_) => 1,
         };
-        line.channel.hear("the site's worker", take).await;
-        for (_, attempt) in line.wanted.take() {
+        site.channel.receive_all("the site's worker", take).await;
+        for (_, attempt) in site.wanted.take() {
             attempt.abort();
             self.counters.disconnected();
         }
@@ -63,37 +63,37 @@ impl Desk {
     }
 
     /// Begins an attempt; how much nonsense the wish was.
-    fn begin(self: &Rc<Self>, line: &Rc<Line>, id: u64, target: u16) -> u32 {
-        if line.wanted.borrow().contains_key(&id) {
+    fn begin(self: &Rc<Self>, site: &Rc<Site>, id: u64, target: u16) -> u32 {
+        if site.wanted.borrow().contains_key(&id) {
             return 1;
         }
-        if line.wanted.borrow().len() >= self.waiting_max {
+        if site.wanted.borrow().len() >= self.waiting_max {
             let failed = ConnectorToSite::Failed { id, why: Unreachable::Crowded };
             // One whose channel is full does not read its answers, and waits in vain by its own fault.
-            let _ = line.channel.try_send(&failed, None);
+            let _ = site.channel.try_send(&failed, None);
             return 0;
         }
         self.counters.connected();
-        let (desk, own) = (self.clone(), line.clone());
+        let (dialer, own) = (self.clone(), site.clone());
         let attempt = tokio::task::spawn_local(async move {
-            let outcome = desk.connect(target).await;
+            let outcome = dialer.connect(target).await;
             let (message, socket) = match outcome {
                 Ok(socket) => (ConnectorToSite::Connected { id }, Some(socket)),
                 Err(why) => (ConnectorToSite::Failed { id, why }, None),
             };
             let _ = own.channel.send(&message, socket.as_ref().map(AsFd::as_fd)).await;
             if own.wanted.borrow_mut().remove(&id).is_some() {
-                desk.counters.disconnected();
+                dialer.counters.disconnected();
             }
         });
-        line.wanted.borrow_mut().insert(id, attempt.abort_handle());
+        site.wanted.borrow_mut().insert(id, attempt.abort_handle());
         0
     }
 
     async fn connect(&self, target: u16) -> Result<OwnedFd, Unreachable> {
         let target = self.targets.get(&target).ok_or(Unreachable::Unknown)?;
-        let tell = |text: String| self.log.event(Level::Warning, text);
-        let connected = target.connect(Instant::now() + self.timeout, &tell).await;
+        let log = |text: String| self.log.event(Level::Warning, text);
+        let connected = target.connect(Instant::now() + self.timeout, &log).await;
         if connected.is_ok() {
             self.counters.answered();
         }

@@ -15,7 +15,7 @@ use wire::NO_PARTITION;
 
 use crate::answer;
 use crate::connection::{self, Connection};
-use crate::desk::Desk;
+use crate::gate::Gate;
 
 /// Bytes looked at: the longest header that `request::proxy` takes.
 const LOOK_BYTES: usize = 16 + 2048;
@@ -42,32 +42,32 @@ impl Proxies {
 }
 
 /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going on.
-pub fn take_off(connection: &mut Connection, desk: &Desk) -> Result<(), connection::Seen> {
-    use connection::Seen as Look;
-    let trusted = desk.listener(connection.local).is_some_and(|own| own.proxies.trusts(connection.peer.ip()));
+pub fn strip_header(connection: &mut Connection, gate: &Gate) -> Result<(), connection::Seen> {
+    use connection::Seen as Outcome;
+    let trusted = gate.listener(connection.local).is_some_and(|own| own.proxies.trusts(connection.peer.ip()));
     if !trusted {
         // Without a word: whoever it is has no business here.
-        return Err(Look::Gone);
+        return Err(Outcome::Gone);
     }
     let mut bytes = [0; LOOK_BYTES];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let count = match recv(&connection.stream, &mut bytes[..], flags) {
-        Ok((0, _)) => return Err(Look::Gone),
+        Ok((0, _)) => return Err(Outcome::Gone),
         Ok((count, _)) => count,
-        Err(Errno::AGAIN | Errno::INTR) => return Err(Look::Partial { begun: false }),
-        Err(_) => return Err(Look::Gone),
+        Err(Errno::AGAIN | Errno::INTR) => return Err(Outcome::Partial { begun: false }),
+        Err(_) => return Err(Outcome::Gone),
     };
     let (length, ends) = match proxy::parse(&bytes[..count]) {
-        Seen::Partial => return Err(Look::Partial { begun: true }),
+        Seen::Partial => return Err(Outcome::Partial { begun: true }),
         Seen::Bad(what) => {
             let refusal = answer::Refusal::Head(Refusal::Malformed(what));
-            return Err(Look::Refused(refusal, NO_PARTITION));
+            return Err(Outcome::Refused(refusal, NO_PARTITION));
         }
         Seen::Header { length, ends } => (length, ends),
     };
-    let taken = recv(&connection.stream, &mut bytes[..length], RecvFlags::DONTWAIT);
-    if taken.map(|(count, _)| count) != Ok(length) {
-        return Err(Look::Gone);
+    let received = recv(&connection.stream, &mut bytes[..length], RecvFlags::DONTWAIT);
+    if received.map(|(count, _)| count) != Ok(length) {
+        return Err(Outcome::Gone);
     }
     // The listener is known by our own end, which stays as it is.
     if let Some((client, _)) = ends {
