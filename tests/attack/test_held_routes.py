@@ -64,7 +64,7 @@ class HeldRoutes(unittest.TestCase):
             self.assertGreater(now["delayed"], before["delayed"])
             self.assertGreater(now["over_share"], before["over_share"])
             self.assertEqual(now["unavailable"], before["unavailable"])
-            heavy = told(self.server)["site main"]["heavy"]
+            heavy = told(self.server)["site main"]["top_ranges"]
             self.assertTrue(any(of["range"].startswith("20.1.1.") and of["waiting"] for of in heavy), heavy)
         self.assertTrue(until(lambda: shed()["waiting_now"] == 0, REST))
 

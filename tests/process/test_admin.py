@@ -57,16 +57,16 @@ class Admin(unittest.TestCase):
             self.assertEqual((path.stat().st_uid, path.stat().st_mode & 0o777), (os.geteuid(), 0o600), path)
         secret = self.secret.read_text().strip()
         self.assertRegex(secret, "^[0-9a-f]{64}$")
-        self.assertEqual(self.order(STRANGER, {"order": "status"}, secret), "PermissionError")
-        self.assertTrue(self.order(0, {"order": "status"}, secret)["ok"])
+        self.assertEqual(self.order(STRANGER, {"command": "status"}, secret), "PermissionError")
+        self.assertTrue(self.order(0, {"command": "status"}, secret)["ok"])
 
     def test_without_the_secret_nobody_is_obeyed(self):
         self.open_to_all()
         service = self.server.process("bin/probe")
-        orders = ({"order": "status"}, {"order": "relaunch", "name": "main/probe"}, {"order": "stop"})
+        orders = ({"command": "status"}, {"command": "relaunch", "name": "main/probe"}, {"command": "stop"})
         secret = self.secret.read_text().strip()
         for uid in (STRANGER, service.uid, self.server.process("admin").uid, 0):
-            for guess in ("", "0" * 64, secret[:-1], json.dumps({"order": "stop"})):
+            for guess in ("", "0" * 64, secret[:-1], json.dumps({"command": "stop"})):
                 for order in orders:
                     with self.subTest(uid=uid, guess=guess, order=order):
                         answer = self.order(uid, order, guess)
@@ -76,7 +76,7 @@ class Admin(unittest.TestCase):
         self.assertNotIn("ordered by", self.server.log())
 
     def test_root_is_obeyed_and_noted(self):
-        order = {"order": "relaunch", "name": "main/probe"}
+        order = {"command": "relaunch", "name": "main/probe"}
         self.assertTrue(self.order(0, order, self.secret.read_text().strip())["ok"])
         noted = lambda: 'relaunch of "main/probe" ordered by uid 0' in self.server.log()
         self.assertTrue(until(noted, 3), self.server.log())
@@ -109,7 +109,7 @@ class Owner(unittest.TestCase):
             # As many as the socket takes are there for as long as anybody lets them be: one says nothing, the next one
             # half of an order, one all but the end of it, and one does not take its answers.
             secret = (server.folder / "run/admin.secret").read_bytes()
-            said = (b"", secret[:9], secret + b'{"order":"stop"', secret + b'{"order":"status"}\n')
+            said = (b"", secret[:9], secret + b'{"command":"stop"', secret + b'{"command":"status"}\n')
 
             def crowd():
                 self.assertEqual([server.status(), server.status("/probe")], [200, 200])

@@ -66,7 +66,7 @@ class Status(unittest.TestCase):
         with Server([site()], programs=(), conditioning=policies, server={"gates": 1}) as server:
             held = [server.connect(source="127.9.0.1") for _ in range(40)]
             try:
-                ranges = until(lambda: told(server)["gate 0"]["heavy"])
+                ranges = until(lambda: told(server)["gate 0"]["top_ranges"])
                 self.assertTrue(ranges and any(heavy["range"].startswith("127.") for heavy in ranges), ranges)
                 table = server.command("status", "--conditioning", "--config", server.config).stdout
                 self.assertIn("RANGE", table)

@@ -10,9 +10,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::clients::Place;
-use crate::desk::Desk;
-use crate::order::{Order, REQUEST_MAX};
+use crate::admin::Admin;
+use crate::clients::Slot;
+use crate::command::{Command, REQUEST_MAX};
 use crate::reply::Reply;
 
 /// How long a client may take to send its request, and to take the answer.
@@ -21,14 +21,14 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 /// How long an order may take.
 ///
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
-const ORDER_WAIT: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.
-pub(crate) async fn serve(mut stream: UnixStream, desk: &Desk, place: &Place) {
-    let reply = reply(&mut stream, desk, place).await;
-    desk.counters.answered();
+pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &Slot) {
+    let reply = reply(&mut stream, admin, slot).await;
+    admin.counters.answered();
     // A client that does not take its answer has only itself to blame.
-    let _ = place
+    let _ = slot
         .waiting(timeout(CLIENT_WAIT, async {
             stream.write_all(&reply.line()).await?;
             stream.shutdown().await
@@ -36,43 +36,43 @@ pub(crate) async fn serve(mut stream: UnixStream, desk: &Desk, place: &Place) {
         .await;
 }
 
-async fn reply(stream: &mut UnixStream, desk: &Desk, place: &Place) -> Reply {
+async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
     let peer = match stream.peer_cred() {
         Ok(peer) => peer,
         Err(error) => return Reply::failed(format!("the kernel does not say who you are: {error}")),
     };
-    let order = match place.waiting(timeout(CLIENT_WAIT, request(stream, desk))).await {
-        Some(Ok(Ok(order))) => order,
+    let command = match slot.waiting(timeout(CLIENT_WAIT, request(stream, admin))).await {
+        Some(Ok(Ok(command))) => command,
         Some(Ok(Err(reply))) => return reply,
         Some(Err(_)) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
         None => return Reply::failed("no request before others needed the place, or the server stopped"),
     };
-    note(&order, peer.uid(), peer.pid());
+    note(&command, peer.uid(), peer.pid());
     let carried_out = async {
-        let _turn = place.turn().await;
-        desk.order(order).await
+        let _turn = slot.turn().await;
+        admin.command(command).await
     };
-    match timeout(ORDER_WAIT, carried_out).await {
+    match timeout(COMMAND_TIMEOUT, carried_out).await {
         Ok(reply) => reply,
         Err(_) => Reply::failed(format!(
             "no answer within {} s; the order may still be carried out",
-            ORDER_WAIT.as_secs()
+            COMMAND_TIMEOUT.as_secs()
         )),
     }
 }
 
 /// Reads the secret and the order, a line each.
-async fn request(stream: &mut UnixStream, desk: &Desk) -> Result<Order, Reply> {
+async fn request(stream: &mut UnixStream, admin: &Admin) -> Result<Command, Reply> {
     let mut source = BufReader::new(stream.take(REQUEST_MAX as u64));
-    let said = line(&mut source).await?;
+    let secret_line = line(&mut source).await?;
     // SECURITY: the modes of the socket and of the secret's file keep other users out. Of a process of the same user,
     // jailed in a rootless run, it is this alone: nothing that it says is parsed.
-    if !desk.secret.get().is_some_and(|secret| secret.is(&said)) {
+    if !admin.secret.get().is_some_and(|secret| secret.is(&secret_line)) {
         return Err(Reply::failed(
             "no permission to give orders: an order begins with the line of `admin.secret`, beside the socket",
         ));
     }
-    Order::parse(&line(&mut source).await?).map_err(Reply::wrong)
+    Command::parse(&line(&mut source).await?).map_err(Reply::wrong)
 }
 
 /// Reads one line; the end of the stream ends it as well.
@@ -89,24 +89,24 @@ async fn line(source: &mut BufReader<Take<&mut UnixStream>>) -> Result<Vec<u8>, 
 }
 
 /// Leaves a trace in the error log of who ordered a change.
-fn note(order: &Order, uid: u32, pid: Option<i32>) {
+fn note(command: &Command, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
-    let _ = match order {
-        Order::Status {}
-        | Order::Conditioning {}
-        | Order::Bans {}
-        | Order::Certificates {}
-        | Order::Probe { .. } => Ok(()),
-        Order::Unban { address } => {
-            say(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
+    let _ = match command {
+        Command::Status {}
+        | Command::Conditioning {}
+        | Command::Bans {}
+        | Command::Certificates {}
+        | Command::Probe { .. } => Ok(()),
+        Command::Unban { address } => {
+            log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
         }
-        Order::Relaunch { name } => say(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
-        Order::Reopen {} => say(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
-        Order::Stop {} => say(&format!("stop ordered by uid {uid}, pid {pid}")),
+        Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
+        Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
+        Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
     };
 }
 
-fn say(text: &str) -> io::Result<()> {
+fn log(text: &str) -> io::Result<()> {
     writeln!(io::stderr(), "{text}")
 }

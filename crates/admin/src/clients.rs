@@ -18,7 +18,7 @@ const CLIENTS_MAX: usize = 64;
 /// The most orders under way at once; further ones wait.
 ///
 /// LIMIT: fewer than the 64 of a kind that the launcher keeps, so that it refuses none.
-const ORDERS_MAX: usize = 16;
+const COMMANDS_MAX: usize = 16;
 
 /// All of them.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Clients {
     next: Cell<u64>,
     /// A client has gone, or begins to be waited for.
     changed: Notify,
-    orders: Semaphore,
+    commands: Semaphore,
 }
 
 impl Default for Clients {
@@ -39,21 +39,21 @@ impl Default for Clients {
             waiting: RefCell::default(),
             next: Cell::default(),
             changed: Notify::new(),
-            orders: Semaphore::new(ORDERS_MAX),
+            commands: Semaphore::new(COMMANDS_MAX),
         }
     }
 }
 
 /// A client's place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     clients: Rc<Clients>,
     number: u64,
 }
 
 impl Clients {
     /// A place for a new client, if need be that of another.
-    pub(crate) async fn place(self: Rc<Self>) -> Place {
+    pub(crate) async fn slot(self: Rc<Self>) -> Slot {
         while self.count.get() == CLIENTS_MAX {
             drop(self.waiting.borrow_mut().pop_first());
             self.changed.notified().await;
@@ -61,7 +61,7 @@ impl Clients {
         self.count.set(self.count.get() + 1);
         let number = self.next.get();
         self.next.set(number + 1);
-        Place { clients: self, number }
+        Slot { clients: self, number }
     }
 
     /// Ends all that are waited for, and waits until the others have their answers.
@@ -73,24 +73,24 @@ impl Clients {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.clients.count.set(self.clients.count.get() - 1);
         self.clients.changed.notify_one();
     }
 }
 
-impl Place {
+impl Slot {
     /// Waits for the client, `None` if the place is given to another one before that.
     pub(crate) async fn waiting<T>(&self, client: impl Future<Output = T>) -> Option<T> {
-        let (sender, taken) = oneshot::channel();
+        let (sender, evicted) = oneshot::channel();
         self.clients.waiting.borrow_mut().insert(self.number, sender);
         self.clients.changed.notify_one();
         let outcome = tokio::select! {
             // What the client has sent is looked at before it loses its place.
             biased;
             outcome = client => Some(outcome),
-            _ = taken => None,
+            _ = evicted => None,
         };
         self.clients.waiting.borrow_mut().remove(&self.number);
         outcome
@@ -98,6 +98,6 @@ impl Place {
 
     /// Waits until the client's order may be given.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.clients.orders.acquire().await.ok()
+        self.clients.commands.acquire().await.ok()
     }
 }

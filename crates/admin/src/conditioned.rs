@@ -29,13 +29,13 @@ pub(crate) struct Conditioned {
     role: &'static str,
     name: String,
     shed: Map<String, Value>,
-    heavy: Vec<TopRange>,
+    top_ranges: Vec<TopRange>,
 }
 
 impl Conditioned {
-    pub(crate) fn new(role: Role, name: &str, shed: &Shed, heavy: Vec<TopRange>) -> Self {
+    pub(crate) fn new(role: Role, name: &str, shed: &Shed, top_ranges: Vec<TopRange>) -> Self {
         let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
-        Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), heavy }
+        Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), top_ranges }
     }
 }
 

@@ -5,15 +5,15 @@
 //! gets an answer to an order. Never: sends a string to the launcher, opens anything by name, or runs anything. Who takes over
 //! this process can do what an administrator can (list, relaunch, stop), and no more.
 
+mod admin;
 mod certified;
 mod client;
 mod clients;
+mod command;
 mod conditioned;
-mod desk;
-mod order;
 mod reply;
 mod secret;
 mod serve;
 
-pub use order::{Order, REQUEST_MAX};
+pub use command::{Command, REQUEST_MAX};
 pub use serve::{ServeError, serve};

@@ -20,8 +20,8 @@ impl Secret {
     }
 
     /// Whether these are its bytes; of a wrong length, which is no secret, this is said at once.
-    pub(crate) fn is(&self, said: &[u8]) -> bool {
-        !self.0.is_empty() && bool::from(self.0.ct_eq(said))
+    pub(crate) fn is(&self, secret_line: &[u8]) -> bool {
+        !self.0.is_empty() && bool::from(self.0.ct_eq(secret_line))
     }
 }
 

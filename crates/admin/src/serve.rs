@@ -14,11 +14,11 @@ use wire::{AdminToLauncher, LauncherToAdmin};
 use worker::Start;
 use worker::channel::ChannelError;
 
+use crate::admin::{Admin, Control};
 use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::desk::{Control, Desk};
 use crate::reply::Process;
 use crate::secret::Secret;
 
@@ -70,12 +70,12 @@ impl From<io::Error> for ServeError {
 /// # Errors
 /// When the launcher cannot be understood or reached.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
-    let desk = Rc::new(Desk::new(Control::new(start.control)?));
+    let admin = Rc::new(Admin::new(Control::new(start.control)?));
     let clients = Rc::new(Clients::default());
     let mut socket = None;
     let mut accepting = None;
     let result = loop {
-        let (message, descriptor) = match desk.control.receive().await {
+        let (message, descriptor) = match admin.control.receive().await {
             Ok(Some(arrived)) => arrived,
             Ok(None) => break Ok(()),
             Err(error) => break Err(ServeError::Control(error)),
@@ -84,26 +84,26 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
             LauncherToAdmin::Socket {} => socket = descriptor,
             LauncherToAdmin::Begin {} => {
                 let listener = listener(socket.take())?;
-                if desk.secret.get().is_none() {
+                if admin.secret.get().is_none() {
                     break Err(ServeError::Incomplete("the secret"));
                 }
-                let task = accept(listener, desk.clone(), clients.clone());
+                let task = accept(listener, admin.clone(), clients.clone());
                 accepting = Some(tokio::task::spawn_local(task));
-                desk.control.send(&AdminToLauncher::Ready {}, None).await?;
+                admin.control.send(&AdminToLauncher::Ready {}, None).await?;
             }
             LauncherToAdmin::ProbeOutput { ticket } => {
                 if let Some(output) = descriptor {
-                    let desk = desk.clone();
-                    tokio::task::spawn_local(async move { desk.probe_output(ticket, output).await });
+                    let admin = admin.clone();
+                    tokio::task::spawn_local(async move { admin.probe_output(ticket, output).await });
                 }
             }
-            message => obey(&desk, message).await?,
+            message => handle(&admin, message).await?,
         }
     };
     if let Some(task) = accepting {
         task.abort();
     }
-    desk.close();
+    admin.close();
     let _ = tokio::time::timeout(DRAIN_MAX, clients.end()).await;
     result
 }
@@ -116,34 +116,34 @@ fn listener(socket: Option<OwnedFd>) -> Result<UnixListener, ServeError> {
 }
 
 /// Does what any message but those of the set-up asks for.
-async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
+async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
     match message {
-        LauncherToAdmin::Target { target, name } => desk.add_target(target, name.as_str()),
+        LauncherToAdmin::Target { target, name } => admin.add_target(target, name.as_str()),
         // There is one for as long as the launcher lives.
-        LauncherToAdmin::Secret { secret } => drop(desk.secret.set(Secret::new(secret.as_str()))),
-        LauncherToAdmin::StatusEnd { ticket, missing } => desk.status_end(ticket, missing.as_str()),
+        LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),
+        LauncherToAdmin::StatusEnd { ticket, missing } => admin.status_end(ticket, missing.as_str()),
         LauncherToAdmin::TopRange { ticket, name: _, address_high, address_low, bits, held, waiting } => {
-            desk.heavy(ticket, TopRange::new((address_high, address_low), bits, held, waiting));
+            admin.top_range(ticket, TopRange::new((address_high, address_low), bits, held, waiting));
         }
-        LauncherToAdmin::Shed { ticket, role, name, shed } => desk.shed(ticket, role, name.as_str(), &shed),
-        LauncherToAdmin::ConditioningEnd { ticket } => desk.conditioning_end(ticket),
+        LauncherToAdmin::Shed { ticket, role, name, shed } => admin.shed(ticket, role, name.as_str(), &shed),
+        LauncherToAdmin::ConditioningEnd { ticket } => admin.conditioning_end(ticket),
         LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds } => {
-            desk.ban(ticket, name.as_str(), (address_high, address_low), seconds);
+            admin.ban(ticket, name.as_str(), (address_high, address_low), seconds);
         }
         LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple } => {
             let certificate = Certificate::new(name.as_str(), file.as_str(), verdict, holding, &staple);
-            desk.certificate(ticket, certificate);
+            admin.certificate(ticket, certificate);
         }
-        LauncherToAdmin::CertificatesEnd { ticket } => desk.certificates_end(ticket),
-        LauncherToAdmin::BansEnd { ticket } => desk.bans_end(ticket),
-        LauncherToAdmin::Answer { ticket, outcome, reason } => desk.answer(ticket, outcome, reason.as_str()),
+        LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
+        LauncherToAdmin::BansEnd { ticket } => admin.bans_end(ticket),
+        LauncherToAdmin::Answer { ticket, outcome, reason } => admin.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {
-            let counters = desk.counters.snapshot();
-            desk.control.send(&AdminToLauncher::Counters { counters }, None).await?;
+            let counters = admin.counters.snapshot();
+            admin.control.send(&AdminToLauncher::Counters { counters }, None).await?;
         }
         other => {
             if let Some((ticket, process)) = Process::from_message(other) {
-                desk.process(ticket, process);
+                admin.process(ticket, process);
             }
         }
     }
@@ -151,7 +151,7 @@ async fn obey(desk: &Desk, message: LauncherToAdmin) -> io::Result<()> {
 }
 
 /// Takes clients from the socket.
-async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Rc<Clients>) {
+async fn accept(listener: UnixListener, admin: Rc<Admin>, clients: Rc<Clients>) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -160,12 +160,12 @@ async fn accept(listener: UnixListener, desk: Rc<Desk>, clients: Rc<Clients>) {
                 continue;
             }
         };
-        let place = clients.clone().place().await;
-        let desk = desk.clone();
+        let slot = clients.clone().slot().await;
+        let admin = admin.clone();
         tokio::task::spawn_local(async move {
-            desk.counters.connected();
-            client::serve(stream, &desk, &place).await;
-            desk.counters.disconnected();
+            admin.counters.connected();
+            client::serve(stream, &admin, &slot).await;
+            admin.counters.disconnected();
         });
     }
 }

@@ -21,8 +21,8 @@ use wire::BrokerToConnector;
 use worker::watch;
 
 use crate::address::{ADDRESS_MAX, Peer, parse, readable};
+use crate::broker::Broker;
 use crate::connector::{Answer, Asked};
-use crate::desk::Desk;
 
 /// How often is looked whether a caller still waits: the kernel does not tell.
 const LOOK: Duration = Duration::from_millis(500);
@@ -57,42 +57,42 @@ struct Wish {
 struct Taken {
     calls: Rc<Calls>,
     id: u64,
-    desk: Rc<Desk>,
+    broker: Rc<Broker>,
 }
 
 impl Taken {
-    fn new(calls: Rc<Calls>, id: u64, desk: Rc<Desk>) -> Self {
-        desk.counters.connected();
+    fn new(calls: Rc<Calls>, id: u64, broker: Rc<Broker>) -> Self {
+        broker.counters.connected();
         calls.under_way.set(calls.under_way.get() + 1);
-        Self { calls, id, desk }
+        Self { calls, id, broker }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.desk.counters.disconnected();
+        self.broker.counters.disconnected();
         self.calls.under_way.set(self.calls.under_way.get() - 1);
         // A mistake of ours costs one call, and leaves no caller that waits for ever.
         if std::thread::panicking() {
-            self.calls.end(self.id, Err(Errno::IO), &self.desk);
+            self.calls.end(self.id, Err(Errno::IO), &self.broker);
         }
     }
 }
 
 impl Calls {
     /// Answers calls until no process is left that could make one.
-    pub async fn attend(self: Rc<Self>, desk: Rc<Desk>) -> std::io::Result<()> {
+    pub async fn attend(self: Rc<Self>, broker: Rc<Broker>) -> std::io::Result<()> {
         let watched = watch(self.listener.again()?)?;
         loop {
             let mut ready = watched.readable().await?;
-            desk.connector.settled().await;
+            broker.connector.settled().await;
             // Receiving without a call there would wait.
             let mut question = [PollFd::new(&self.listener, PollFlags::IN)];
             poll(&mut question, Some(&AT_ONCE))?;
             match question[0].revents() {
                 state if state.contains(PollFlags::IN) => {
                     if let Some(call) = self.listener.receive()? {
-                        self.clone().take(call, &desk);
+                        self.clone().take(call, &broker);
                     }
                 }
                 state if state.intersects(PollFlags::HUP | PollFlags::ERR) => return Ok(()),
@@ -102,25 +102,25 @@ impl Calls {
     }
 
     /// Takes a call that has arrived.
-    fn take(self: Rc<Self>, call: Call, desk: &Rc<Desk>) {
-        if self.under_way.get() >= desk.waiting_max {
-            return self.end(call.id, Err(Errno::AGAIN), desk);
+    fn take(self: Rc<Self>, call: Call, broker: &Rc<Broker>) {
+        if self.under_way.get() >= broker.waiting_max {
+            return self.end(call.id, Err(Errno::AGAIN), broker);
         }
-        let taken = Taken::new(self, call.id, desk.clone());
+        let taken = Taken::new(self, call.id, broker.clone());
         tokio::task::spawn_local(async move {
-            let (calls, desk) = (&taken.calls, &taken.desk);
-            match calls.wish(&call, desk) {
-                Ok(wish) => calls.fulfil(call.id, wish, desk).await,
-                Err(errno) => calls.end(call.id, Err(errno), desk),
+            let (calls, broker) = (&taken.calls, &taken.broker);
+            match calls.wish(&call, broker) {
+                Ok(wish) => calls.fulfil(call.id, wish, broker).await,
+                Err(errno) => calls.end(call.id, Err(errno), broker),
             }
         });
     }
 
     /// What the call asks for, with all that it points at; nothing, unless the caller still waits.
-    fn wish(&self, call: &Call, desk: &Desk) -> Result<Wish, Errno> {
+    fn wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
         let wish = match call.kind {
             Kind::Socket => socket_wish(call),
-            Kind::Connect => self.connect_wish(call, desk),
+            Kind::Connect => self.connect_wish(call, broker),
             // Such calls are not notified.
             _ => Err(Errno::NOSYS),
         };
@@ -128,16 +128,16 @@ impl Calls {
         if self.listener.waits(call.id) { wish } else { Err(Errno::INTR) }
     }
 
-    fn connect_wish(&self, call: &Call, desk: &Desk) -> Result<Wish, Errno> {
+    fn connect_wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
         let foreign = |error: std::io::Error| match Errno::from_io_error(&error) {
             Some(Errno::BADF) => Errno::BADF,
             Some(Errno::MFILE | Errno::NFILE) => Errno::NOBUFS,
             _ => {
-                desk.closed_to_us(&error);
+                broker.closed_to_us(&error);
                 Errno::ACCESS
             }
         };
-        let process = desk.process_of(call.thread).map_err(foreign)?;
+        let process = broker.process_of(call.thread).map_err(foreign)?;
         let socket = copy_descriptor(process, call.descriptor(0)).map_err(foreign)?;
         let mut buffer = [0; ADDRESS_MAX];
         let bytes = &mut buffer[..readable(call.arguments[2])?];
@@ -157,14 +157,14 @@ impl Calls {
     }
 
     /// Has the wish fulfilled, unless the caller goes away.
-    async fn fulfil(&self, id: u64, wish: Wish, desk: &Desk) {
+    async fn fulfil(&self, id: u64, wish: Wish, broker: &Broker) {
         let answered = tokio::select! {
             biased;
-            answered = desk.connector.ask(id, &wish.message, wish.socket.as_ref()) => Some(answered),
+            answered = broker.connector.ask(id, &wish.message, wish.socket.as_ref()) => Some(answered),
             () = self.left(id) => None,
         };
         match answered {
-            Some((Answer::Made(socket), _)) => self.give(id, &socket, wish.flags, desk),
+            Some((Answer::Made(socket), _)) => self.give(id, &socket, wish.flags, broker),
             Some((Answer::Ended(result), asked)) => {
                 // A connector that ended has perhaps begun it, and could not tidy up.
                 let result = match result {
@@ -172,9 +172,9 @@ impl Calls {
                     Err(Errno::NETUNREACH) if wish.waits => wish.restored(),
                     result => result,
                 };
-                self.end(id, result, desk);
+                self.end(id, result, broker);
             }
-            None => desk.connector.forget(id),
+            None => broker.connector.forget(id),
         }
     }
 
@@ -189,7 +189,7 @@ impl Calls {
     }
 
     /// Ends a call with a new descriptor.
-    fn give(&self, id: u64, socket: &OwnedFd, flags: SocketFlags, desk: &Desk) {
+    fn give(&self, id: u64, socket: &OwnedFd, flags: SocketFlags, broker: &Broker) {
         let blocks = !flags.contains(SocketFlags::NONBLOCK);
         let ready = if blocks { Ok(()) } else { rustix::io::ioctl_fionbio(socket, true) };
         let close_on_exec = flags.contains(SocketFlags::CLOEXEC);
@@ -198,15 +198,15 @@ impl Calls {
             given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         });
         match given {
-            Ok(_) => desk.counters.answered(),
+            Ok(_) => broker.counters.answered(),
             // It may have no more descriptors.
-            Err(errno) => self.end(id, Err(errno), desk),
+            Err(errno) => self.end(id, Err(errno), broker),
         }
     }
 
     /// Ends a call; one that was interrupted or has gone needs no answer.
-    pub fn end(&self, id: u64, result: Result<(), Errno>, desk: &Desk) {
-        desk.counters.answered();
+    pub fn end(&self, id: u64, result: Result<(), Errno>, broker: &Broker) {
+        broker.counters.answered();
         let _ = self.listener.end(id, result.err().map_or(0, Errno::raw_os_error));
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use wire::{BrokerToConnector, ConnectorToBroker};
 use worker::channel::Channel;
 
-type Line = Channel<ConnectorToBroker, BrokerToConnector>;
+type ConnectorChannel = Channel<ConnectorToBroker, BrokerToConnector>;
 
 /// What was answered.
 #[derive(Debug)]
@@ -29,15 +29,15 @@ pub enum Answer {
 /// Somebody who waits.
 #[derive(Debug)]
 struct Wanted {
-    line: Rc<Line>,
-    tell: oneshot::Sender<Answer>,
+    channel: Rc<ConnectorChannel>,
+    sender: oneshot::Sender<Answer>,
 }
 
 /// The connector, whichever process that is at the time.
 #[derive(Debug)]
 pub struct Connector {
-    patience: Duration,
-    line: watch::Sender<Option<Rc<Line>>>,
+    timeout: Duration,
+    channel: watch::Sender<Option<Rc<ConnectorChannel>>>,
     /// Since when there has been none, if there is none.
     absent_since: Cell<Instant>,
     /// By call.
@@ -46,10 +46,10 @@ pub struct Connector {
 
 impl Connector {
     /// One that is yet to come, and is waited for so long.
-    pub fn new(patience: Duration) -> Self {
+    pub fn new(timeout: Duration) -> Self {
         Self {
-            patience,
-            line: watch::Sender::new(None),
+            timeout,
+            channel: watch::Sender::new(None),
             absent_since: Cell::new(Instant::now()),
             wanted: RefCell::default(),
         }
@@ -64,8 +64,8 @@ impl Connector {
         channel: OwnedFd,
         stray: impl Fn(u64, Result<(), Errno>),
     ) -> std::io::Result<()> {
-        let line = Rc::new(Line::new(channel)?);
-        self.line.send_replace(Some(line.clone()));
+        let channel = Rc::new(ConnectorChannel::new(channel)?);
+        self.channel.send_replace(Some(channel.clone()));
         let take = |arrived| {
             let (id, answer) = match arrived {
                 Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, Answer::Made(socket)),
@@ -73,15 +73,15 @@ impl Connector {
                 Ok(_) | Err(_) => return 1,
             };
             match (self.wanted.borrow_mut().remove(&id), answer) {
-                (Some(wanted), answer) => drop(wanted.tell.send(answer)),
+                (Some(wanted), answer) => drop(wanted.sender.send(answer)),
                 (None, Answer::Ended(result)) => stray(id, result),
                 (None, Answer::Made(_)) => {}
             }
             0
         };
-        line.hear("the connector", take).await;
-        let is_this = |known: &Rc<Line>| Rc::ptr_eq(known, &line);
-        self.line.send_if_modified(|newest| {
+        channel.receive_all("the connector", take).await;
+        let is_this = |known: &Rc<ConnectorChannel>| Rc::ptr_eq(known, &channel);
+        self.channel.send_if_modified(|newest| {
             let gone = newest.take_if(|newest| is_this(newest)).is_some();
             if gone {
                 self.absent_since.set(Instant::now());
@@ -89,7 +89,7 @@ impl Connector {
             gone
         });
         // They ask the next one.
-        self.wanted.borrow_mut().retain(|_, wanted| !is_this(&wanted.line));
+        self.wanted.borrow_mut().retain(|_, wanted| !is_this(&wanted.channel));
         Ok(())
     }
 
@@ -98,13 +98,13 @@ impl Connector {
         let _ = self.present().await;
     }
 
-    async fn present(&self) -> Result<Rc<Line>, Errno> {
-        let mut newest = self.line.subscribe();
+    async fn present(&self) -> Result<Rc<ConnectorChannel>, Errno> {
+        let mut newest = self.channel.subscribe();
         loop {
-            if let Some(line) = newest.borrow_and_update().clone() {
-                return Ok(line);
+            if let Some(channel) = newest.borrow_and_update().clone() {
+                return Ok(channel);
             }
-            let deadline = self.absent_since.get() + self.patience;
+            let deadline = self.absent_since.get() + self.timeout;
             match timeout_at(deadline, newest.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return Err(Errno::NETUNREACH),
@@ -121,27 +121,28 @@ impl Connector {
         socket: Option<&OwnedFd>,
     ) -> (Answer, Asked) {
         for asked in std::iter::once(Asked::Once).chain(std::iter::repeat(Asked::Again)) {
-            let line = match self.present().await {
-                Ok(line) => line,
+            let channel = match self.present().await {
+                Ok(channel) => channel,
                 Err(errno) => return (Answer::Ended(Err(errno)), asked),
             };
-            let (tell, told) = oneshot::channel();
-            self.wanted.borrow_mut().insert(id, Wanted { line: line.clone(), tell });
-            if line.send(message, socket.map(AsFd::as_fd)).await.is_ok()
-                && let Ok(answer) = told.await
+            let (sender, receiver) = oneshot::channel();
+            self.wanted.borrow_mut().insert(id, Wanted { channel: channel.clone(), sender });
+            if channel.send(message, socket.map(AsFd::as_fd)).await.is_ok()
+                && let Ok(answer) = receiver.await
             {
                 return (answer, asked);
             }
-            self.gone(&line).await;
+            self.gone(&channel).await;
         }
         unreachable!("the iterator has no end")
     }
 
-    /// Waits until `line` is no longer the newest, as it has ended.
-    async fn gone(&self, line: &Rc<Line>) {
-        let mut newest = self.line.subscribe();
-        let other =
-            |newest: &Option<Rc<Line>>| newest.as_ref().is_none_or(|newest| !Rc::ptr_eq(newest, line));
+    /// Waits until `channel` is no longer the newest, as it has ended.
+    async fn gone(&self, channel: &Rc<ConnectorChannel>) {
+        let mut newest = self.channel.subscribe();
+        let other = |newest: &Option<Rc<ConnectorChannel>>| {
+            newest.as_ref().is_none_or(|newest| !Rc::ptr_eq(newest, channel))
+        };
         let _ = newest.wait_for(other).await;
     }
 
@@ -149,7 +150,7 @@ impl Connector {
     pub fn forget(&self, id: u64) {
         if let Some(wanted) = self.wanted.borrow_mut().remove(&id) {
             // One whose channel is full makes an end of it by itself.
-            let _ = wanted.line.try_send(&BrokerToConnector::Cancel { id }, None);
+            let _ = wanted.channel.try_send(&BrokerToConnector::Cancel { id }, None);
         }
     }
 }

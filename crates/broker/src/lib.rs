@@ -9,10 +9,10 @@
 //! given, it can have none connected but by asking here.
 
 pub mod address;
+mod broker;
 mod calls;
 mod connector;
-mod desk;
 mod serve;
 
-pub use desk::Desk;
+pub use broker::Broker;
 pub use serve::serve;

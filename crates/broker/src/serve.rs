@@ -12,7 +12,7 @@ use worker::channel::Channel;
 use worker::log::Log;
 use worker::{Fault, Start};
 
-use crate::desk::Desk;
+use crate::broker::Broker;
 
 type Control = Channel<LauncherToBroker, ChildToLauncher>;
 
@@ -29,20 +29,20 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
         Some(_) => return Err(Fault::Launcher("it did not begin with the limits".into())),
         None => return Ok(()),
     };
-    let (waiting_max, patience, flush_ms) = limits;
+    let (waiting_max, timeout, flush_ms) = limits;
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
-    let desk = Rc::new(Desk::new(waiting_max, patience, log.clone()));
+    let broker = Rc::new(Broker::new(waiting_max, timeout, log.clone()));
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToBroker::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
             (LauncherToBroker::Listener { leader }, Some(listener)) => {
                 let listener = Listener::new(listener);
-                tokio::task::spawn_local(desk.clone().attend_process(listener, leader));
+                tokio::task::spawn_local(broker.clone().attend_process(listener, leader));
             }
             (LauncherToBroker::Connector {}, Some(channel)) => {
-                tokio::task::spawn_local(desk.clone().attend_connector(channel));
+                tokio::task::spawn_local(broker.clone().attend_connector(channel));
             }
-            (LauncherToBroker::Report {}, None) => control.report(desk.counters()),
+            (LauncherToBroker::Report {}, None) => control.report(broker.counters()),
             (other, _) => return Err(Fault::Launcher(format!("{other:?} out of place"))),
         }
     }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use world::{Full, PATIENCE, WAITING_MAX, errno, grants, run};
+use world::{Full, TIMEOUT, WAITING_MAX, errno, grants, run};
 
 /// A server that echoes what comes.
 fn echo(at: &str) -> SocketAddr {
@@ -105,7 +105,7 @@ fn each_call_has_its_answer() {
     let (server, server6, datagrams) = (echo("127.0.0.1:0"), echo("[::1]:0"), echo_datagrams());
     let forbidden = echo("127.0.0.1:0");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    run(grants(&[server, server6, closed], true), PATIENCE, async |world| {
+    run(grants(&[server, server6, closed], true), TIMEOUT, async |world| {
         world.join();
         let program = world.start(move || {
             let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
@@ -114,12 +114,12 @@ fn each_call_has_its_answer() {
             let command = command.arg(script).args(ports).stderr(Stdio::inherit());
             String::from_utf8(command.output().unwrap().stdout).unwrap()
         });
-        let said = program.await.unwrap();
+        let printed = program.await.unwrap();
         let pairs = |text: &str| -> BTreeMap<String, String> {
             let lines = text.lines().filter_map(|line| line.split_once(' '));
             lines.map(|(name, outcome)| (name.into(), outcome.into())).collect()
         };
-        let (found, expected) = (pairs(&said), pairs(EXPECTED));
+        let (found, expected) = (pairs(&printed), pairs(EXPECTED));
         for (name, outcome) in &expected {
             assert_eq!(found.get(name), Some(outcome), "{name}");
         }
@@ -134,7 +134,7 @@ fn what_was_not_granted_cannot_be_made() {
         (&[address][..], false, None, Some(Errno::ACCESS.raw_os_error())),
         (&[], true, Some(Errno::ACCESS.raw_os_error()), None),
     ] {
-        run(grants(list, udp), PATIENCE, async |world| {
+        run(grants(list, udp), TIMEOUT, async |world| {
             world.join();
             let made = world.start(|| {
                 use rustix::net::{AddressFamily, SocketType, socket};
@@ -150,7 +150,7 @@ fn what_was_not_granted_cannot_be_made() {
 #[test]
 fn two_hundred_threads_connect_at_once() {
     let server = echo("127.0.0.1:0");
-    run(grants(&[server], false), PATIENCE, async |world| {
+    run(grants(&[server], false), TIMEOUT, async |world| {
         world.join();
         let connected = world.start(move || {
             let connect = move || {
@@ -170,22 +170,22 @@ fn two_hundred_threads_connect_at_once() {
 fn calls_beyond_the_limit_are_not_kept() {
     let full = Full::new();
     let address = full.address();
-    run(grants(&[address], false), PATIENCE, async |world| {
+    run(grants(&[address], false), TIMEOUT, async |world| {
         world.join();
         let refused = world.start(move || {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             for _ in 0..WAITING_MAX + 1 {
-                let tell = tell.clone();
-                std::thread::spawn(move || tell.send(errno(TcpStream::connect(address))));
+                let sender = sender.clone();
+                std::thread::spawn(move || sender.send(errno(TcpStream::connect(address))));
             }
-            told.recv().unwrap()
+            receiver.recv().unwrap()
         });
         // The others wait until the test ends.
         assert_eq!(refused.await.unwrap(), Some(Errno::AGAIN.raw_os_error()));
         while world.calls.waiting() < WAITING_MAX {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        assert_eq!(world.desk.counters().connections_now, WAITING_MAX as u32);
+        assert_eq!(world.broker.counters().connections_now, WAITING_MAX as u32);
     });
 }
 
@@ -193,16 +193,16 @@ fn calls_beyond_the_limit_are_not_kept() {
 fn a_caller_that_is_killed_is_forgotten() {
     let full = Full::new();
     let address = full.address();
-    run(grants(&[address], false), PATIENCE, async |world| {
+    run(grants(&[address], false), TIMEOUT, async |world| {
         world.join();
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         let program = world.start(move || {
             let code = format!("import socket; socket.create_connection(('127.0.0.1', {}))", address.port());
             let child = Command::new("python3").args(["-c", &code]).spawn().unwrap();
-            tell.send(child).unwrap();
+            sender.send(child).unwrap();
         });
         program.await.unwrap();
-        let mut child = told.await.unwrap();
+        let mut child = receiver.await.unwrap();
         while world.calls.waiting() == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -224,7 +224,7 @@ fn one_that_takes_too_long_is_told_so() {
         let outcome = world.start(move || errno(TcpStream::connect(address)));
         assert_eq!(outcome.await.unwrap(), Some(Errno::TIMEDOUT.raw_os_error()));
     });
-    run(grants(&[address], false), PATIENCE, async |world| {
+    run(grants(&[address], false), TIMEOUT, async |world| {
         world.join();
         let outcome = world.start(move || {
             use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -248,7 +248,7 @@ fn without_a_connector_the_network_is_unreachable() {
 #[test]
 fn a_connector_that_comes_late_is_waited_for() {
     let server = echo("127.0.0.1:0");
-    run(grants(&[server], false), PATIENCE, async |world| {
+    run(grants(&[server], false), TIMEOUT, async |world| {
         let outcome = world.start(move || errno(TcpStream::connect(server)));
         tokio::time::sleep(Duration::from_millis(20)).await;
         world.join();
@@ -260,7 +260,7 @@ fn a_connector_that_comes_late_is_waited_for() {
 fn a_connector_that_ends_leaves_its_work_to_the_next() {
     let mut full = Full::new();
     let address = full.address();
-    run(grants(&[address], false), PATIENCE, async |world| {
+    run(grants(&[address], false), TIMEOUT, async |world| {
         world.join();
         let outcome = world.start(move || {
             let stream = TcpStream::connect(address)?;
@@ -285,7 +285,7 @@ fn a_broker_that_ends_leaves_its_callers_to_the_next() {
     let mut full = Full::new();
     let address = full.address();
     let server = echo("127.0.0.1:0");
-    run(grants(&[address, server], false), PATIENCE, async |world| {
+    run(grants(&[address, server], false), TIMEOUT, async |world| {
         world.join();
         let outcome = world.start(move || errno(TcpStream::connect(address)));
         while world.calls.waiting() == 0 {

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::admin::{self, give, printable};
 use crate::fault::Fault;
-use crate::order::{self, give, printable};
 use crate::table::{align, print};
 
 const HEADER: [&str; 3] = ["CLIENT", "SITE", "SECONDS LEFT"];
@@ -26,7 +26,7 @@ struct Ban {
 
 /// Asks the server at `run_dir` and prints what it says.
 pub fn list(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
-    order::list(run_dir, "bans", "bans", json, render)
+    admin::list(run_dir, "bans", "bans", json, render)
 }
 
 fn render(bans: &[Ban]) -> String {
@@ -42,7 +42,7 @@ fn render(bans: &[Ban]) -> String {
 
 /// Makes an end of a client's bans.
 pub fn clear(run_dir: &Path, address: IpAddr) -> Result<ExitCode, Fault> {
-    give(run_dir, &json!({ "order": "unban", "address": address }))?;
+    give(run_dir, &json!({ "command": "unban", "address": address }))?;
     print(&format!("{address}: refused no more"))?;
     Ok(ExitCode::SUCCESS)
 }

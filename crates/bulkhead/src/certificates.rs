@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use wire::tls::Holding;
 
+use crate::admin::{self, printable};
 use crate::fault::Fault;
-use crate::order::{self, printable};
 use crate::table::{age, align};
 
 const HEADER: [&str; 7] = ["SITE", "CERTIFICATE", "KEY", "DAYS LEFT", "STAPLE", "FOR", "ASKED"];
@@ -54,7 +54,7 @@ struct Staple {
 /// Asks the server at `run_dir` and prints what it says.
 pub fn certificates(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    order::list(run_dir, "certificates", "certificates", json, |certificates| render(certificates, now))
+    admin::list(run_dir, "certificates", "certificates", json, |certificates| render(certificates, now))
 }
 
 fn render(certificates: &[Certificate], now: u64) -> String {

@@ -16,8 +16,8 @@ use serde::Serialize;
 use wire::tls::Holding;
 use zeroize::Zeroizing;
 
+use crate::admin::printable;
 use crate::fault::Fault;
-use crate::order::printable;
 use crate::table::print;
 
 /// LIMIT: as for the signer; a key and a chain of 16 certificates at their largest fit in less.

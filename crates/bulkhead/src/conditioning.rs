@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
+use crate::admin::{self, printable};
 use crate::fault::Fault;
-use crate::order::{self, printable};
 use crate::table::align;
 
 const HEADER: [&str; 8] =
@@ -43,7 +43,7 @@ const REASONS: [(&str, &str); 12] = [
 struct Process {
     name: String,
     shed: BTreeMap<String, u64>,
-    heavy: Vec<TopRange>,
+    top_ranges: Vec<TopRange>,
 }
 
 /// An address range that a process holds much of.
@@ -56,7 +56,7 @@ struct TopRange {
 
 /// Asks the server at `run_dir` and prints what it says.
 pub fn conditioning(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
-    order::list(run_dir, "conditioning", "processes", json, render)
+    admin::list(run_dir, "conditioning", "processes", json, render)
 }
 
 fn render(processes: &[Process]) -> String {
@@ -66,21 +66,21 @@ fn render(processes: &[Process]) -> String {
         rows.push(row("all", &sum(processes)));
     }
     let mut text = align(&rows, &NUMBERS);
-    let mut heavy: Vec<(&Process, &TopRange)> = processes
+    let mut top_ranges: Vec<(&Process, &TopRange)> = processes
         .iter()
-        .flat_map(|process| process.heavy.iter().map(move |heavy| (process, heavy)))
+        .flat_map(|process| process.top_ranges.iter().map(move |range| (process, range)))
         .collect();
-    heavy.sort_by_key(|(_, heavy)| Reverse(u64::from(heavy.held) + u64::from(heavy.waiting)));
-    if !heavy.is_empty() {
+    top_ranges.sort_by_key(|(_, range)| Reverse(u64::from(range.held) + u64::from(range.waiting)));
+    if !top_ranges.is_empty() {
         let mut rows = vec![RANGES.map(str::to_owned).to_vec()];
-        rows.extend(heavy.iter().take(RANGES_SHOWN).map(|(process, heavy)| {
-            let (range, name) = (printable(&heavy.range), printable(&process.name));
-            vec![range, heavy.held.to_string(), heavy.waiting.to_string(), name]
+        rows.extend(top_ranges.iter().take(RANGES_SHOWN).map(|(process, top)| {
+            let (range, name) = (printable(&top.range), printable(&process.name));
+            vec![range, top.held.to_string(), top.waiting.to_string(), name]
         }));
         text += &format!("\n\n{}", align(&rows, &[1, 2]));
     }
-    if heavy.len() > RANGES_SHOWN {
-        text += &format!("\n{} more ranges; `--json` has all", heavy.len() - RANGES_SHOWN);
+    if top_ranges.len() > RANGES_SHOWN {
+        text += &format!("\n{} more ranges; `--json` has all", top_ranges.len() - RANGES_SHOWN);
     }
     text
 }
@@ -120,8 +120,8 @@ fn sum(processes: &[Process]) -> BTreeMap<String, u64> {
 mod tests {
     use super::*;
 
-    fn process(name: &str, counts: &[(&str, u64)], heavy: &[(&str, u32, u32)]) -> Process {
-        let heavy = heavy.iter().map(|(range, held, waiting)| TopRange {
+    fn process(name: &str, counts: &[(&str, u64)], top_ranges: &[(&str, u32, u32)]) -> Process {
+        let top_ranges = top_ranges.iter().map(|(range, held, waiting)| TopRange {
             range: (*range).to_owned(),
             held: *held,
             waiting: *waiting,
@@ -129,7 +129,7 @@ mod tests {
         Process {
             name: name.to_owned(),
             shed: counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
-            heavy: heavy.collect(),
+            top_ranges: top_ranges.collect(),
         }
     }
 

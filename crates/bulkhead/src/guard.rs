@@ -122,16 +122,16 @@ pub struct Guard {
 }
 
 /// Becomes the guard.
-pub fn guard(order: &Guard) -> Result<ExitCode, Fault> {
+pub fn guard(options: &Guard) -> Result<ExitCode, Fault> {
     let folder = std::env::current_dir().map_err(Fault::io("cannot find the current folder"))?;
-    let (text, folder) = match &order.config {
+    let (text, folder) = match &options.config {
         Some(path) => read(path)?,
-        None => (order.configuration(), folder),
+        None => (options.configuration(), folder),
     };
     Config::parse(&text, "options", &folder).map_err(|problems| Fault::Usage(problems.to_string()))?;
     let launcher = locate::launcher()?;
     // exec returns only if it failed.
-    let error = Command::new(&launcher).arg("guard").args(order.words(text, &folder)).exec();
+    let error = Command::new(&launcher).arg("guard").args(options.words(text, &folder)).exec();
     Err(Fault::Failed(format!("{}: {error}", launcher.display())))
 }
 
@@ -256,16 +256,16 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
 
-    fn order(words: &[&str]) -> Guard {
+    fn options(words: &[&str]) -> Guard {
         let words = ["bulkhead", "guard"].iter().chain(words).chain(&["--", "server", "-x"]);
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Guard(order) => *order,
+            Command::Guard(options) => *options,
             other => panic!("{other:?}"),
         }
     }
 
     fn configured(words: &[&str]) -> Config {
-        Config::parse(&order(words).configuration(), "options", Path::new("/srv")).unwrap()
+        Config::parse(&options(words).configuration(), "options", Path::new("/srv")).unwrap()
     }
 
     #[test]
@@ -296,11 +296,11 @@ mod tests {
         assert_eq!(config.conditioning.priority, config::Priority::Fifo);
         assert_eq!(config.conditioning.checks, config::Checks::Lenient);
         assert_eq!(config.conditioning.share_max, [1000, 1000, 1000]);
-        let words = order(&["--policy=flt_prior", "--policy=flt_slowread"]);
+        let words = options(&["--policy=flt_prior", "--policy=flt_slowread"]);
         let words = words.words(String::new(), Path::new("/"));
         assert!(words.windows(2).any(|two| two == ["--persist", "no"]));
         assert!(words.ends_with(&["--".into(), "server".into(), "-x".into()]));
-        let words = order(&["--capacity=20"]).words(String::new(), Path::new("/"));
+        let words = options(&["--capacity=20"]).words(String::new(), Path::new("/"));
         assert!(words.windows(2).any(|two| two == ["--capacity", "20"]));
         let config = configured(&["--policy=flt_prior", "--policy=flt_slowread"]);
         assert_eq!(config.conditioning.priority, config::Priority::Recency);

@@ -3,8 +3,8 @@
 //! Runs in: the `bulkhead` command; pure. Sees: names from the admin role, which may be compromised: they are
 //! printed with control characters escaped. Never: shows a layer that could not be read as applied.
 
+use crate::admin::printable;
 use crate::layers::LAYERS;
-use crate::order::printable;
 use crate::status::{LAUNCHER, Seen};
 use crate::table::align;
 

@@ -5,10 +5,12 @@
 //! jail is what the kernel says, not what a process of the server claims.
 
 mod address;
+mod admin;
 mod bans;
 mod certificates;
 mod check;
 mod cli;
+mod commands;
 mod conditioning;
 mod explain;
 mod fault;
@@ -17,8 +19,6 @@ mod isolation;
 mod layers;
 mod locate;
 mod memory;
-mod order;
-mod orders;
 mod probe;
 mod run;
 mod score;
@@ -34,7 +34,7 @@ use fault::Fault;
 fn main() -> ExitCode {
     // Ends here for `--help`, and for words that make no sense.
     let cli = serve::options::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match obey(cli.command) {
+    match run_command(cli.command) {
         Ok(code) => code,
         Err(fault) => {
             eprintln!("{fault}");
@@ -43,11 +43,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn obey(command: Command) -> Result<ExitCode, Fault> {
+fn run_command(command: Command) -> Result<ExitCode, Fault> {
     match command {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Serve(serve) => serve::serve(&serve),
-        Command::Guard(order) => guard::guard(&order),
+        Command::Guard(options) => guard::guard(&options),
         Command::Check { config, json } => check::check(&config, json),
         Command::Status { server, view } if view.conditioning => {
             conditioning::conditioning(&locate::run_dir(&server)?, view.json)
@@ -60,12 +60,12 @@ fn obey(command: Command) -> Result<ExitCode, Fault> {
         Command::Explain { partition, config, form } => {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
-        Command::Relaunch { name, server } => orders::relaunch(&locate::run_dir(&server)?, &name),
+        Command::Relaunch { name, server } => commands::relaunch(&locate::run_dir(&server)?, &name),
         Command::Bans { clear: Some(address), server, .. } => {
             bans::clear(&locate::run_dir(&server)?, address)
         }
         Command::Bans { clear: None, server, json } => bans::list(&locate::run_dir(&server)?, json),
-        Command::Reopen { server } => orders::reopen(&locate::run_dir(&server)?),
-        Command::Stop { server } => orders::stop(&locate::run_dir(&server)?),
+        Command::Reopen { server } => commands::reopen(&locate::run_dir(&server)?),
+        Command::Stop { server } => commands::stop(&locate::run_dir(&server)?),
     }
 }

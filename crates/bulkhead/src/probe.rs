@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::admin::{give, printable};
 use crate::fault::Fault;
-use crate::order::{give, printable};
 use crate::table::{align, print};
 
 /// The groups of attempts, by their letters.
@@ -69,14 +69,14 @@ impl Attempt {
 }
 
 /// Has the jail of `name` probed.
-pub fn order(run_dir: &Path, name: &str, what: &str) -> Result<Value, Fault> {
-    let mut answer = give(run_dir, &json!({ "order": "probe", "name": name, "what": what }))?;
+pub fn command(run_dir: &Path, name: &str, what: &str) -> Result<Value, Fault> {
+    let mut answer = give(run_dir, &json!({ "command": "probe", "name": name, "what": what }))?;
     Ok(answer["report"].take())
 }
 
 /// Probes the jail of `name` and prints what got out of it.
 pub fn probe(run_dir: &Path, name: &str, as_json: bool) -> Result<ExitCode, Fault> {
-    let report = order(run_dir, name, "attempts")?;
+    let report = command(run_dir, name, "attempts")?;
     let attempts = read(&report)?;
     let text = if as_json { format!("{report:#}") } else { render(name, &attempts) };
     print(&text)?;

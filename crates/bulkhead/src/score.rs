@@ -9,9 +9,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::admin::printable;
 use crate::fault::Fault;
 use crate::layers::{LANDLOCK, Layers, Mark};
-use crate::order::printable;
 use crate::probe;
 use crate::status::{LAUNCHER, Seen};
 use crate::table::align;
@@ -80,8 +80,9 @@ pub fn of_all(run_dir: &Path, seen: &mut [Seen]) -> Vec<Scored> {
     let mut scores = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
         eprintln!("probing {} of {count}: {}", index + 1, printable(&name));
-        let report = probe::order(run_dir, &name, "score").and_then(read).map_err(|fault| fault.to_string());
-        if let Ok(attempts) = probe::order(run_dir, &name, "attempts") {
+        let report =
+            probe::command(run_dir, &name, "score").and_then(read).map_err(|fault| fault.to_string());
+        if let Ok(attempts) = probe::command(run_dir, &name, "attempts") {
             note_landlock(&name, &attempts, seen);
         }
         scores.push(Scored { name, report });

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::admin::{give, printable};
 use crate::cli::View;
 use crate::fault::Fault;
 use crate::isolation;
 use crate::layers::Layers;
 use crate::memory::memory;
-use crate::order::{give, printable};
 use crate::score;
 use crate::table::{age, align, print, size};
 
@@ -107,7 +107,7 @@ impl Seen {
 
 /// Asks the server at `run_dir` for its processes and prints them.
 pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
-    let mut answer = give(run_dir, &json!({ "order": "status" }))?;
+    let mut answer = give(run_dir, &json!({ "command": "status" }))?;
     let missing = answer["missing"].as_str().unwrap_or("").to_owned();
     let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;

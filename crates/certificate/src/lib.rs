@@ -125,12 +125,12 @@ impl ClientCertificate {
 pub fn list_times(der: &[u8]) -> Result<(u64, u64), &'static str> {
     let broken = "it is broken";
     let list = der::parts(der).map_err(|_| broken)?;
-    let said = der::parts(list.first().ok_or(broken)?).map_err(|_| broken)?;
+    let fields = der::parts(list.first().ok_or(broken)?).map_err(|_| broken)?;
     // Version 1 is the one that is left out.
-    if said.first().and_then(|version| version.first()) != Some(&INTEGER) {
+    if fields.first().and_then(|version| version.first()) != Some(&INTEGER) {
         return Err("it is of version 1; have it made as version 2, for `openssl ca` by `crlnumber`");
     }
-    let [_version, _algorithm, _issuer, since, until, ..] = &said[..] else { return Err(broken) };
+    let [_version, _algorithm, _issuer, since, until, ..] = &fields[..] else { return Err(broken) };
     let seconds = |der| der::decode::<Time>(der).map(|time| time.to_unix_duration().as_secs());
     let until = seconds(until).map_err(|_| "it does not say until when it holds")?;
     Ok((seconds(since).map_err(|_| broken)?, until))

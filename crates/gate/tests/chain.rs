@@ -135,8 +135,8 @@ fn a_request_that_was_handed_back_is_filtered_again() {
         let mut client = gate.client(&get("a.test")).await;
         let (bundle, stream) = filter.next().await;
         filter.pass(bundle, stream);
-        let (server, _, lease) = open(a.next().await.unwrap());
-        lease.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
+        let (server, _, guard) = open(a.next().await.unwrap());
+        guard.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
         client.write_all(&get("a.test")).await.unwrap();
         let (bundle, stream) = filter.next().await;
         filter.pass(bundle, stream);
@@ -210,10 +210,10 @@ fn whose_a_proxys_connection_is_outlives_the_filters_and_a_worker() {
             filter.pass(bundle, stream);
             let arrival = worker.next().await.unwrap();
             assert_eq!(arrival.peer, named, "{word}");
-            let (mut server, _, lease) = open(arrival);
+            let (mut server, _, guard) = open(arrival);
             server.write_all(word.as_bytes()).await.unwrap();
             if word == "first" {
-                lease.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
+                guard.hand_back(OwnedFd::from(server.into_std().unwrap()), Vec::new()).await.unwrap();
             }
         }
         assert_eq!(read_all(&mut client).await, "firstsecond");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, Limits, answer, get, is_closed, pause, read_all, run};
 use wire::{Bundle, Bytes, FromWorker, LauncherToGate, Message, Text, ToWorker};
-use worker::inlet::Inlets;
+use worker::receiver::Receiver;
 
 fn bytes(message: &FromWorker) -> Vec<u8> {
     let mut out = Vec::new();
@@ -21,7 +21,7 @@ fn bytes(message: &FromWorker) -> Vec<u8> {
 }
 
 /// Fails unless partition 2 answers at once.
-async fn others_go_on(gate: &Gate, worker: &Rc<Inlets>) {
+async fn others_go_on(gate: &Gate, worker: &Rc<Receiver>) {
     let begun = Instant::now();
     let mut client = gate.client(&get("b.test")).await;
     answer(worker, "b").await;

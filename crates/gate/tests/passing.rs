@@ -22,13 +22,13 @@ fn a_worker_gets_the_connection_untouched() {
         assert_eq!(arrival.peer, client.local_addr().unwrap());
         assert_eq!(arrival.local, gate.address);
         assert!(arrival.preread.is_empty() && !arrival.relayed);
-        let (mut stream, _, lease) = open(arrival);
+        let (mut stream, _, guard) = open(arrival);
         let mut got = vec![0; request.len()];
         stream.read_exact(&mut got).await.unwrap();
         assert_eq!(got, request);
         // The gate has kept no copy: what the worker closes is closed.
         stream.write_all(b"done").await.unwrap();
-        drop((stream, lease));
+        drop((stream, guard));
         assert_eq!(read_all(&mut client).await, "done");
         assert_eq!(gate.counters().await.connections_now, 0);
     });
@@ -138,23 +138,23 @@ fn a_connection_that_is_handed_back_goes_on() {
         let (a, b) = (gate.worker(1).await, gate.worker(2).await);
         // Idle: nothing was read, the next request comes later.
         let mut client = gate.client(&get("a.test")).await;
-        let (mut stream, _, lease) = open(a.next().await.unwrap());
+        let (mut stream, _, guard) = open(a.next().await.unwrap());
         stream.read_exact(&mut vec![0; get("a.test").len()]).await.unwrap();
         let back = std::os::fd::OwnedFd::from(stream.into_std().unwrap());
-        lease.hand_back(back, Vec::new()).await.unwrap();
+        guard.hand_back(back, Vec::new()).await.unwrap();
         pause(30).await;
         client.write_all(&get("b.test")).await.unwrap();
         let arrival = b.next().await.unwrap();
         assert_eq!(arrival.peer, client.local_addr().unwrap());
         // Half of the next head was read, the rest is on its way.
-        let (mut stream, _, lease) = open(arrival);
+        let (mut stream, _, guard) = open(arrival);
         stream.read_exact(&mut vec![0; get("b.test").len()]).await.unwrap();
         let next = get("a.test");
         client.write_all(&next[..20]).await.unwrap();
         let mut preread = vec![0; 20];
         stream.read_exact(&mut preread).await.unwrap();
         let back = std::os::fd::OwnedFd::from(stream.into_std().unwrap());
-        lease.hand_back(back, preread).await.unwrap();
+        guard.hand_back(back, preread).await.unwrap();
         pause(30).await;
         client.write_all(&next[20..]).await.unwrap();
         let (mut stream, preread, _lease) = open(a.next().await.unwrap());
@@ -166,10 +166,10 @@ fn a_connection_that_is_handed_back_goes_on() {
         assert_eq!(read_all(&mut client).await, "both");
         // All of it was read.
         let mut client = gate.client(&get("a.test")).await;
-        let (mut stream, _, lease) = open(a.next().await.unwrap());
+        let (mut stream, _, guard) = open(a.next().await.unwrap());
         stream.read_exact(&mut vec![0; get("a.test").len()]).await.unwrap();
         let back = std::os::fd::OwnedFd::from(stream.into_std().unwrap());
-        lease.hand_back(back, get("b.test")).await.unwrap();
+        guard.hand_back(back, get("b.test")).await.unwrap();
         assert_eq!(answer(&b, "whole").await, get("b.test"));
         assert_eq!(read_all(&mut client).await, "whole");
     });
@@ -190,10 +190,10 @@ fn a_relaunch_loses_nothing() {
         old.drain();
         // The gate ends its side of the channel, so that the old worker knows that nothing more will come.
         assert!(old.next().await.is_none());
-        let (mut stream, _, lease) = open(held);
+        let (mut stream, _, guard) = open(held);
         stream.read_exact(&mut vec![0; get("a.test").len()]).await.unwrap();
         stream.write_all(b"old").await.unwrap();
-        drop((stream, lease));
+        drop((stream, guard));
         assert_eq!(read_all(&mut first).await, "old");
         let mut third = gate.client(&get("a.test")).await;
         answer(&new, "new").await;
@@ -206,7 +206,7 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
     run(async {
         let gate = Gate::start(Limits::default()).await;
         let (before, inherited) = sys::seqpacket::pair().unwrap();
-        let worker = worker::inlet::Inlets::new(10);
+        let worker = worker::receiver::Receiver::new(10);
         worker.attach(inherited, false).unwrap();
         worker.attach(gate.line(1).await, false).unwrap();
         let other = gate.worker(2).await;
@@ -226,7 +226,7 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
         drop((before, passed.stream));
         let arrival = worker.next().await.unwrap();
         pause(30).await;
-        arrival.lease.hand_back(arrival.stream, get("b.test")).await.unwrap();
+        arrival.guard.hand_back(arrival.stream, get("b.test")).await.unwrap();
         // What was in the socket is still there, after what came along.
         let (mut stream, preread, _lease) = open(other.next().await.unwrap());
         assert_eq!(preread, get("b.test"));

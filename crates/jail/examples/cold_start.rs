@@ -53,7 +53,7 @@ fn measure(staging: &Path) -> io::Result<[Vec<f64>; 3]> {
 
 /// Starts this program and waits for its first byte; making the jail's views is part of it.
 fn start(jail: impl FnOnce() -> io::Result<Option<Jail>>) -> io::Result<f64> {
-    let (mut hear, say) = io::pipe()?;
+    let (mut reader, writer) = io::pipe()?;
     let before = Instant::now();
     let program = Program {
         file: open("/proc/self/exe")?,
@@ -62,12 +62,12 @@ fn start(jail: impl FnOnce() -> io::Result<Option<Jail>>) -> io::Result<f64> {
     };
     let jail = jail()?;
     let pids = jail.as_ref().map_or(Pids::Shared, Jail::pids);
-    let say = OwnedFd::from(say);
-    let child = sys::process::start(&program, pids, || place(jail, &say))
+    let writer = OwnedFd::from(writer);
+    let child = sys::process::start(&program, pids, || place(jail, &writer))
         .map_err(|error| io::Error::other(error.to_string()))?;
-    drop(say);
+    drop(writer);
     let mut byte = [0];
-    hear.read_exact(&mut byte)?;
+    reader.read_exact(&mut byte)?;
     let took = before.elapsed();
     while child.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_micros(200));
@@ -76,11 +76,11 @@ fn start(jail: impl FnOnce() -> io::Result<Option<Jail>>) -> io::Result<f64> {
 }
 
 /// Gives the child its three descriptors, by its jail or without one.
-fn place(jail: Option<Jail>, say: &OwnedFd) -> Result<(), (&'static str, io::Error)> {
+fn place(jail: Option<Jail>, writer: &OwnedFd) -> Result<(), (&'static str, io::Error)> {
     let failed = |error| ("descriptors", error);
     let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
-    let say = say.try_clone().map_err(failed)?;
-    let descriptors = vec![(null().map_err(failed)?, 0), (say, 1), (null().map_err(failed)?, 2)];
+    let writer = writer.try_clone().map_err(failed)?;
+    let descriptors = vec![(null().map_err(failed)?, 0), (writer, 1), (null().map_err(failed)?, 2)];
     match jail {
         Some(jail) => jail::enter(&Jail { descriptors, ..jail }),
         None => {

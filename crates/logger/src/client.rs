@@ -8,8 +8,8 @@ use std::time::Instant;
 use wire::log::{Access, Batch, Record};
 use wire::{AccessRight, DecodeError};
 
+use crate::error_log_limiter::ErrorLogLimiter;
 use crate::output::Files;
-use crate::voice::Voice;
 
 /// What the logger knows of a client.
 #[derive(Debug)]
@@ -18,13 +18,13 @@ pub struct Client {
     /// The number that the next record should have; unknown before the first batch, as an earlier logger may
     /// have read those before it.
     next: Option<u64>,
-    pub(crate) voice: Voice,
+    pub(crate) limiter: ErrorLogLimiter,
 }
 
 impl Client {
     /// A client that may write to the access logs that `right` names, and to the error log under its label.
     pub fn new(label: &str, right: AccessRight) -> Self {
-        Self { right, next: None, voice: Voice::new(label) }
+        Self { right, next: None, limiter: ErrorLogLimiter::new(label) }
     }
 
     /// Adds the records of a batch to the logs; returns how many it held.
@@ -59,13 +59,13 @@ impl Client {
     }
 
     /// Says what is due of this client.
-    pub fn say(&mut self, files: &mut Files, now: Instant) {
-        self.voice.say(files, now);
+    pub fn report(&mut self, files: &mut Files, now: Instant) {
+        self.limiter.report(files, now);
     }
 
     /// Notes that a message was not even a batch.
     pub(crate) fn malformed(&mut self, error: DecodeError) {
-        let notices = self.voice.notice();
+        let notices = self.limiter.notice();
         notices.malformed += 1;
         notices.malformed_how = error.to_string();
     }
@@ -73,7 +73,7 @@ impl Client {
     /// Compares the number of a batch's first record with the one that is due, which it becomes.
     fn follow(&mut self, sequence: u64) {
         let expected = self.next.replace(sequence).unwrap_or(sequence);
-        let notices = self.voice.notice();
+        let notices = self.limiter.notice();
         if sequence > expected {
             notices.lost = notices.lost.saturating_add(sequence - expected);
         } else if sequence < expected {
@@ -84,8 +84,8 @@ impl Client {
     fn record(&mut self, record: &Record<'_>, files: &mut Files, now: Instant) {
         match record {
             Record::Access(access) if self.may_write(access) => files.access(access),
-            Record::Access(_) => self.voice.notice().refused += 1,
-            Record::Event { time_us, level, text } => self.voice.line(files, now, *time_us, *level, text),
+            Record::Access(_) => self.limiter.notice().refused += 1,
+            Record::Event { time_us, level, text } => self.limiter.line(files, now, *time_us, *level, text),
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
         for bytes in batches {
             client.take(bytes, &mut Files::default(), Instant::now());
         }
-        let notices = client.voice.notice();
+        let notices = client.limiter.notice();
         (notices.lost, notices.backwards)
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let mut cut = batch(1, 3);
         cut.pop();
         assert_eq!(gaps(&[batch(0, 1), cut, batch(4, 1)]), (1, 0));
-        let nonsense = b"\x01nonsense that is long enough".to_vec();
-        assert_eq!(gaps(&[batch(0, 1), nonsense, batch(4, 1)]), (3, 0));
+        let garbage = b"\x01nonsense that is long enough".to_vec();
+        assert_eq!(gaps(&[batch(0, 1), garbage, batch(4, 1)]), (3, 0));
     }
 }

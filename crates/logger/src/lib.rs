@@ -8,18 +8,18 @@
 
 mod calendar;
 mod client;
+mod error_log_limiter;
 mod escape;
 mod format;
 mod lines;
 mod output;
 mod serve;
 mod syslog;
-mod voice;
 
 pub use calendar::Clock;
 pub use client::Client;
 pub use format::{Format, access_line, event_line, format_batch};
-pub use lines::Lines;
+pub use lines::LineReader;
 pub use output::Files;
 pub use serve::{ServeError, serve};
 pub use syslog::Syslog;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use wire::log::Level;
 use worker::log::now_us;
 
+use crate::error_log_limiter::ErrorLogLimiter;
 use crate::output::Files;
-use crate::voice::Voice;
 
 /// The longest line, in bytes; what is longer becomes several.
 ///
@@ -18,17 +18,17 @@ const LINE_MAX: usize = wire::log::TEXT_MAX;
 
 /// What the logger knows of a process's standard error.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineReader {
     partial: Vec<u8>,
     /// The level of the line that goes on, if `partial` is not its beginning.
     goes_on: Option<Level>,
-    pub(crate) voice: Voice,
+    pub(crate) limiter: ErrorLogLimiter,
 }
 
-impl Lines {
+impl LineReader {
     /// The standard error of the process that is called `label` in the log.
     pub fn new(label: &str) -> Self {
-        Self { partial: Vec::new(), goes_on: None, voice: Voice::new(label) }
+        Self { partial: Vec::new(), goes_on: None, limiter: ErrorLogLimiter::new(label) }
     }
 
     /// Adds the lines that `bytes` complete to the error log.
@@ -52,7 +52,7 @@ impl Lines {
     /// Adds a last line without an end, and what is still to be said.
     pub fn finish(&mut self, files: &mut Files, now: Instant) {
         self.put(files, now);
-        self.voice.finish(files);
+        self.limiter.finish(files);
     }
 
     fn put(&mut self, files: &mut Files, now: Instant) -> Level {
@@ -62,7 +62,7 @@ impl Lines {
         };
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         if !text.is_empty() {
-            self.voice.line(files, now, now_us(), level, text);
+            self.limiter.line(files, now, now_us(), level, text);
         }
         self.partial.clear();
         level

@@ -55,7 +55,7 @@ struct Failure {
     error: io::Error,
     /// Not to be tried before.
     retry_at: Option<Instant>,
-    say_at: Instant,
+    report_at: Instant,
 }
 
 impl Default for Files {
@@ -213,8 +213,8 @@ impl Output {
     }
 
     fn failed(&mut self, error: io::Error, now: Instant) {
-        let say_at = match &self.failure {
-            Some(failure) if now < failure.say_at => failure.say_at,
+        let report_at = match &self.failure {
+            Some(failure) if now < failure.report_at => failure.report_at,
             _ => {
                 eprintln!(
                     "error: {} cannot be written: {error}; lines wait in memory, those over {PENDING_MAX} bytes are \
@@ -224,7 +224,7 @@ impl Output {
                 now + SAY
             }
         };
-        self.failure = Some(Failure { error, retry_at: Some(now + RETRY), say_at });
+        self.failure = Some(Failure { error, retry_at: Some(now + RETRY), report_at });
     }
 
     fn retry_now(&mut self) {

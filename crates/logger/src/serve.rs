@@ -20,7 +20,7 @@ use worker::counters::Counters;
 
 use crate::client::Client;
 use crate::format::Format;
-use crate::lines::Lines;
+use crate::lines::LineReader;
 use crate::output::{Files, RETRY};
 use crate::syslog::Syslog;
 
@@ -77,17 +77,17 @@ impl From<io::Error> for ServeError {
 /// Runs the logger until the launcher closes the control channel.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
     let control = Channel::<LauncherToLogger, ChildToLauncher>::new(start.control)?;
-    let desk = Rc::new(Desk::default());
-    tokio::task::spawn_local(desk.clone().write_when_quiet());
-    let result = desk.obey(&control).await;
-    desk.drain();
-    desk.files.take().close();
+    let logger = Rc::new(Logger::default());
+    tokio::task::spawn_local(logger.clone().write_when_quiet());
+    let result = logger.handle_messages(&control).await;
+    logger.drain();
+    logger.files.take().close();
     result
 }
 
 /// Where all tasks of the logger meet.
 #[derive(Debug)]
-struct Desk {
+struct Logger {
     files: RefCell<Files>,
     sources: RefCell<Vec<Rc<Source>>>,
     /// Whether the launcher has said `Begin`; sources are not read before, or their log might be missing.
@@ -108,7 +108,7 @@ struct Source {
 #[derive(Debug)]
 enum Reader {
     Batches(Client),
-    Lines(Lines),
+    Lines(LineReader),
 }
 
 /// What a source has left after it was read.
@@ -119,7 +119,7 @@ enum Left {
     Ended,
 }
 
-impl Default for Desk {
+impl Default for Logger {
     fn default() -> Self {
         Self {
             files: RefCell::default(),
@@ -132,9 +132,9 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl Logger {
     /// Does what the launcher says until it closes the channel.
-    async fn obey(
+    async fn handle_messages(
         self: &Rc<Self>,
         control: &Channel<LauncherToLogger, ChildToLauncher>,
     ) -> Result<(), ServeError> {
@@ -184,7 +184,7 @@ impl Desk {
                 self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), right)))?;
             }
             LauncherToLogger::Stderr { label } => {
-                self.add(descriptor?, Reader::Lines(Lines::new(label.as_str())))?;
+                self.add(descriptor?, Reader::Lines(LineReader::new(label.as_str())))?;
             }
             LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Syslog::new(descriptor?)),
             LauncherToLogger::Begin {} | LauncherToLogger::Report {} | LauncherToLogger::Confirm { .. } => {}
@@ -230,7 +230,7 @@ impl Desk {
     async fn wait(&self, source: &Source) -> Left {
         let now = Instant::now();
         let due = source.due(now);
-        let say_at = tokio::time::Instant::from_std(due.unwrap_or(now));
+        let report_at = tokio::time::Instant::from_std(due.unwrap_or(now));
         tokio::select! {
             ready = source.descriptor.readable() => match ready {
                 Ok(mut ready) => {
@@ -243,7 +243,7 @@ impl Desk {
                 }
                 Err(_) => Left::Ended,
             },
-            () = tokio::time::sleep_until(say_at), if due.is_some() => Left::More,
+            () = tokio::time::sleep_until(report_at), if due.is_some() => Left::More,
         }
     }
 
@@ -260,7 +260,7 @@ impl Desk {
             }
             files.write_large(now);
         }
-        source.say(&mut files, now);
+        source.report(&mut files, now);
         if files.waits() {
             self.dirty.notify_one();
         }
@@ -345,7 +345,7 @@ impl Desk {
 
 fn read_lines(
     source: &Source,
-    lines: &mut Lines,
+    lines: &mut LineReader,
     buffer: &mut [u8],
     files: &mut Files,
     now: Instant,
@@ -358,21 +358,21 @@ fn read_lines(
 impl Source {
     fn due(&self, now: Instant) -> Option<Instant> {
         match &*self.reader.borrow() {
-            Reader::Batches(client) => client.voice.due(now),
-            Reader::Lines(lines) => lines.voice.due(now),
+            Reader::Batches(client) => client.limiter.due(now),
+            Reader::Lines(lines) => lines.limiter.due(now),
         }
     }
 
-    fn say(&self, files: &mut Files, now: Instant) {
+    fn report(&self, files: &mut Files, now: Instant) {
         match &mut *self.reader.borrow_mut() {
-            Reader::Batches(client) => client.voice.say(files, now),
-            Reader::Lines(lines) => lines.voice.say(files, now),
+            Reader::Batches(client) => client.limiter.report(files, now),
+            Reader::Lines(lines) => lines.limiter.report(files, now),
         }
     }
 
     fn finish(&self, files: &mut Files) {
         match &mut *self.reader.borrow_mut() {
-            Reader::Batches(client) => client.voice.finish(files),
+            Reader::Batches(client) => client.limiter.finish(files),
             Reader::Lines(lines) => lines.finish(files, Instant::now()),
         }
     }

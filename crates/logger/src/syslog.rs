@@ -74,21 +74,21 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         let mut syslog = Syslog::new(ours.into());
         let mut buffer = [0; 4096];
-        let mut hear = || {
+        let mut receive = || {
             let count = theirs.recv(&mut buffer).ok()?;
             Some(String::from_utf8(buffer[..count].to_vec()).unwrap())
         };
         syslog.event(Level::Error, "site a", b"x\n<0>forged");
-        assert_eq!(hear().unwrap(), "<27>bulkhead: [site a] x\\x0a<0>forged");
+        assert_eq!(receive().unwrap(), "<27>bulkhead: [site a] x\\x0a<0>forged");
         while syslog.lost < 5 {
             syslog.event(Level::Info, "site a", b"much");
         }
-        while let Some(line) = hear() {
+        while let Some(line) = receive() {
             assert_eq!(line, "<30>bulkhead: [site a] much");
         }
         syslog.event(Level::Warning, "gate 0", b"again");
-        assert_eq!(hear().unwrap(), "<28>bulkhead: [logger] lost 5 lines that syslog did not take");
-        assert_eq!(hear().unwrap(), "<28>bulkhead: [gate 0] again");
-        assert_eq!(hear(), None);
+        assert_eq!(receive().unwrap(), "<28>bulkhead: [logger] lost 5 lines that syslog did not take");
+        assert_eq!(receive().unwrap(), "<28>bulkhead: [gate 0] again");
+        assert_eq!(receive(), None);
     }
 }

@@ -43,15 +43,15 @@ impl Bench {
             serve(start).await.map_err(|error| error.to_string())
         });
         let bench = Self { control: Control::new(ours).unwrap(), directory: Directory(directory), logger };
-        bench.say(LauncherToLogger::Format { format, flush_ms: 10 }, None).await;
+        bench.send(LauncherToLogger::Format { format, flush_ms: 10 }, None).await;
         for site in [1, 2, NO_PARTITION] {
             let file = bench.create(&format!("access.{site}"));
-            bench.say(LauncherToLogger::AccessLog { site }, Some(file)).await;
+            bench.send(LauncherToLogger::AccessLog { site }, Some(file)).await;
         }
         let file = bench.create("error");
-        bench.say(LauncherToLogger::ErrorLog {}, Some(file)).await;
-        bench.say(LauncherToLogger::Begin {}, None).await;
-        assert_eq!(bench.hear().await, ChildToLauncher::Ready {});
+        bench.send(LauncherToLogger::ErrorLog {}, Some(file)).await;
+        bench.send(LauncherToLogger::Begin {}, None).await;
+        assert_eq!(bench.receive().await, ChildToLauncher::Ready {});
         bench
     }
 
@@ -60,19 +60,19 @@ impl Bench {
         OpenOptions::new().append(true).create(true).open(path).unwrap().into()
     }
 
-    async fn say(&self, message: LauncherToLogger, descriptor: Option<OwnedFd>) {
+    async fn send(&self, message: LauncherToLogger, descriptor: Option<OwnedFd>) {
         let descriptor = descriptor.as_ref().map(AsFd::as_fd);
         self.control.send(&message, descriptor).await.unwrap();
     }
 
-    async fn hear(&self) -> ChildToLauncher {
+    async fn receive(&self) -> ChildToLauncher {
         self.control.receive().await.unwrap().unwrap().0
     }
 
     async fn client(&self, label: &str, right: AccessRight) -> OwnedFd {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let label = Text::new(label);
-        self.say(LauncherToLogger::Client { label, right }, Some(theirs)).await;
+        self.send(LauncherToLogger::Client { label, right }, Some(theirs)).await;
         ours
     }
 
@@ -150,8 +150,8 @@ fn records_reach_their_files() {
         assert!(bench.read("access.2").contains("GET /two "));
         assert!(bench.read("access.65535").contains("GET /none "));
         assert!(bench.read("error").ends_with("Z error [site a] broken 7\\x0a\n"));
-        bench.say(LauncherToLogger::Report {}, None).await;
-        let ChildToLauncher::Counters { counters } = bench.hear().await else {
+        bench.send(LauncherToLogger::Report {}, None).await;
+        let ChildToLauncher::Counters { counters } = bench.receive().await else {
             panic!("no counters");
         };
         assert_eq!((counters.connections_now, counters.connections, counters.requests), (2, 2, 4));
@@ -220,7 +220,7 @@ fn standard_error_becomes_lines() {
         let bench = Bench::new("stderr", 0).await;
         let (read, write) = std::io::pipe().unwrap();
         let label = Text::new("gate");
-        bench.say(LauncherToLogger::Stderr { label }, Some(read.into())).await;
+        bench.send(LauncherToLogger::Stderr { label }, Some(read.into())).await;
         let mut write = File::from(OwnedFd::from(write));
         write.write_all(b"warning: one\nerror: t\x1bwo\n\nthree\nla").unwrap();
         bench.await_text("error", "three").await;
@@ -242,8 +242,8 @@ fn what_is_queued_is_written_at_the_end() {
     run(async || {
         let bench = Bench::new("end", 2).await;
         let client = bench.client("site a", AccessRight::Site(1)).await;
-        bench.say(LauncherToLogger::Report {}, None).await;
-        bench.hear().await;
+        bench.send(LauncherToLogger::Report {}, None).await;
+        bench.receive().await;
         let own = Record::Access(access(1, b"/own"));
         // Nothing yields between these and the end, so all of it is in the queue by then.
         (0..20).for_each(|number| send(&client, &batch(number * 50, &[own; 50])));
@@ -263,8 +263,8 @@ fn a_client_of_an_earlier_logger_has_no_gap() {
         send(&client, &batch(1000, &[Record::Access(access(1, b"/own"))]));
         drop(client);
         bench.await_text("access.1", "/own").await;
-        bench.say(LauncherToLogger::Report {}, None).await;
-        let ChildToLauncher::Counters { counters } = bench.hear().await else {
+        bench.send(LauncherToLogger::Report {}, None).await;
+        let ChildToLauncher::Counters { counters } = bench.receive().await else {
             panic!("no counters");
         };
         assert_eq!((counters.connections_now, counters.connections), (0, 1));
@@ -277,11 +277,11 @@ fn a_client_of_an_earlier_logger_has_no_gap() {
 fn nonsense_of_the_launcher_ends_the_logger() {
     run(async || {
         let bench = Bench::new("nonsense", 0).await;
-        bench.say(LauncherToLogger::Format { format: 9, flush_ms: 0 }, None).await;
+        bench.send(LauncherToLogger::Format { format: 9, flush_ms: 0 }, None).await;
         let (_, result) = bench.end().await;
         assert!(result.unwrap_err().contains("format 9"));
         let bench = Bench::new("missing", 0).await;
-        bench.say(LauncherToLogger::AccessLog { site: 5 }, None).await;
+        bench.send(LauncherToLogger::AccessLog { site: 5 }, None).await;
         assert!(bench.end().await.1.is_err());
     });
 }

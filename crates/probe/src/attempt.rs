@@ -26,7 +26,7 @@ pub struct Attempt {
     pub expected: Expected,
     /// Where it is refused outside of any jail as well, and why; empty if nowhere.
     pub refused_anyway: &'static str,
-    pub(crate) place: Place,
+    pub(crate) run_in: RunIn,
     pub(crate) number: i64,
     pub(crate) run: fn(&Cx<'_>) -> Outcome,
 }
@@ -44,7 +44,7 @@ pub enum Expected {
 
 /// In which process an attempt is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunIn {
     /// In a child, if there can be one, else in this process.
     Child,
     /// In this process: a child would differ.
@@ -61,18 +61,18 @@ pub(crate) const fn attempt(
     closed_by: &'static str,
     run: fn(&Cx<'_>) -> Outcome,
 ) -> Attempt {
-    let (place, expected) = (Place::Child, Expected::Refused);
-    Attempt { id, group, name, closed_by, expected, refused_anyway: "", place, number: 0, run }
+    let (run_in, expected) = (RunIn::Child, Expected::Refused);
+    Attempt { id, group, name, closed_by, expected, refused_anyway: "", run_in, number: 0, run }
 }
 
 impl Attempt {
     pub(crate) const fn here(mut self) -> Self {
-        self.place = Place::Here;
+        self.run_in = RunIn::Here;
         self
     }
 
     pub(crate) const fn in_child(mut self) -> Self {
-        self.place = Place::ChildOnly;
+        self.run_in = RunIn::ChildOnly;
         self
     }
 

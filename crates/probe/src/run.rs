@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sys::attempt::child;
 
-use crate::attempt::{Attempt, Cx, Outcome, Place, Result, not_applicable, refused};
+use crate::attempt::{Attempt, Cx, Outcome, Result, RunIn, not_applicable, refused};
 use crate::attempts::all;
 use crate::hints::{Hints, Kind};
 use crate::names::of_call;
@@ -59,14 +59,14 @@ fn one(attempt: &Attempt, hints: &Hints, own: i32, children: bool) -> Outcome {
         return refused("as found in a process of its own");
     }
     let cx = |aside| Cx { hints, own, aside, number: attempt.number };
-    match attempt.place {
-        Place::Here => (attempt.run)(&cx(false)),
-        Place::Child if !children => (attempt.run)(&cx(false)),
-        Place::ChildOnly if hints.alone => (attempt.run)(&cx(false)),
-        Place::ChildOnly if !children => {
+    match attempt.run_in {
+        RunIn::Here => (attempt.run)(&cx(false)),
+        RunIn::Child if !children => (attempt.run)(&cx(false)),
+        RunIn::ChildOnly if hints.alone => (attempt.run)(&cx(false)),
+        RunIn::ChildOnly if !children => {
             not_applicable("it may end the process, and no child can be made to try it in")
         }
-        Place::Child | Place::ChildOnly => aside(|| (attempt.run)(&cx(true))),
+        RunIn::Child | RunIn::ChildOnly => aside(|| (attempt.run)(&cx(true))),
     }
 }
 

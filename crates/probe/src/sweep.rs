@@ -25,7 +25,7 @@ use crate::names::of_call;
 const TIME: Duration = Duration::from_secs(40);
 
 /// A topic with those of its values for which something holds, as they are read.
-pub type Told = (String, Vec<String>);
+pub type Summary = (String, Vec<String>);
 
 /// Makes every call of the domain, and every operation on one descriptor of each kind that the process holds; gives
 /// what got past the policy.
@@ -48,7 +48,7 @@ pub fn run() -> Value {
 fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
     let lines = domain::lines();
     let outcomes: Vec<Outcome> = lines.iter().map(Line::make).collect();
-    let with = |wanted| json(told(&lines, |at, _| outcomes[at] == wanted));
+    let with = |wanted| json(summary(&lines, |at, _| outcomes[at] == wanted));
     let on: BTreeMap<&str, Vec<String>> =
         held.iter().map(|(kind, number)| (*kind, done_on(*number))).collect();
     json!({
@@ -61,14 +61,14 @@ fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
     })
 }
 
-fn json(told: Vec<Told>) -> Value {
-    json!(told.into_iter().collect::<BTreeMap<_, _>>())
+fn json(summary: Vec<Summary>) -> Value {
+    json!(summary.into_iter().collect::<BTreeMap<_, _>>())
 }
 
 fn done_on(number: i32) -> Vec<String> {
     let lines = domain::on(number);
-    let told = told(&lines, |_, line| line.make() == Outcome::Reached);
-    told.into_iter().flat_map(|(_, words)| words).collect()
+    let summary = summary(&lines, |_, line| line.make() == Outcome::Reached);
+    summary.into_iter().flat_map(|(_, words)| words).collect()
 }
 
 /// One descriptor of each kind.
@@ -116,9 +116,9 @@ fn kind_of(number: i32) -> &'static str {
 
 /// Those lines for which `is` holds, as a person reads them: a topic once, its values joined, and topics joined that
 /// are alike and have the same values.
-pub fn told(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Told> {
+pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Summary> {
     let mut at = 0;
-    let mut told: Vec<Told> = Vec::new();
+    let mut summary: Vec<Summary> = Vec::new();
     for topic in lines.chunk_by(|one, other| one.topic == other.topic) {
         let (first, all) = (at, topic.len());
         at += all;
@@ -134,20 +134,20 @@ pub fn told(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Told> {
             _ => words(found),
         };
         if !words.is_empty() {
-            add(&mut told, &topic[0].topic, words);
+            add(&mut summary, &topic[0].topic, words);
         }
     }
-    told
+    summary
 }
 
-fn add(told: &mut Vec<Told>, topic: &str, words: Vec<String>) {
-    for (known, _) in told.iter_mut().filter(|(_, its)| *its == words) {
+fn add(summary: &mut Vec<Summary>, topic: &str, words: Vec<String>) {
+    for (known, _) in summary.iter_mut().filter(|(_, its)| *its == words) {
         if let Some(joined) = join(known, topic) {
             *known = joined;
             return;
         }
     }
-    told.push((topic.into(), words));
+    summary.push((topic.into(), words));
 }
 
 /// `mmap <r> flags` and `mmap <w> flags` are `mmap <r, w> flags`.
@@ -200,8 +200,8 @@ mod tests {
 
     fn of(topic: &str, is: impl Fn(u64) -> bool) -> String {
         let lines: Vec<Line> = domain::lines().into_iter().filter(|line| line.topic == topic).collect();
-        let told = told(&lines, |_, line| is(line.value));
-        told.into_iter().map(|(topic, words)| format!("{topic}: {}", words.join(" "))).collect()
+        let summary = summary(&lines, |_, line| is(line.value));
+        summary.into_iter().map(|(topic, words)| format!("{topic}: {}", words.join(" "))).collect()
     }
 
     #[test]
@@ -224,8 +224,8 @@ mod tests {
         let alike = ["mmap <r> flags", "mmap <x> flags"];
         let lines: Vec<Line> =
             domain::lines().into_iter().filter(|line| alike.contains(&&*line.topic)).collect();
-        assert_eq!(super::told(&lines, |_, _| true), [("mmap <r, x> flags".into(), vec!["any".into()])]);
-        assert_eq!(super::told(&lines, |_, line| line.value == 1 || line.topic == alike[0]).len(), 2);
+        assert_eq!(super::summary(&lines, |_, _| true), [("mmap <r, x> flags".into(), vec!["any".into()])]);
+        assert_eq!(super::summary(&lines, |_, line| line.value == 1 || line.topic == alike[0]).len(), 2);
     }
 
     #[test]

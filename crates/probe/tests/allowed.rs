@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use jail::policy::{Allow, Answer, Grants, Policy, When};
 use probe::names::of_call;
-use probe::sweep::{Told, told};
+use probe::sweep::{Summary, summary};
 use sys::attempt::domain::{self, Line};
 
 /// The kinds of process, as the tables are called; each other policy is one of these with more or less granted.
@@ -86,8 +86,8 @@ fn everything() -> Vec<Line> {
     lines
 }
 
-fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<Told> {
-    told(lines, |_, line| {
+fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<Summary> {
+    summary(lines, |_, line| {
         let (call, arguments) = line.registers();
         policy.answer(call, arguments) == answer
     })
@@ -235,11 +235,11 @@ fn reasons() -> String {
         roles[0].1.rules().filter(|rule| roles.iter().all(|of| has(of.1, rule))).collect();
     let mut sections: Vec<(String, Vec<&Allow>)> = vec![("Every role".into(), of_all)];
     for (kind, policy) in KINDS {
-        let told: Vec<*const Allow> =
+        let summary: Vec<*const Allow> =
             sections[..1].iter().flat_map(|(_, rules)| rules).map(|rule| std::ptr::from_ref(*rule)).collect();
         let plain = Policy::Service(Grants::NONE);
         let more = matches!(policy, Policy::Service(_)) && *policy != plain;
-        let new = policy.rules().filter(|rule| !told.contains(&std::ptr::from_ref(*rule)));
+        let new = policy.rules().filter(|rule| !summary.contains(&std::ptr::from_ref(*rule)));
         let new: Vec<&Allow> = new.filter(|rule| !(more && has(plain, rule))).collect();
         let title = match *kind {
             "signer" => continue,
@@ -273,11 +273,11 @@ fn words(rule: &Allow, lines: &[Line]) -> String {
         let calls: Vec<String> = rule.calls.iter().map(|call| format!("`{}`", of_call(*call))).collect();
         return calls.join(" ");
     }
-    let told = told(lines, |_, line| {
+    let summary = summary(lines, |_, line| {
         let (call, arguments) = line.registers();
         !line.topic.starts_with("calls") && line.topic != "on a descriptor" && rule.covers(call, &arguments)
     });
-    let told: Vec<String> =
-        told.iter().map(|(topic, words)| format!("`{topic}`: {}", words.join(" "))).collect();
-    told.join("; ").replace('|', "\\|")
+    let summary: Vec<String> =
+        summary.iter().map(|(topic, words)| format!("`{topic}`: {}", words.join(" "))).collect();
+    summary.join("; ").replace('|', "\\|")
 }

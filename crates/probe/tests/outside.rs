@@ -76,10 +76,10 @@ fn run(what: &str, hints: &Value, stdin: Stdio) -> Value {
         .stderr(log.try_clone().unwrap())
         .output()
         .unwrap();
-    let mut said = String::new();
+    let mut log_text = String::new();
     log.seek(SeekFrom::Start(0)).unwrap();
-    log.read_to_string(&mut said).unwrap();
-    assert!(output.status.success(), "{output:?}: {said}");
+    log.read_to_string(&mut log_text).unwrap();
+    assert!(output.status.success(), "{output:?}: {log_text}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -252,7 +252,7 @@ pub struct Origin {
 }
 
 /// Says in a cleaned request who asks, how, and for which host: each field with one value, ours.
-pub fn say_origin(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
+pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
     let Origin { peer, scheme } = origin;
     let mut set = |name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {
@@ -385,13 +385,13 @@ mod tests {
     fn an_origin_is_said_once() {
         let mut headers = map(&[("host", "a.example")]);
         let origin = Origin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
-        say_origin(&mut headers, origin, Some(HeaderValue::from_static("a.example")));
+        set_forwarded(&mut headers, origin, Some(HeaderValue::from_static("a.example")));
         assert_eq!(headers["forwarded"], "for=192.0.2.7;proto=https;host=\"a.example\"");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers["x-forwarded-proto"], "https");
         let origin = Origin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
-        say_origin(&mut headers, origin, None);
+        set_forwarded(&mut headers, origin, None);
         assert_eq!(headers["forwarded"], "for=\"[2001:db8::1]\";proto=http");
     }
 

@@ -33,7 +33,7 @@ fn consists_of(part: u8, bytes: &[u8]) -> bool {
 }
 
 /// A request target, taken apart.
-pub struct Place<'a> {
+pub struct RequestTarget<'a> {
     /// The path as sent.
     pub path: &'a str,
     /// The query as sent, without `?`.
@@ -43,16 +43,16 @@ pub struct Place<'a> {
 }
 
 /// Takes the target of a request apart.
-pub fn split<'a>(method: &str, target: &'a str) -> Result<Place<'a>, Refusal> {
+pub fn split<'a>(method: &str, target: &'a str) -> Result<RequestTarget<'a>, Refusal> {
     if !consists_of(TARGET, target.as_bytes()) {
         return Err(Refusal::Malformed("a byte that no target has"));
     }
     if target == "*" && method == "OPTIONS" {
-        return Ok(Place { path: target, query: None, authority: None });
+        return Ok(RequestTarget { path: target, query: None, authority: None });
     }
     if target.starts_with('/') {
         let (path, query) = split_query(target);
-        return Ok(Place { path, query, authority: None });
+        return Ok(RequestTarget { path, query, authority: None });
     }
     let (rest, port) = match target.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (rest, 80),
@@ -62,7 +62,7 @@ pub fn split<'a>(method: &str, target: &'a str) -> Result<Place<'a>, Refusal> {
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = split_query(rest);
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Place { path, query, authority: Some((authority.as_bytes(), port)) })
+    Ok(RequestTarget { path, query, authority: Some((authority.as_bytes(), port)) })
 }
 
 fn split_query(text: &str) -> (&str, Option<&str>) {
@@ -73,13 +73,13 @@ fn split_query(text: &str) -> (&str, Option<&str>) {
 }
 
 /// The one host that `Host` and an absolute-form target agree on.
-pub fn agree<'a>(minor: u8, host: Option<&'a [u8]>, place: &Place<'a>) -> Result<&'a [u8], Refusal> {
+pub fn agree<'a>(minor: u8, host: Option<&'a [u8]>, target: &RequestTarget<'a>) -> Result<&'a [u8], Refusal> {
     let named = match host {
         Some(value) => Some(split_host(value).ok_or(Refusal::Malformed("not a Host"))?),
         None if minor == 1 => return Err(Refusal::Malformed("no Host")),
         None => None,
     };
-    let Some((authority, scheme_port)) = place.authority else {
+    let Some((authority, scheme_port)) = target.authority else {
         return Ok(named.map_or(&b""[..], |(name, _)| name));
     };
     let (name, port) = split_host(authority).ok_or(Refusal::Malformed("not an authority"))?;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::timer::Patience;
+use crate::timer::StallTimer;
 
 /// What a connection knows of its current request.
 ///
@@ -75,7 +75,7 @@ struct Arriving {
     incoming: Incoming,
     limit: u64,
     left: u64,
-    patience: Patience,
+    stall_timer: StallTimer,
     flow: Arc<Flow>,
 }
 
@@ -120,7 +120,7 @@ impl Body {
             incoming,
             limit,
             left: limit,
-            patience: Patience::new(stall),
+            stall_timer: StallTimer::new(stall),
             flow,
         })))
     }
@@ -136,10 +136,10 @@ impl<T: Into<Bytes>> From<T> for Body {
 impl Arriving {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            return self.patience.poll(cx).map(|()| Some(Err(BodyError::Stalled)));
+            return self.stall_timer.poll(cx).map(|()| Some(Err(BodyError::Stalled)));
         };
         let data = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        self.patience.moved(data.map_or(0, Bytes::len));
+        self.stall_timer.moved(data.map_or(0, Bytes::len));
         let next = next.map(|frame| self.count(frame.map_err(BodyError::Broken)?));
         if next.is_none() || self.incoming.is_end_stream() {
             self.flow.unread.store(false, Ordering::Relaxed);

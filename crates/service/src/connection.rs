@@ -169,7 +169,7 @@ impl<P: Process> Connection<P> {
             return BodyError::TooLong(limit).into();
         }
         let client = match self.kind {
-            Kind::Relayed => self.told_client(request.headers_mut()),
+            Kind::Relayed => self.relayed_client(request.headers_mut()),
             Kind::OneRequest | Kind::Kept => self.look_through(&mut request),
         };
         request.extensions_mut().insert(Client(client));
@@ -192,9 +192,9 @@ impl<P: Process> Connection<P> {
     }
 
     /// The client's address, as the site's worker tells it; removes the field that does.
-    fn told_client(&self, headers: &mut HeaderMap) -> SocketAddr {
-        let told = headers.remove(fields::CLIENT);
-        told.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(self.peer)
+    fn relayed_client(&self, headers: &mut HeaderMap) -> SocketAddr {
+        let client_header = headers.remove(fields::CLIENT);
+        client_header.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(self.peer)
     }
 
     /// Makes a request that comes from its client what the site's worker would have made of it; the client's address.
@@ -207,7 +207,7 @@ impl<P: Process> Connection<P> {
         let upgrade = headers.get(UPGRADE).filter(|_| names_upgrade(headers)).cloned();
         fields::clean_request(headers);
         // A gate passes no TLS to services.
-        fields::say_origin(headers, Origin { peer: self.peer, scheme: "http" }, host);
+        fields::set_forwarded(headers, Origin { peer: self.peer, scheme: "http" }, host);
         if let Some(upgrade) = upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, upgrade);

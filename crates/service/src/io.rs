@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use zeroize::Zeroize as _;
 
 use crate::body::Flow;
-use crate::timer::{Patience, Stall};
+use crate::timer::{Stall, StallTimer};
 
 /// How much one read takes.
 const READ_MAX: usize = 16 * 1024;
@@ -44,7 +44,7 @@ pub(crate) struct Io {
     /// How many of `preread` have been read.
     replayed: usize,
     stream: Stream,
-    write_patience: Patience,
+    write_stall_timer: StallTimer,
     head: Head,
     linger: Linger,
     flow: Arc<Flow>,
@@ -141,7 +141,7 @@ impl Io {
             preread,
             replayed: 0,
             stream: Stream::new(descriptor)?,
-            write_patience: Patience::new(write_stall),
+            write_stall_timer: StallTimer::new(write_stall),
             head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
             flow,
@@ -188,10 +188,10 @@ impl Io {
     /// Passes the outcome of a write on, unless it has been pending for too long.
     fn written(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(outcome) = result {
-            self.write_patience.moved(outcome.as_ref().map_or(0, |&count| count));
+            self.write_stall_timer.moved(outcome.as_ref().map_or(0, |&count| count));
             return Poll::Ready(outcome);
         }
-        ready!(self.write_patience.poll(cx));
+        ready!(self.write_stall_timer.poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 

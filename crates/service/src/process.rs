@@ -77,7 +77,7 @@ struct Setup {
 }
 
 /// A message of the launcher, as it came.
-type Order = (LauncherToService, Option<OwnedFd>);
+type ControlMessage = (LauncherToService, Option<OwnedFd>);
 
 /// Runs a worker from its start to its end.
 ///
@@ -152,7 +152,7 @@ impl Setup {
 /// What blocks the thread cannot be interrupted like this; it can only be killed.
 async fn initialise<P>(
     control: &Control,
-    later: &mut Vec<Order>,
+    later: &mut Vec<ControlMessage>,
     init: impl Future<Output = Result<P, Error>>,
 ) -> Result<Option<P>, Error> {
     let mut init = pin!(init);
@@ -160,8 +160,8 @@ async fn initialise<P>(
         tokio::select! {
             biased;
             outcome = init.as_mut() => return outcome.map(Some),
-            order = control.receive() => match order? {
-                Some(order) => later.push(order),
+            message = control.receive() => match message? {
+                Some(message) => later.push(message),
                 None => return Ok(None),
             },
         }
@@ -174,18 +174,18 @@ impl<P: Process> Worker<P> {
         self,
         control: &Control,
         sources: Vec<(Source, OwnedFd)>,
-        later: Vec<Order>,
+        later: Vec<ControlMessage>,
     ) -> Result<(), Error> {
         // A launcher that does not hear it has closed the channel, which is the next thing we notice.
         let _ = control.send(&ChildToLauncher::Ready {}, None).await;
         for (source, descriptor) in sources {
             self.attach(source, descriptor)?;
         }
-        for order in later {
-            self.follow(control, order).await?;
+        for message in later {
+            self.follow(control, message).await?;
         }
         let worker = Rc::new(self);
-        tokio::try_join!(worker.clone().obey(control), worker.accept())?;
+        tokio::try_join!(worker.clone().handle_messages(control), worker.accept())?;
         Ok(())
     }
 
@@ -194,16 +194,16 @@ impl<P: Process> Worker<P> {
     }
 
     /// Follows the launcher's orders; their end is the order to retire.
-    async fn obey(self: Rc<Self>, control: &Control) -> Result<(), Error> {
-        while let Some(order) = control.receive().await? {
-            self.follow(control, order).await?;
+    async fn handle_messages(self: Rc<Self>, control: &Control) -> Result<(), Error> {
+        while let Some(message) = control.receive().await? {
+            self.follow(control, message).await?;
         }
         self.receiver.drain();
         Ok(())
     }
 
-    async fn follow(&self, control: &Control, order: Order) -> Result<(), Error> {
-        match order {
+    async fn follow(&self, control: &Control, message: ControlMessage) -> Result<(), Error> {
+        match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
             (LauncherToService::Report {}, _) => {
                 let counters = self.receiver.counters.snapshot();

@@ -117,7 +117,7 @@ impl World {
         let start = Start { control: theirs, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
         let world = Self { launcher, log, worker };
-        world.tell(&LauncherToService::Limits {
+        world.send(&LauncherToService::Limits {
             limits: limits(),
             site: SITE,
             owns_host,
@@ -135,7 +135,7 @@ impl World {
         (world, gate)
     }
 
-    fn tell(&self, message: &LauncherToService) {
+    fn send(&self, message: &LauncherToService) {
         self.launcher.try_send(message, None).unwrap();
     }
 
@@ -147,7 +147,7 @@ impl World {
     }
 
     async fn begin(&self) {
-        self.tell(&LauncherToService::Begin {});
+        self.send(&LauncherToService::Begin {});
         let (answer, _) = self.launcher.receive().await.unwrap().unwrap();
         assert_eq!(answer, ChildToLauncher::Ready {});
     }
@@ -251,7 +251,7 @@ fn credits_are_granted_only_after_init() {
     run(async {
         let world = World::new(&["--word", "x"], false, probe);
         let gate = world.attach(Source::Gate);
-        world.tell(&LauncherToService::Begin {});
+        world.send(&LauncherToService::Begin {});
         let late = world.attach(Source::Gate);
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert!(gate.try_receive().is_none(), "nothing is granted before init is done");
@@ -266,7 +266,7 @@ fn credits_are_granted_only_after_init() {
 fn an_init_that_fails_ends_the_worker() {
     run(async {
         let world = World::new(&[], false, probe);
-        world.tell(&LauncherToService::Begin {});
+        world.send(&LauncherToService::Begin {});
         let error = world.worker.await.unwrap().unwrap_err();
         assert!(error.to_string().contains("--word"), "{error}");
         assert!(world.launcher.receive().await.unwrap().is_none(), "no Ready");
@@ -283,7 +283,7 @@ fn a_worker_is_retired_while_its_init_hangs() {
     run(async {
         let world = World::new(&[], false, hangs);
         let gate = world.attach(Source::Gate);
-        world.tell(&LauncherToService::Begin {});
+        world.send(&LauncherToService::Begin {});
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!world.worker.is_finished());
         world.launcher.finish();
@@ -296,8 +296,8 @@ fn a_worker_is_retired_while_its_init_hangs() {
 fn what_the_launcher_says_during_init_is_done_afterwards() {
     run(async {
         let world = World::new(&["--word", "x"], false, probe);
-        world.tell(&LauncherToService::Begin {});
-        world.tell(&LauncherToService::Report {});
+        world.send(&LauncherToService::Begin {});
+        world.send(&LauncherToService::Report {});
         let late = world.attach(Source::Gate);
         let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
         assert_eq!(answer, ChildToLauncher::Ready {});
@@ -458,7 +458,7 @@ fn a_relayed_connection_serves_many_and_names_the_client() {
             assert!(answer.ends_with(&format!("198.51.100.7:{port} false")), "{answer}");
         }
         drop(site);
-        world.tell(&LauncherToService::Report {});
+        world.send(&LauncherToService::Report {});
         let (answer, _) = world.launcher.receive().await.unwrap().unwrap();
         assert!(matches!(answer, ChildToLauncher::Counters { counters } if counters.requests == 3));
         assert!(world.retire(gate).await.is_empty(), "the site's worker logs these");

@@ -70,7 +70,7 @@ impl Stall {
 /// Each piece may take that long, and the time that its bytes take at [`MIN_RATE`]; no byte at all must take as long.
 /// Only the time counts in which the client is waited for.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StallTimer {
     limit: Option<Duration>,
     pace: Pace,
     /// The time on a clock that only runs while the client is waited for.
@@ -80,7 +80,7 @@ pub(crate) struct Patience {
     stall: Stall,
 }
 
-impl Patience {
+impl StallTimer {
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         let clock = Instant::now();
         let pace = Pace::new(MinRate::new(MIN_RATE, limit.unwrap_or_default()), clock);
@@ -116,7 +116,7 @@ mod tests {
 
     /// Moves `count` bytes every 20 ms for a second; whether that was too slow. The limit is 200 ms.
     async fn too_slow(count: usize) -> bool {
-        let mut timeout = Patience::new(Some(Duration::from_millis(200)));
+        let mut timeout = StallTimer::new(Some(Duration::from_millis(200)));
         for _ in 0..50 {
             let next = tokio::time::Instant::now() + Duration::from_millis(20);
             let wait = poll_fn(|cx| timeout.poll(cx));
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn what_is_not_waited_for_has_no_limit() {
-        let mut timeout = Patience::new(Some(Duration::from_millis(500)));
+        let mut timeout = StallTimer::new(Some(Duration::from_millis(500)));
         std::thread::sleep(Duration::from_millis(600));
         timeout.moved(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let mut unlimited = Patience::new(None);
+            let mut unlimited = StallTimer::new(None);
             let wait = poll_fn(|cx| unlimited.poll(cx));
             assert!(tokio::time::timeout(Duration::from_millis(30), wait).await.is_err());
             let wait = poll_fn(|cx| timeout.poll(cx));

@@ -25,13 +25,13 @@ const FLUSH_MS: u32 = 1000;
 /// How much a site may ask for that it may not have before its channel is closed.
 const REFUSALS_MAX: u32 = 100;
 
-type Line = Channel<SiteToSigner, SignerToSite>;
+type SiteChannel = Channel<SiteToSigner, SignerToSite>;
 type Stapler = Channel<Nothing, SignerToStapler>;
 
 /// The whole life of the process.
 pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::new(start.control)?;
-    let desk = Rc::new(Desk {
+    let signer = Rc::new(Signer {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
         hosts: RefCell::default(),
         held: RefCell::default(),
@@ -43,22 +43,22 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToSigner::Certificate { site, number }, Some(file)) => {
-                let verdict = desk.take(site, number, &file);
-                let holding = desk.holding(site, number);
-                let told = ChildToLauncher::Certificate { site, number, verdict, holding };
-                control.send(&told, None).await?;
+                let verdict = signer.take(site, number, &file);
+                let holding = signer.holding(site, number);
+                let verdict_message = ChildToLauncher::Certificate { site, number, verdict, holding };
+                control.send(&verdict_message, None).await?;
             }
             (LauncherToSigner::Host { site, host }, None) => {
-                desk.hosts.borrow_mut().entry(site).or_default().push(host.as_str().to_owned());
+                signer.hosts.borrow_mut().entry(site).or_default().push(host.as_str().to_owned());
             }
-            (LauncherToSigner::Client { site }, Some(channel)) => desk.attach(site, channel)?,
-            (LauncherToSigner::Stapler {}, Some(channel)) => desk.attach_stapler(channel)?,
+            (LauncherToSigner::Client { site }, Some(channel)) => signer.attach(site, channel)?,
+            (LauncherToSigner::Stapler {}, Some(channel)) => signer.attach_stapler(channel)?,
             (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
-            (LauncherToSigner::Report {}, None) => control.report(desk.counters.snapshot()),
+            (LauncherToSigner::Report {}, None) => control.report(signer.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
         }
     }
-    desk.log.flush().await;
+    signer.log.flush().await;
     Ok(())
 }
 
@@ -69,19 +69,19 @@ struct Held {
     before: Option<(u32, Rc<Certified>)>,
 }
 
-struct Desk {
+struct Signer {
     log: Log,
     /// By site.
     hosts: RefCell<BTreeMap<u16, Vec<String>>>,
     /// By site and number.
     held: RefCell<BTreeMap<(u16, u16), Held>>,
-    clients: RefCell<Vec<(u16, Rc<Line>)>>,
+    clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     staplers: RefCell<Vec<Rc<Stapler>>>,
     versions: Cell<u32>,
     counters: Counters,
 }
 
-impl Desk {
+impl Signer {
     fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd) -> Verdict {
         let certified = match Certified::read(file) {
             Ok(certified) => Rc::new(certified),
@@ -98,13 +98,15 @@ impl Desk {
         let before = held.remove(&(site, number)).map(|held| (held.version, held.now));
         held.insert((site, number), Held { version, now: certified, before });
         drop(held);
-        for (_, line) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
-            let (desk, line) = (self.clone(), line.clone());
-            tokio::task::spawn_local(async move { desk.show(site, Some(number), &line).await });
+        for (_, channel) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
+            let (signer, channel) = (self.clone(), channel.clone());
+            tokio::task::spawn_local(async move { signer.send_chains(site, Some(number), &channel).await });
         }
-        for line in self.staplers.borrow().iter() {
-            let (desk, line) = (self.clone(), line.clone());
-            tokio::task::spawn_local(async move { desk.tell_stapler(Some((site, number)), &line).await });
+        for channel in self.staplers.borrow().iter() {
+            let (signer, channel) = (self.clone(), channel.clone());
+            tokio::task::spawn_local(
+                async move { signer.send_to_stapler(Some((site, number)), &channel).await },
+            );
         }
         Verdict::Good
     }
@@ -119,34 +121,34 @@ impl Desk {
     }
 
     fn attach(self: &Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {
-        let line = Rc::new(Line::new(channel)?);
-        self.clients.borrow_mut().push((site, line.clone()));
+        let channel = Rc::new(SiteChannel::new(channel)?);
+        self.clients.borrow_mut().push((site, channel.clone()));
         self.counters.connected();
-        let desk = self.clone();
+        let signer = self.clone();
         tokio::task::spawn_local(async move {
-            desk.show(site, None, &line).await;
-            desk.hear(site, &line).await;
-            desk.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &line));
-            desk.counters.disconnected();
+            signer.send_chains(site, None, &channel).await;
+            signer.serve_site(site, &channel).await;
+            signer.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &channel));
+            signer.counters.disconnected();
         });
         Ok(())
     }
 
     /// A stapler gets all chains, which are public, and has nothing to say: what is waited for is its end.
     fn attach_stapler(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let line = Rc::new(Stapler::new(channel)?);
-        self.staplers.borrow_mut().push(line.clone());
-        let desk = self.clone();
+        let channel = Rc::new(Stapler::new(channel)?);
+        self.staplers.borrow_mut().push(channel.clone());
+        let signer = self.clone();
         tokio::task::spawn_local(async move {
-            desk.tell_stapler(None, &line).await;
-            line.hear("the stapler", |_| 1).await;
-            desk.staplers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &line));
+            signer.send_to_stapler(None, &channel).await;
+            channel.receive_all("the stapler", |_| 1).await;
+            signer.staplers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &channel));
         });
         Ok(())
     }
 
     /// Sends all chains to a stapler, or that of one certificate.
-    async fn tell_stapler(&self, only: Option<(u16, u16)>, line: &Stapler) {
+    async fn send_to_stapler(&self, only: Option<(u16, u16)>, channel: &Stapler) {
         let mut messages = Vec::new();
         for (&(site, number), held) in self.held.borrow().iter() {
             if only.is_some_and(|only| only != (site, number)) {
@@ -159,14 +161,14 @@ impl Desk {
             }));
         }
         for message in messages {
-            if line.send(&message, None).await.is_err() {
+            if channel.send(&message, None).await.is_err() {
                 return;
             }
         }
     }
 
     /// Sends the chains of a site to one of its workers, or that of one certificate.
-    async fn show(&self, site: u16, only: Option<u16>, line: &Line) {
+    async fn send_chains(&self, site: u16, only: Option<u16>, channel: &SiteChannel) {
         let mut messages = Vec::new();
         for ((_, number), held) in self.held.borrow().range((site, 0)..=(site, u16::MAX)) {
             if only.is_some_and(|only| only != *number) {
@@ -185,17 +187,17 @@ impl Desk {
             }));
         }
         for message in messages {
-            if line.send(&message, None).await.is_err() {
+            if channel.send(&message, None).await.is_err() {
                 return;
             }
         }
     }
 
     /// Answers one site until it is gone, or has asked too often for what it may not have.
-    async fn hear(&self, site: u16, line: &Line) {
+    async fn serve_site(&self, site: u16, channel: &SiteChannel) {
         let mut refusals = 0;
         while refusals < REFUSALS_MAX {
-            let answer = match line.receive().await {
+            let answer = match channel.receive().await {
                 Ok(Some((SiteToSigner::Sign { ticket, number, version, scheme, message }, None))) => {
                     match self.sign(site, number, version, scheme, &message.0) {
                         Ok(signature) => SignerToSite::Signed { ticket, signature: Bytes(signature) },
@@ -215,7 +217,7 @@ impl Desk {
             };
             self.counters.answered();
             // A site that asks and does not listen waits in vain.
-            let _ = line.try_send(&answer, None);
+            let _ = channel.try_send(&answer, None);
             // One signature, then the others have their turn.
             tokio::task::yield_now().await;
         }

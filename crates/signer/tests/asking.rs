@@ -15,7 +15,7 @@ use wire::{Bytes, ChildToLauncher};
 use worker::channel::Channel;
 
 type Control = Channel<ChildToLauncher, LauncherToSigner>;
-type Line = Channel<SignerToSite, SiteToSigner>;
+type SignerChannel = Channel<SignerToSite, SiteToSigner>;
 
 const P256: u16 = 0x0403;
 
@@ -78,7 +78,7 @@ impl Signer {
         }
     }
 
-    async fn line(&self, site: u16) -> Line {
+    async fn channel(&self, site: u16) -> SignerChannel {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         self.control.send(&LauncherToSigner::Client { site }, Some(theirs.as_fd())).await.unwrap();
         Channel::new(ours).unwrap()
@@ -86,10 +86,10 @@ impl Signer {
 }
 
 /// The next chain that comes: its number, version and certificates.
-async fn chain(line: &Line) -> (u16, u32, Vec<Vec<u8>>) {
+async fn chain(channel: &SignerChannel) -> (u16, u32, Vec<Vec<u8>>) {
     let mut parts = Vec::new();
     loop {
-        match line.receive().await.unwrap().unwrap().0 {
+        match channel.receive().await.unwrap().unwrap().0 {
             SignerToSite::Certificate { number, version, kind, index, count, der } => {
                 assert_eq!((usize::from(index), kind), (parts.len(), KeyKind::P256));
                 parts.push(der.0);
@@ -107,10 +107,16 @@ fn verify() -> Vec<u8> {
 }
 
 /// What comes of a question; `None` if it is refused.
-async fn ask(line: &Line, number: u16, version: u32, scheme: u16, message: Vec<u8>) -> Option<Vec<u8>> {
+async fn ask(
+    channel: &SignerChannel,
+    number: u16,
+    version: u32,
+    scheme: u16,
+    message: Vec<u8>,
+) -> Option<Vec<u8>> {
     let question = SiteToSigner::Sign { ticket: 9, number, version, scheme, message: Bytes(message) };
-    line.send(&question, None).await.unwrap();
-    match line.receive().await.unwrap().unwrap().0 {
+    channel.send(&question, None).await.unwrap();
+    match channel.receive().await.unwrap().unwrap().0 {
         SignerToSite::Signed { ticket: 9, signature } => Some(signature.0),
         SignerToSite::Refused { ticket: 9 } => None,
         other => panic!("{other:?}"),
@@ -125,20 +131,24 @@ fn a_site_gets_signatures_of_its_own_keys_for_handshakes() {
         assert_eq!(signer.give(1, 0, &one).await, Verdict::Good);
         assert_eq!(signer.give(2, 0, &two).await, Verdict::Good);
         assert_eq!(signer.give(2, 1, &two).await, Verdict::Good);
-        let line = signer.line(1).await;
-        let (number, version, parts) = chain(&line).await;
+        let channel = signer.channel(1).await;
+        let (number, version, parts) = chain(&channel).await;
         assert_eq!((number, &parts[..]), (0, &[cert.to_vec()][..]));
-        let signature = ask(&line, 0, version, P256, verify()).await.unwrap();
+        let signature = ask(&channel, 0, version, P256, verify()).await.unwrap();
         let own = EndEntityCert::try_from(&cert).unwrap();
         own.verify_signature(webpki::aws_lc_rs::ECDSA_P256_SHA256, &verify(), &signature).unwrap();
         let exchange = [&[9; 64][..], &[3, 0, 29, 32], &[5; 32]].concat();
-        assert!(ask(&line, 0, version, P256, exchange).await.is_some());
+        assert!(ask(&channel, 0, version, P256, exchange).await.is_some());
         // What another site has, has no name here; nor has what was never there, another scheme, another shape.
-        assert_eq!(ask(&line, 1, version, P256, verify()).await, None);
-        assert_eq!(ask(&line, 0, version + 1, P256, verify()).await, None, "that is the version of site 2's");
-        assert_eq!(ask(&line, 0, version, 0x0804, verify()).await, None);
-        assert_eq!(ask(&line, 0, version, P256, b"a certificate for everybody".to_vec()).await, None);
-        assert!(ask(&line, 0, version, P256, verify()).await.is_some(), "it goes on");
+        assert_eq!(ask(&channel, 1, version, P256, verify()).await, None);
+        assert_eq!(
+            ask(&channel, 0, version + 1, P256, verify()).await,
+            None,
+            "that is the version of site 2's"
+        );
+        assert_eq!(ask(&channel, 0, version, 0x0804, verify()).await, None);
+        assert_eq!(ask(&channel, 0, version, P256, b"a certificate for everybody".to_vec()).await, None);
+        assert!(ask(&channel, 0, version, P256, verify()).await.is_some(), "it goes on");
     });
 }
 
@@ -147,7 +157,7 @@ fn who_asks_again_and_again_for_what_it_may_not_have_is_heard_no_more() {
     run(async {
         let signer = Signer::start();
         assert_eq!(signer.give(1, 0, &pair("one.test").0).await, Verdict::Good);
-        let (bad, good) = (signer.line(1).await, signer.line(1).await);
+        let (bad, good) = (signer.channel(1).await, signer.channel(1).await);
         let (_, version, _) = chain(&bad).await;
         chain(&good).await;
         for _ in 0..100 {
@@ -163,18 +173,18 @@ fn a_new_certificate_is_shown_and_the_old_key_still_signs_what_has_begun() {
     run(async {
         let signer = Signer::start();
         assert_eq!(signer.give(1, 0, &pair("one.test").0).await, Verdict::Good);
-        let line = signer.line(1).await;
-        let (_, old, _) = chain(&line).await;
+        let channel = signer.channel(1).await;
+        let (_, old, _) = chain(&channel).await;
         assert_eq!(signer.give(1, 0, "nothing").await, Verdict::NoKey);
         let (text, cert) = pair("one.test");
         assert_eq!(signer.give(1, 0, &text).await, Verdict::Good);
-        let (_, new, parts) = chain(&line).await;
+        let (_, new, parts) = chain(&channel).await;
         assert_eq!(parts, [cert.to_vec()]);
-        assert!(ask(&line, 0, old, P256, verify()).await.is_some());
-        assert!(ask(&line, 0, new, P256, verify()).await.is_some());
+        assert!(ask(&channel, 0, old, P256, verify()).await.is_some());
+        assert!(ask(&channel, 0, new, P256, verify()).await.is_some());
         assert_eq!(signer.give(1, 0, &text).await, Verdict::Good);
-        chain(&line).await;
-        assert_eq!(ask(&line, 0, old, P256, verify()).await, None, "two before");
+        chain(&channel).await;
+        assert_eq!(ask(&channel, 0, old, P256, verify()).await, None, "two before");
     });
 }
 

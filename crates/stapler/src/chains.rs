@@ -8,24 +8,27 @@ use rustls_pki_types::CertificateDer;
 use wire::stapler::SignerToStapler;
 
 /// A site, and the number of one of its certificates.
-pub(crate) type Place = (u16, u16);
+pub(crate) type CertificateId = (u16, u16);
 
 /// Those that have arrived in part.
 #[derive(Debug, Default)]
-pub(crate) struct Chains(BTreeMap<Place, Vec<CertificateDer<'static>>>);
+pub(crate) struct Chains(BTreeMap<CertificateId, Vec<CertificateDer<'static>>>);
 
 impl Chains {
     /// Takes a part; parts of a chain come in order. The chain, once it is whole.
-    pub(crate) fn take(&mut self, part: SignerToStapler) -> Option<(Place, Vec<CertificateDer<'static>>)> {
+    pub(crate) fn take(
+        &mut self,
+        part: SignerToStapler,
+    ) -> Option<(CertificateId, Vec<CertificateDer<'static>>)> {
         let SignerToStapler::Certificate { site, number, index, count, der } = part;
-        let place = (site, number);
+        let id = (site, number);
         if index == 0 {
-            self.0.insert(place, Vec::new());
+            self.0.insert(id, Vec::new());
         }
-        let parts = self.0.get_mut(&place).filter(|parts| parts.len() == usize::from(index))?;
+        let parts = self.0.get_mut(&id).filter(|parts| parts.len() == usize::from(index))?;
         parts.push(CertificateDer::from(der.0));
         let whole = parts.len() == usize::from(count);
-        whole.then(|| self.0.remove(&place)).flatten().map(|chain| (place, chain))
+        whole.then(|| self.0.remove(&id)).flatten().map(|chain| (id, chain))
     }
 }
 

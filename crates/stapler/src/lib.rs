@@ -13,12 +13,12 @@
 
 pub mod answer;
 mod chains;
-mod desk;
 mod fetch;
 pub mod names;
 pub mod responder;
 mod schedule;
 mod serve;
+mod stapler;
 pub mod subject;
 
 pub use serve::serve;

@@ -15,8 +15,8 @@ use worker::counters::Counters;
 use worker::log::Log;
 use worker::{Fault, Start};
 
-use crate::desk::{ASKED_AT_ONCE, Desk};
 use crate::names::Names;
+use crate::stapler::{ASKED_AT_ONCE, Stapler};
 
 type Control = Channel<LauncherToStapler, ChildToLauncher>;
 
@@ -29,35 +29,35 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
     let control: Control = Channel::new(start.control)?;
-    let Some(desk) = set_up(&control, start.log).await? else {
+    let Some(stapler) = set_up(&control, start.log).await? else {
         return Ok(());
     };
     control.send(&ChildToLauncher::Ready {}, None).await?;
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToStapler::Signer {}, Some(channel)) => {
-                tokio::task::spawn_local(desk.clone().hear_signer(channel));
+                tokio::task::spawn_local(stapler.clone().serve_signer(channel));
             }
             (LauncherToStapler::Client { site }, Some(channel)) => {
-                tokio::task::spawn_local(desk.clone().attend(site, channel));
+                tokio::task::spawn_local(stapler.clone().attend(site, channel));
             }
-            (LauncherToStapler::Resolver {}, Some(file)) => desk.names.borrow_mut().resolver(&text(&file)),
-            (LauncherToStapler::Hosts {}, Some(file)) => desk.names.borrow_mut().hosts(&text(&file)),
-            (LauncherToStapler::Report {}, None) => control.report(desk.counters.snapshot()),
+            (LauncherToStapler::Resolver {}, Some(file)) => stapler.names.borrow_mut().resolver(&text(&file)),
+            (LauncherToStapler::Hosts {}, Some(file)) => stapler.names.borrow_mut().hosts(&text(&file)),
+            (LauncherToStapler::Report {}, None) => control.report(stapler.counters.snapshot()),
             (LauncherToStapler::ReportStaples {}, None) => {
-                for told in desk.report() {
-                    control.send(&told, None).await?;
+                for message in stapler.report() {
+                    control.send(&message, None).await?;
                 }
             }
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
         }
     }
-    desk.log.flush().await;
+    stapler.log.flush().await;
     Ok(())
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no stapler any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Desk>>, Fault> {
+async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Stapler>>, Fault> {
     let Some((LauncherToStapler::Limits { flush_ms }, _)) = control.receive().await? else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
@@ -72,7 +72,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Des
             (LauncherToStapler::Resolver {}, Some(file)) => names.resolver(&text(&file)),
             (LauncherToStapler::Hosts {}, Some(file)) => names.hosts(&text(&file)),
             (LauncherToStapler::Begin {}, None) => {
-                return Ok(Some(Rc::new(Desk {
+                return Ok(Some(Rc::new(Stapler {
                     log,
                     counters: Counters::default(),
                     names: names.into(),

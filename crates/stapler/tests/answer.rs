@@ -182,14 +182,14 @@ fn no_changed_answer_is_taken_for_another() {
     authority.issue("x", 0x1000, RESPONDER);
     let subject = authority.subject("x");
     let good = authority.answer(&subject, "ca", "good", &[DAY, &["-resp_no_certs"]].concat());
-    let taken = check(&good, &subject, now()).unwrap();
+    let accepted = check(&good, &subject, now()).unwrap();
     for place in 0..good.len() {
         for bit in [1, 0x80] {
             let mut changed = good.clone();
             changed[place] ^= bit;
             // What no signature covers may change: the meaning does not.
             if let Ok(answer) = check(&changed, &subject, now()) {
-                assert_eq!(answer, taken, "byte {place}");
+                assert_eq!(answer, accepted, "byte {place}");
             }
         }
         assert!(check(&good[..place], &subject, now()).is_err(), "{place} bytes");

@@ -112,13 +112,13 @@ fn begin(
     execute: impl FnOnce() -> io::Result<Infallible>,
 ) -> Result<Child, StartError> {
     let failed = |step: &str, source: io::Error| StartError { step: step.into(), source };
-    let (mut report, tell) = io::pipe().map_err(|e| failed("pipe", e))?;
-    let tell: OwnedFd = tell.into();
+    let (mut report, report_end) = io::pipe().map_err(|e| failed("pipe", e))?;
+    let report_end: OwnedFd = report_end.into();
     let step = if pids == Pids::Own { "pid namespace" } else { "clone" };
-    let Some(child) = divide(pids).map_err(|e| failed(step, e))? else {
-        become_program(prepare, execute, tell)
+    let Some(child) = fork(pids).map_err(|e| failed(step, e))? else {
+        become_program(prepare, execute, report_end)
     };
-    drop(tell);
+    drop(report_end);
     let mut message = Vec::new();
     if let Err(error) = report.read_to_end(&mut message) {
         // Nobody else knows of it.
@@ -135,7 +135,7 @@ fn begin(
 }
 
 /// Forks; `None` is the child.
-fn divide(pids: Pids) -> io::Result<Option<Child>> {
+fn fork(pids: Pids) -> io::Result<Option<Child>> {
     let mut pidfd: RawFd = -1;
     // SAFETY: every field of the structure is an integer, for which nought is a value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -161,7 +161,7 @@ fn divide(pids: Pids) -> io::Result<Option<Child>> {
 fn become_program(
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     execute: impl FnOnce() -> io::Result<Infallible>,
-    tell: OwnedFd,
+    report_end: OwnedFd,
 ) -> ! {
     crate::signals::reset();
     // A panic must not unwind into the launcher's own code, of which this process is a copy.
@@ -177,7 +177,7 @@ fn become_program(
     let mut message = error.raw_os_error().unwrap_or(libc::EIO).to_ne_bytes().to_vec();
     message.extend_from_slice(step.as_bytes());
     // Left open: closing is a call that may have to wait for the parent (`notify`), which waits for this process.
-    let _ = ManuallyDrop::new(std::fs::File::from(tell)).write_all(&message);
+    let _ = ManuallyDrop::new(std::fs::File::from(report_end)).write_all(&message);
     // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
     unsafe { libc::_exit(127) }
 }

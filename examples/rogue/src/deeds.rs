@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use wire::tls::{Holding, Verdict};
 use wire::{
-    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, ProbeKind, Role,
-    TAKEN_MAX, ToWorker,
+    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, PREREAD_MAX,
+    ProbeKind, Role, ToWorker,
 };
 
 use crate::batches;
@@ -165,7 +165,7 @@ fn to_sources(place: &mut Place) {
 
 /// Hands back what is no connection, and connections more than once, also after their end was said.
 fn hand_back(place: &mut Place, source: &OwnedFd, index: usize) {
-    let back = |id, taken| encoded(&FromWorker::Back { id, taken: Bytes(taken) });
+    let back = |id, preread| encoded(&FromWorker::Back { id, preread: Bytes(preread) });
     send(source, &back(0, vec![]), &[]);
     let strange = [place.pipe(), place.control.as_fd(), source.as_fd(), rustix::stdio::stdin()];
     for descriptor in strange {
@@ -183,8 +183,8 @@ fn hand_back(place: &mut Place, source: &OwnedFd, index: usize) {
         // Its end is said, and it is kept and used nevertheless.
         let done = encoded(&FromWorker::Returns { credits: 0, done: vec![id, id] });
         send(source, &done, &[]);
-        for taken in [vec![], vec![b'x'; TAKEN_MAX], b"GET /".to_vec(), vec![]] {
-            send(source, &back(id, taken), &[stream.as_fd()]);
+        for preread in [vec![], vec![b'x'; PREREAD_MAX], b"GET /".to_vec(), vec![]] {
+            send(source, &back(id, preread), &[stream.as_fd()]);
             place.live(BETWEEN_MS);
         }
     }
@@ -265,7 +265,7 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
         }
         _ => {
             let _ = shutdown(channel, Shutdown::Read);
-            send(channel, &connection(0, vec![b'x'; TAKEN_MAX]), &[pipe]);
+            send(channel, &connection(0, vec![b'x'; PREREAD_MAX]), &[pipe]);
             "the end of the other direction"
         }
     };
@@ -274,9 +274,9 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
     place.live(BETWEEN_MS);
 }
 
-fn connection(id: u64, taken: Vec<u8>) -> Vec<u8> {
+fn connection(id: u64, preread: Vec<u8>) -> Vec<u8> {
     let peer = SocketAddr::from(([192, 0, 2, 2], 2));
-    let bundle = Bundle { id, peer, local: peer, kind: wire::Kind::Plain, taken: Bytes(taken) };
+    let bundle = Bundle { id, peer, local: peer, kind: wire::Kind::Plain, preread: Bytes(preread) };
     encoded(&ToWorker::Connection { bundle })
 }
 

@@ -36,7 +36,7 @@ pub struct Waiting {
     pub stream: OwnedFd,
     pub peer: SocketAddr,
     pub local: SocketAddr,
-    pub taken: Vec<u8>,
+    pub preread: Vec<u8>,
 }
 
 /// What a role is given.
@@ -278,7 +278,7 @@ impl Place {
                     (FromWorker::Returns { credits, .. }, _) => {
                         self.lines[index].credits += u32::from(credits);
                     }
-                    (FromWorker::Back { taken, .. }, Some(stream)) => self.came(stream, taken.0),
+                    (FromWorker::Back { preread, .. }, Some(stream)) => self.came(stream, preread.0),
                     _ => {}
                 }
             }

@@ -35,23 +35,23 @@ impl Place {
     }
 
     /// Takes a connection; one that is gone already is dropped.
-    pub fn came(&mut self, stream: OwnedFd, taken: Vec<u8>) {
+    pub fn came(&mut self, stream: OwnedFd, preread: Vec<u8>) {
         let peer = getpeername(&stream).ok().flatten().and_then(|at| SocketAddr::try_from(at).ok());
         let local = getsockname(&stream).ok().and_then(|at| SocketAddr::try_from(at).ok());
         if let (Some(peer), Some(local)) = (peer, local) {
-            self.waiting.push(Waiting { stream, peer, local, taken });
+            self.waiting.push(Waiting { stream, peer, local, preread });
         }
     }
 
     fn pass(&mut self, waiting: Waiting) -> Result<(), Waiting> {
         let mut seen = vec![0; 16 << 10];
         let count = match recv(&waiting.stream, &mut seen, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((0, _)) if waiting.taken.is_empty() => return Ok(()),
+            Ok((0, _)) if waiting.preread.is_empty() => return Ok(()),
             Ok((count, _)) => count,
             Err(rustix::io::Errno::AGAIN) => 0,
             Err(_) => return Ok(()),
         };
-        let head = String::from_utf8_lossy(&[&waiting.taken, &seen[..count]].concat()).to_lowercase();
+        let head = String::from_utf8_lossy(&[&waiting.preread, &seen[..count]].concat()).to_lowercase();
         let Some((head, _)) = head.split_once("\r\n\r\n") else { return Err(waiting) };
         let path = head.split(' ').nth(1).unwrap_or("/");
         let host = head.split("\r\nhost: ").nth(1).and_then(|rest| rest.lines().next()).unwrap_or("");
@@ -66,8 +66,9 @@ impl Place {
         else {
             return Err(waiting);
         };
-        let Waiting { stream, peer, local, taken } = waiting;
-        let bundle = Bundle { id: line.next_id, peer, local, kind: wire::Kind::Plain, taken: Bytes(taken) };
+        let Waiting { stream, peer, local, preread } = waiting;
+        let bundle =
+            Bundle { id: line.next_id, peer, local, kind: wire::Kind::Plain, preread: Bytes(preread) };
         line.next_id += 1;
         line.credits -= 1;
         send(&line.channel, &encoded(&ToWorker::Connection { bundle }), &[stream.as_fd()]);

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use broker::Desk;
+use broker::Broker;
 use connector::{Calls, Grants};
 use sys::notify::{Listener, install_network_calls};
 use tokio::sync::oneshot;
@@ -18,16 +18,16 @@ use wire::NO_PARTITION;
 use worker::log::Log;
 
 /// How long a connection may take, and a connector may be away.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many calls of one process may wait.
 pub const WAITING_MAX: usize = 300;
 
 pub struct World {
-    pub desk: Rc<Desk>,
+    pub broker: Rc<Broker>,
     pub calls: Rc<Calls>,
-    patience: Duration,
-    broker: Process,
+    timeout: Duration,
+    broker_process: Process,
     connector: Process,
     listeners: RefCell<Vec<OwnedFd>>,
 }
@@ -55,15 +55,15 @@ impl Process {
 }
 
 /// Runs `test` in a world with these grants.
-pub fn run(grants: Grants, patience: Duration, test: impl AsyncFnOnce(&mut World)) {
+pub fn run(grants: Grants, timeout: Duration, test: impl AsyncFnOnce(&mut World)) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let mut world = World {
-            desk: desk(patience),
-            calls: calls(grants, patience),
-            patience,
-            broker: Process::start(),
+            broker: new_broker(timeout),
+            calls: calls(grants, timeout),
+            timeout,
+            broker_process: Process::start(),
             connector: Process::start(),
             listeners: RefCell::default(),
         };
@@ -71,42 +71,42 @@ pub fn run(grants: Grants, patience: Duration, test: impl AsyncFnOnce(&mut World
     });
 }
 
-fn desk(patience: Duration) -> Rc<Desk> {
-    Rc::new(Desk::new(WAITING_MAX, patience, Log::new(None, NO_PARTITION, 1).unwrap()))
+fn new_broker(timeout: Duration) -> Rc<Broker> {
+    Rc::new(Broker::new(WAITING_MAX, timeout, Log::new(None, NO_PARTITION, 1).unwrap()))
 }
 
-fn calls(grants: Grants, patience: Duration) -> Rc<Calls> {
+fn calls(grants: Grants, timeout: Duration) -> Rc<Calls> {
     let log = Log::new(None, NO_PARTITION, 1).unwrap();
-    Rc::new(Calls::new(grants, patience, WAITING_MAX, Rc::default(), log))
+    Rc::new(Calls::new(grants, timeout, WAITING_MAX, Rc::default(), log))
 }
 
 impl World {
     /// Connects the broker with the connector.
     pub fn join(&self) {
         let (brokers, connectors) = sys::seqpacket::pair().unwrap();
-        self.broker.tasks.spawn_local(self.desk.clone().attend_connector(brokers));
+        self.broker_process.tasks.spawn_local(self.broker.clone().attend_connector(brokers));
         let calls = self.calls.clone();
         self.connector.tasks.spawn_local(async move { calls.attend(connectors).await.unwrap() });
     }
 
     /// The connector ends, and with it what it had under way.
     pub async fn end_connector(&mut self, grants: Grants) {
-        self.calls = calls(grants, self.patience);
+        self.calls = calls(grants, self.timeout);
         self.connector.replace().await;
     }
 
     /// The broker ends, and a successor comes that gets all listeners.
     pub async fn replace_broker(&mut self) {
-        self.desk = desk(self.patience);
-        self.broker.replace().await;
+        self.broker = new_broker(self.timeout);
+        self.broker_process.replace().await;
         let listeners = self.listeners.borrow();
         listeners.iter().for_each(|listener| self.attend(listener.try_clone().unwrap()));
     }
 
     fn attend(&self, listener: OwnedFd) {
         let listener = Listener::new(listener);
-        let attending = self.desk.clone().attend_process(listener, std::process::id());
-        self.broker.tasks.spawn_local(attending);
+        let attending = self.broker.clone().attend_process(listener, std::process::id());
+        self.broker_process.tasks.spawn_local(attending);
     }
 
     /// Runs `caller` in a thread whose calls are answered here.
@@ -115,7 +115,7 @@ impl World {
         caller: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (installed, is_installed) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             rustix::thread::set_no_new_privs(true).unwrap();
@@ -123,18 +123,18 @@ impl World {
             drop(theirs);
             installed.send(()).unwrap();
             // The filter's listener goes with the thread that has it open, which is the whole process here.
-            let _ = tell.send(caller());
+            let _ = sender.send(caller());
         });
         is_installed.recv().unwrap();
         let listener = Listener::take_over(&ours).unwrap().unwrap();
         self.listeners.borrow_mut().push(listener.again().unwrap());
         self.attend(listener.as_fd().try_clone_to_owned().unwrap());
-        told
+        receiver
     }
 
     /// Waits until so many calls wait in the broker.
     pub async fn until_waiting(&self, count: u32) {
-        while self.desk.counters().connections_now != count {
+        while self.broker.counters().connections_now != count {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Runs in: the `bulkhead` command; pure. Sees: a word of whoever types it. Never: guesses in that person's place.
 
+use crate::admin::printable;
 use crate::fault::Fault;
-use crate::order::printable;
 
 /// The number of the process that is called `name`.
 pub fn find(name: &str, names: &[&str]) -> Result<usize, Fault> {

@@ -9,9 +9,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::admin::{give, printable};
 use crate::fault::Fault;
 use crate::layers::{Layers, Mark};
-use crate::order::{give, printable};
 
 use super::contacts::Post;
 use super::ours::Uids;
@@ -55,7 +55,7 @@ pub struct Running {
 
 /// Asks the server at `run_dir` for its processes.
 pub fn ask(run_dir: &Path) -> Result<Running, Fault> {
-    read(&give(run_dir, &json!({ "order": "status" }))?)
+    read(&give(run_dir, &json!({ "command": "status" }))?)
 }
 
 fn read(answer: &Value) -> Result<Running, Fault> {

@@ -24,10 +24,10 @@ use crate::serve::options::Serve;
 use crate::table::print;
 
 /// Serves the folder until it is told to stop.
-pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
-    let written = text::write(order)?;
+pub fn serve(options: &Serve) -> Result<ExitCode, Fault> {
+    let written = text::write(options)?;
     written.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    if order.all().any(|one| one.print_config) {
+    if options.all().any(|one| one.print_config) {
         print(written.text.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -39,7 +39,7 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
     let path = runtime.path.join("bulkhead.toml");
     fs::write(&path, &written.text).map_err(Fault::io(path.display()))?;
     locate::load(&path)?;
-    print(&greeting(order, &written.listeners))?;
+    print(&greeting(options, &written.listeners))?;
     let child = Command::new(&launcher)
         .arg(&path)
         // A group of its own: Ctrl-C comes here only, and is passed on once.
@@ -55,9 +55,9 @@ pub fn serve(order: &Serve) -> Result<ExitCode, Fault> {
 }
 
 /// Where to look, and at what.
-fn greeting(order: &Serve, listeners: &[(SocketAddr, bool)]) -> String {
+fn greeting(options: &Serve, listeners: &[(SocketAddr, bool)]) -> String {
     let urls: Vec<String> = listeners.iter().map(|(address, tls)| url(*address, *tls)).collect();
-    let folder = order.folder().filter(|_| order.more.is_empty() && order.redirect.is_none());
+    let folder = options.folder().filter(|_| options.more.is_empty() && options.redirect.is_none());
     let what =
         folder.and_then(|dir| fs::canonicalize(dir).ok()).map(|dir| format!("serves {}", dir.display()));
     format!("{} {}; Ctrl-C ends it", urls.join(" "), what.unwrap_or_else(|| "served".to_owned()))

@@ -29,21 +29,21 @@ pub struct Written {
 ///
 /// # Errors
 /// When the words contradict each other, or a folder is none.
-pub fn write(order: &Serve) -> Result<Written, Fault> {
+pub fn write(options: &Serve) -> Result<Written, Fault> {
     let mut notes = Vec::new();
-    let listeners: Vec<(SocketAddr, bool)> = order.all().flat_map(Serve::listeners).collect();
+    let listeners: Vec<(SocketAddr, bool)> = options.all().flat_map(Serve::listeners).collect();
     let mut seen = HashSet::new();
     if let Some((twice, _)) = listeners.iter().find(|(address, _)| !seen.insert(address)) {
         return usage(format!("{twice} is listened at twice; give each configuration its own --bind"));
     }
     let mut sites = Vec::new();
-    for one in order.all() {
-        sites.extend(sites_of(one, order, &mut notes)?);
+    for one in options.all() {
+        sites.extend(sites_of(one, options, &mut notes)?);
     }
     distinguish(&mut sites);
     share_users(&mut sites, &mut notes);
     let mut out = Toml::default();
-    server(&mut out, order)?;
+    server(&mut out, options)?;
     for (address, tls) in &listeners {
         out.table("[[listen]]");
         out.line("address", &quoted(&address.to_string()));
@@ -51,7 +51,7 @@ pub fn write(order: &Serve) -> Result<Written, Fault> {
             out.line("tls", "true");
         }
     }
-    let alone = (sites.len() == 1 && order.all().any(|one| one.log_dir.is_some())).then_some("access.log");
+    let alone = (sites.len() == 1 && options.all().any(|one| one.log_dir.is_some())).then_some("access.log");
     for site in sites {
         site.put(&mut out, alone);
     }
@@ -59,11 +59,11 @@ pub fn write(order: &Serve) -> Result<Written, Fault> {
 }
 
 /// `[server]` and `[log]`: what all configurations have in common, so that it can be said only once.
-fn server(out: &mut Toml, order: &Serve) -> Result<(), Fault> {
-    let log_dir = common(order, "--log-dir", |one| one.log_dir.clone())?;
-    let error_log = common(order, "--error-log", |one| one.error_log.clone())?;
-    let cpu = common(order, "--cpu", |one| one.cpu)?;
-    let syslog = order.all().any(|one| one.error_syslog);
+fn server(out: &mut Toml, options: &Serve) -> Result<(), Fault> {
+    let log_dir = common(options, "--log-dir", |one| one.log_dir.clone())?;
+    let error_log = common(options, "--error-log", |one| one.error_log.clone())?;
+    let cpu = common(options, "--cpu", |one| one.cpu)?;
+    let syslog = options.all().any(|one| one.error_syslog);
     if log_dir.is_some() || cpu.is_some() {
         out.table("[server]");
         if let Some(dir) = &log_dir {
@@ -90,11 +90,11 @@ fn server(out: &mut Toml, order: &Serve) -> Result<(), Fault> {
 
 /// A value of the server as a whole: whoever says it twice says the same.
 fn common<T: PartialEq>(
-    order: &Serve,
+    options: &Serve,
     name: &str,
     value: impl Fn(&Serve) -> Option<T>,
 ) -> Result<Option<T>, Fault> {
-    let mut values = order.all().filter_map(value);
+    let mut values = options.all().filter_map(value);
     let first = values.next();
     if values.any(|other| Some(other) != first) {
         return usage(format!("{name} is about the whole server, and is given twice, not the same"));
@@ -137,8 +137,8 @@ impl Site {
     }
 }
 
-fn sites_of(one: &Serve, order: &Serve, notes: &mut Vec<String>) -> Result<Vec<Site>, Fault> {
-    let user = one.run_as.clone().or_else(|| order.all().find_map(|other| other.run_as.clone()));
+fn sites_of(one: &Serve, options: &Serve, notes: &mut Vec<String>) -> Result<Vec<Site>, Fault> {
+    let user = one.run_as.clone().or_else(|| options.all().find_map(|other| other.run_as.clone()));
     let site = |name: &str, host: Option<&str>| Site {
         name: name.to_owned(),
         host: host.map(str::to_owned),
@@ -186,7 +186,7 @@ fn sites_of(one: &Serve, order: &Serve, notes: &mut Vec<String>) -> Result<Vec<S
         }
     }
     for site in &mut sites {
-        details(site, one, order.more.is_empty())?;
+        details(site, one, options.more.is_empty())?;
     }
     Ok(sites)
 }

@@ -36,7 +36,7 @@ pub struct Probe {
     /// The process.
     pub child: Child,
     /// What it told.
-    pub told: BTreeMap<String, String>,
+    pub fact: BTreeMap<String, String>,
     /// Its first attempt.
     first: String,
     dismiss: PipeWriter,
@@ -126,7 +126,7 @@ pub fn start_on(
     before: impl FnOnce() -> Prepared,
 ) -> Result<Probe, StartError> {
     let (input, dismiss) = io::pipe().expect("a pipe");
-    let (hear, output) = io::pipe().expect("a pipe");
+    let (reader, output) = io::pipe().expect("a pipe");
     let errors = io::stderr().as_fd().try_clone_to_owned().expect("a duplicate");
     jail.descriptors.extend([(input.into(), 0), (output.into(), 1), (errors, 2)]);
     let place = || jail.descriptors.iter().try_for_each(|(open, number)| sys::process::place(open, *number));
@@ -139,37 +139,37 @@ pub fn start_on(
     };
     let started = sys::process::start(&program(errand, tries), jail.pids(), prepare);
     drop(jail);
-    let told = listen(hear);
+    let fact = listen(reader);
     match started {
         Ok(child) => Ok(Probe {
             child,
-            told: told.unwrap_or_else(|told| panic!("the probe ended after telling {told:?}")),
+            fact: fact.unwrap_or_else(|fact| panic!("the probe ended after telling {fact:?}")),
             first: tries.first().cloned().unwrap_or_default(),
             dismiss,
         }),
         Err(error) => {
-            assert_eq!(told, Err(BTreeMap::new()), "the program ran although {error}");
+            assert_eq!(fact, Err(BTreeMap::new()), "the program ran although {error}");
             Err(error)
         }
     }
 }
 
 /// What a probe tells up to its dot, or, as an error, up to its end.
-fn listen(hear: PipeReader) -> Result<BTreeMap<String, String>, BTreeMap<String, String>> {
-    let mut told = BTreeMap::new();
-    for line in BufReader::new(hear).lines() {
+fn listen(reader: PipeReader) -> Result<BTreeMap<String, String>, BTreeMap<String, String>> {
+    let mut fact = BTreeMap::new();
+    for line in BufReader::new(reader).lines() {
         match line.expect("a line").split_once('\t') {
-            Some((name, value)) => told.insert(name.into(), value.into()),
-            None => return Ok(told),
+            Some((name, value)) => fact.insert(name.into(), value.into()),
+            None => return Ok(fact),
         };
     }
-    Err(told)
+    Err(fact)
 }
 
 impl Probe {
     /// What the probe told under `name`.
-    pub fn told(&self, name: &str) -> &str {
-        self.told.get(name).map_or("(nothing)", String::as_str)
+    pub fn fact(&self, name: &str) -> &str {
+        self.fact.get(name).map_or("(nothing)", String::as_str)
     }
 
     /// The value of a line of `/proc/PID/status`.
@@ -183,7 +183,7 @@ impl Probe {
 
     /// What became of its first attempt.
     pub fn found(&self) -> String {
-        self.told(&self.first).into()
+        self.fact(&self.first).into()
     }
 
     /// The soft and the hard limit in a line of `/proc/PID/limits`.
@@ -265,14 +265,14 @@ pub fn be_launcher() -> ExitCode {
 /// Starts a launcher of its own process and hears the pid of the probe that it started.
 pub fn start_launcher() -> (Child, rustix::process::Pid, PipeWriter) {
     let (input, keep) = io::pipe().expect("a pipe");
-    let (hear, output) = io::pipe().expect("a pipe");
+    let (reader, output) = io::pipe().expect("a pipe");
     let place = || sys::process::place(&input, 0).and_then(|()| sys::process::place(&output, 1));
     let launcher = sys::process::start(&program(LAUNCHER, &[]), Pids::Shared, || {
         place().map_err(|error| ("place", error))
     });
     let launcher = launcher.expect("the launcher starts");
     drop((input, output));
-    let told = listen(hear).expect("the launcher tells");
-    let pid = told["pid"].parse().ok().and_then(rustix::process::Pid::from_raw);
+    let fact = listen(reader).expect("the launcher tells");
+    let pid = fact["pid"].parse().ok().and_then(rustix::process::Pid::from_raw);
     (launcher, pid.expect("a pid"), keep)
 }

@@ -79,9 +79,9 @@ fn probe(tries: &[&str], jail: Jail) -> Probe {
 
 /// A directory of the machine's with a file that anybody may read, `file`, and one that they may execute, `program`,
 /// which is none. It is removed with this value.
-struct Place(PathBuf);
+struct TempDir(PathBuf);
 
-impl Place {
+impl TempDir {
     fn new(name: &str) -> Self {
         let place = std::env::temp_dir().join(format!("jail-test-{name}-{}", std::process::id()));
         std::fs::create_dir(&place).expect("the directory is made");
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -114,7 +114,7 @@ impl Drop for Place {
 
 /// Compares what a probe found with a table of it.
 fn assert_found(probe: &Probe, expected: &[(&str, &str)]) {
-    let found: Vec<_> = expected.iter().map(|(what, _)| (*what, probe.told(what))).collect();
+    let found: Vec<_> = expected.iter().map(|(what, _)| (*what, probe.fact(what))).collect();
     assert_eq!(found, expected);
 }
 

@@ -40,7 +40,7 @@ fn rootless_layers_are_applied() {
     for none in ["core file size", "locked memory", "msgqueue size", "realtime priority", "nice priority"] {
         assert_eq!(probe.limit(&format!("Max {none}")), ("0".into(), "0".into()), "{none}");
     }
-    assert_eq!(probe.told("parent_death_signal"), libc::SIGKILL.to_string());
+    assert_eq!(probe.fact("parent_death_signal"), libc::SIGKILL.to_string());
     assert_eq!(probe.link("cwd").to_str(), Some("/usr"));
     assert_eq!(probe.dismiss(), Exit::Clean);
 }

@@ -181,10 +181,10 @@ fn give_orders(cx: &Cx<'_>) -> Outcome {
 }
 
 fn ask_for_status(path: &Path, secret: &[u8]) -> io::Result<Vec<u8>> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&[secret, b"{\"order\":\"status\"}\n"].concat())?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.write_all(&[secret, b"{\"command\":\"status\"}\n"].concat())?;
     let mut answer = vec![0; 4096];
     let count = stream.read(&mut answer)?;
     answer.truncate(count);

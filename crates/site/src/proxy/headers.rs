@@ -21,7 +21,7 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
     let upgrade = websocket::asked(request.extensions());
     let headers = request.headers_mut();
     clean(headers);
-    fields::say_origin(headers, Origin { peer: ends.peer, scheme: ends.scheme() }, Some(host));
+    fields::set_forwarded(headers, Origin { peer: ends.peer, scheme: ends.scheme() }, Some(host));
     if let Some(upgrade) = upgrade {
         websocket::ask(headers, upgrade);
     }

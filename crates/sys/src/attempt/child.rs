@@ -36,8 +36,8 @@ pub fn isolated(time: Duration, body: impl FnOnce() -> Vec<u8>) -> Result<Ended,
     if pid == 0 {
         drop(from);
         // A panic must not unwind into the parent's code.
-        let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_default();
-        let _ = std::fs::File::from(OwnedFd::from(to)).write_all(&said);
+        let output = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_default();
+        let _ = std::fs::File::from(OwnedFd::from(to)).write_all(&output);
         // SAFETY: no precondition; runs no destructors of the parent's state.
         unsafe { libc::_exit(0) }
     }

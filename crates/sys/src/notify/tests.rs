@@ -23,14 +23,14 @@ fn supervised_by<T: Send + 'static>(
     caller: impl FnOnce() -> T + Send + 'static,
     answer: impl FnOnce(&Listener),
 ) -> T {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         rustix::thread::set_no_new_privs(true).unwrap();
-        install(&mut |fd| tell.send(fd.try_clone_to_owned()?).map_err(io::Error::other)).unwrap();
+        install(&mut |fd| sender.send(fd.try_clone_to_owned()?).map_err(io::Error::other)).unwrap();
         caller()
     });
     // A thread's filter is its own; its descriptors are the process's.
-    let listener = Listener::new(told.recv().unwrap());
+    let listener = Listener::new(receiver.recv().unwrap());
     let mut polled = [rustix::event::PollFd::new(&listener, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut polled, None).unwrap();
     answer(&listener);

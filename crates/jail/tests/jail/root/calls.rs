@@ -55,7 +55,7 @@ fn a_role_makes_only_its_own_calls() {
         for (what, _) in OF_NO_ROLE {
             // Its own start is executed by descriptor; later there is no file, and this one may not be executed.
             let refused = if what.starts_with("execute") { ["ENOENT", "EACCES"] } else { ["EPERM"; 2] };
-            assert!(refused.contains(&found.told(what)), "{policy:?}: {what}: {}", found.told(what));
+            assert!(refused.contains(&found.fact(what)), "{policy:?}: {what}: {}", found.fact(what));
         }
         // Only a site makes pairs.
         let pair = if policy == Policy::Site { "ok" } else { "EPERM" };
@@ -165,9 +165,9 @@ fn other_ways_into_the_kernel_are_shut() {
     assert_found(&probe(&tries(&with), free(SERVICE, &[])), &with);
     // The root of its own would refuse the user namespace as well.
     let without = probe(&tries(&with), free(SERVICE, &["seccomp", "root"]));
-    assert_eq!((without.told("int80"), without.told("clone3 10000000")), ("ok", "ok"));
+    assert_eq!((without.fact("int80"), without.fact("clone3 10000000")), ("ok", "ok"));
     // Where the kernel has no such architecture, the call does not exist.
-    assert!(["ok", "ENOSYS"].contains(&without.told("x32")), "{}", without.told("x32"));
+    assert!(["ok", "ENOSYS"].contains(&without.fact("x32")), "{}", without.fact("x32"));
 }
 
 fn every_thread_and_child_has_the_filter() {

@@ -58,14 +58,14 @@ const EFFECTS: &[Effect] = &[
     Effect {
         layer: "descriptors",
         before: leak,
-        look: |probe| told(probe.descriptors().contains_key(&50), "open", "closed"),
+        look: |probe| fact(probe.descriptors().contains_key(&50), "open", "closed"),
         with: "closed",
         without: "open",
         ..EFFECT
     },
     Effect {
         layer: "session",
-        look: |probe| told(probe.session()[1] == i64::from(probe.child.pid), "own", "the launcher's"),
+        look: |probe| fact(probe.session()[1] == i64::from(probe.child.pid), "own", "the launcher's"),
         with: "own",
         without: "the launcher's",
         ..EFFECT
@@ -73,7 +73,7 @@ const EFFECTS: &[Effect] = &[
     Effect { layer: "rlimits", before: lower, look: limits, with: AFTER, without: BEFORE, ..EFFECT },
     Effect {
         layer: "pid namespace",
-        look: |probe| told(probe.told("pids") == "1 0", "first", "one of many"),
+        look: |probe| fact(probe.fact("pids") == "1 0", "first", "one of many"),
         with: "first",
         without: "one of many",
         ..EFFECT
@@ -141,7 +141,7 @@ const EFFECTS: &[Effect] = &[
     Effect {
         layer: "directory",
         jail: |_| Jail { root: None, directory: Some(open("/usr")), ..role() },
-        look: |probe| told(probe.link("cwd").as_os_str() == "/usr", "its own", "the launcher's"),
+        look: |probe| fact(probe.link("cwd").as_os_str() == "/usr", "its own", "the launcher's"),
         with: "its own",
         without: "the launcher's",
         ..EFFECT
@@ -156,14 +156,14 @@ const EFFECTS: &[Effect] = &[
     },
     Effect {
         layer: "bounding set",
-        look: |probe| format!("{} {}", amount(probe, "CapBnd"), probe.told("securebits")),
+        look: |probe| format!("{} {}", amount(probe, "CapBnd"), probe.fact("securebits")),
         with: "none 0xeb",
         without: "some 0x0",
         ..EFFECT
     },
     Effect {
         layer: "identity",
-        look: |probe| told(probe.status("Uid").starts_with("0 "), "root", "its own"),
+        look: |probe| fact(probe.status("Uid").starts_with("0 "), "root", "its own"),
         with: "its own",
         without: "root",
         ..EFFECT
@@ -187,7 +187,7 @@ const EFFECTS: &[Effect] = &[
     },
     Effect {
         layer: "parent death",
-        look: |probe| probe.told("parent_death_signal").into(),
+        look: |probe| probe.fact("parent_death_signal").into(),
         with: "9",
         without: "0",
         ..EFFECT
@@ -280,13 +280,13 @@ fn key() -> i64 {
     0x6A00_0000 + i64::from(std::process::id())
 }
 
-fn told(is: bool, so: &str, not: &str) -> String {
+fn fact(is: bool, so: &str, not: &str) -> String {
     if is { so.into() } else { not.into() }
 }
 
 fn namespace(probe: &Probe, name: &str) -> String {
     let ours = std::fs::read_link(format!("/proc/self/ns/{name}")).expect("a link");
-    told(probe.link(&format!("ns/{name}")) == ours, "shared", "own")
+    fact(probe.link(&format!("ns/{name}")) == ours, "shared", "own")
 }
 
 fn host(probe: &Probe) -> String {
@@ -295,7 +295,7 @@ fn host(probe: &Probe) -> String {
 }
 
 fn amount(probe: &Probe, set: &str) -> String {
-    told(probe.status(set) == NONE, "none", "some")
+    fact(probe.status(set) == NONE, "none", "some")
 }
 
 fn limits(probe: &Probe) -> String {

@@ -15,7 +15,7 @@ use seccompiler::{
 };
 use sys::process::Pids;
 
-use super::{Place, bind, role, root};
+use super::{TempDir, bind, role, root};
 use crate::Test;
 use crate::probe::TELL;
 use crate::process::{self, Prepared, open, start, start_on};
@@ -209,7 +209,7 @@ fn a_launcher_that_may_make_no_pid_namespace_names_it() {
 }
 
 fn roots_that_cannot_be_made_are_refused() {
-    let place = Place::new("refused");
+    let place = TempDir::new("refused");
     let at = |path: &str| bind(&place.0, path, Mode::Read);
     let file = |path: &str| bind(&place.0.join("file"), path, Mode::Read);
     let attached = || Bind { at: "/data".into(), tree: place.open(), directory: true };

@@ -7,7 +7,7 @@ use std::path::Path;
 use jail::{Jail, Mode, Root};
 use sys::process::Exit;
 
-use super::{POWERLESS, Place, assert_found, bind, probe, role, root, tries, uid};
+use super::{POWERLESS, TempDir, assert_found, bind, probe, role, root, tries, uid};
 use crate::Test;
 
 pub const TESTS: &[Test] = &[
@@ -35,7 +35,7 @@ fn the_root_is_empty() {
 }
 
 /// A root with a bind of each kind.
-pub(super) fn furnished(place: &Place) -> Root {
+pub(super) fn furnished(place: &TempDir) -> Root {
     let binds = vec![
         bind(&place.0, "/data/here", Mode::Read),
         bind(&place.0, "/programs", Mode::Execute),
@@ -49,7 +49,7 @@ pub(super) fn furnished(place: &Place) -> Root {
 }
 
 fn the_root_holds_only_what_is_bound() {
-    let place = Place::new("bound");
+    let place = TempDir::new("bound");
     let expected = [
         ("list /", "data dev etc machine programs srv tmp work"),
         ("list /data", "here"),
@@ -81,7 +81,7 @@ fn powerful(root: Root) -> Jail {
 }
 
 fn even_root_writes_only_where_it_is_let() {
-    let place = Place::new("read-only");
+    let place = TempDir::new("read-only");
     let expected = [
         ("write /new", "EROFS"),
         ("mkdir /new", "EROFS"),
@@ -102,7 +102,7 @@ fn even_root_writes_only_where_it_is_let() {
 }
 
 fn mounts_allow_no_more_than_they_are_for() {
-    let place = Place::new("mounts");
+    let place = TempDir::new("mounts");
     let expected = [
         ("flags /", "ro nosuid nodev noexec"),
         ("flags /data", "ro nosuid nodev noexec"),
@@ -127,7 +127,7 @@ fn mounts_allow_no_more_than_they_are_for() {
 }
 
 fn a_view_cannot_be_left() {
-    let place = Place::new("view");
+    let place = TempDir::new("view");
     let view = jail::view(&place.open(), Mode::Read).expect("a view");
     let without = vec!["landlock"];
     let descriptors = vec![(view, 5), (place.open(), 6)];

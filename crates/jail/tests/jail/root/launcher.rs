@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn it_dies_with_the_launcher() {
-    assert_eq!(probe(&[], role()).told("parent_death_signal"), libc::SIGKILL.to_string());
+    assert_eq!(probe(&[], role()).fact("parent_death_signal"), libc::SIGKILL.to_string());
     // The orphan becomes our child, so its end can be seen.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("we reap");
     let (launcher, orphan, _keep) = process::start_launcher();
@@ -36,7 +36,7 @@ fn without_the_launcher_it_does_not_start() {
     for (without, expected) in
         [(vec!["pid namespace"], "parent death 3"), (vec!["pid namespace", "parent death"], "ok")]
     {
-        let (mut hear, tell) = io::pipe().expect("a pipe");
+        let (mut reader, writer) = io::pipe().expect("a pipe");
         let launch = || -> Prepared {
             let launcher = Launcher::this().map_err(|error| ("launcher", error))?;
             let jail = Jail { launcher, without, ..role() };
@@ -47,17 +47,17 @@ fn without_the_launcher_it_does_not_start() {
                     |(step, error)| format!("{step} {}", error.raw_os_error().unwrap_or(0)),
                     |()| "ok".into(),
                 );
-                (&tell).write_all(found.as_bytes()).map_err(|error| ("tell", error))?;
+                (&writer).write_all(found.as_bytes()).map_err(|error| ("tell", error))?;
                 entered
             };
             let started = sys::process::start(&process::program(TELL, &[]), jail.pids(), orphaned);
             Err(("still there", io::Error::other(format!("{started:?}"))))
         };
         let launcher = sys::process::start(&process::program(TELL, &[]), Pids::Shared, launch);
-        drop(tell);
+        drop(writer);
         assert_eq!(ended(&launcher.expect("it ends before it says anything")), Exit::Signal(libc::SIGKILL));
         let mut found = String::new();
-        hear.read_to_string(&mut found).expect("the orphan tells");
+        reader.read_to_string(&mut found).expect("the orphan tells");
         assert_eq!(found, expected);
     }
 }

@@ -11,7 +11,7 @@ use rustix::thread::UnshareFlags;
 use sys::process::Pids;
 
 use super::files::furnished;
-use super::{Place, assert_found, bind, probe, role, root, tries};
+use super::{TempDir, assert_found, bind, probe, role, root, tries};
 use crate::Test;
 use crate::probe::TELL;
 use crate::process::{self, Prepared, Probe};
@@ -33,7 +33,7 @@ fn points(probe: &Probe) -> Vec<String> {
 fn nothing_of_either_is_mounted_on_the_other() {
     let ours = || std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let before = ours();
-    let place = Place::new("unseen");
+    let place = TempDir::new("unseen");
     let mut root = furnished(&place);
     root.binds.retain(|bind| bind.at != Path::new("/machine"));
     let found = probe(&[], Jail { root: Some(root), ..role() });
@@ -45,7 +45,7 @@ fn nothing_of_either_is_mounted_on_the_other() {
 
 /// On a machine whose mounts are shared, as systemd makes them; in a child with a view of its own.
 fn what_is_mounted_later_is_not_seen() {
-    let place = Place::new("shared");
+    let place = TempDir::new("shared");
     let seen = || -> Prepared {
         let failed = |error: io::Error| ("mount", error);
         // SAFETY: this is a namespace of mounts, and none of descriptors or memory.

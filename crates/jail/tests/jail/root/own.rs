@@ -40,7 +40,7 @@ fn ids_and_capabilities_are_taken_away() {
     }
     assert_eq!(probe.status("NoNewPrivs"), "1");
     // NOROOT and its lock; the locks of NO_SETUID_FIXUP and KEEP_CAPS; NO_CAP_AMBIENT_RAISE and its lock.
-    assert_eq!(probe.told("securebits"), "0xeb");
+    assert_eq!(probe.fact("securebits"), "0xeb");
     assert_eq!(probe.status("Threads"), "1");
     assert_eq!(probe.dismiss(), Exit::Clean);
 }
@@ -158,8 +158,8 @@ fn signals_and_environment_start_afresh() {
     let ignored = u64::from_str_radix(&probe.status("SigIgn"), 16).expect("a number");
     // Rust's own start-up ignores SIGPIPE.
     assert_eq!(ignored, 1 << (libc::SIGPIPE - 1), "{ignored:x}");
-    assert_eq!(probe.told("arguments"), "1");
-    assert_eq!(probe.told("environment"), "0");
+    assert_eq!(probe.fact("arguments"), "1");
+    assert_eq!(probe.fact("environment"), "0");
     probe.dismiss();
 }
 

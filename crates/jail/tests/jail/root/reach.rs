@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use jail::policy::Policy;
 use jail::{Access, Jail, Network, Ports};
 
-use super::{Place, assert_found, probe, role, uid};
+use super::{TempDir, assert_found, probe, role, uid};
 use crate::Test;
 use crate::process::filter;
 
@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn only_listed_paths_are_reached() {
-    let [readable, executable, writable, other] = ["read", "execute", "write", "other"].map(Place::new);
+    let [readable, executable, writable, other] = ["read", "execute", "write", "other"].map(TempDir::new);
     std::os::unix::fs::chown(&writable.0, Some(uid()), Some(uid())).expect("chown");
     std::os::unix::fs::chown(&other.0, Some(uid()), Some(uid())).expect("chown");
     let jail = |without: &[&'static str]| {

@@ -22,7 +22,7 @@ use worker::counters::Counters;
 use worker::log::Log;
 
 use crate::answer::{Answer, Refused, check};
-use crate::chains::{Chains, Place};
+use crate::chains::{CertificateId, Chains};
 use crate::fetch::fetch;
 use crate::names::Names;
 use crate::schedule::{RETRY, pause};
@@ -31,7 +31,7 @@ use crate::subject::Subject;
 /// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand sockets.
 pub(crate) const ASKED_AT_ONCE: usize = 16;
 
-type Line = Channel<Nothing, StaplerToSite>;
+type SiteChannel = Channel<Nothing, StaplerToSite>;
 
 /// A certificate as it is now.
 #[derive(Debug)]
@@ -51,40 +51,40 @@ impl Drop for Held {
     }
 }
 
-pub(crate) struct Desk {
+pub(crate) struct Stapler {
     pub(crate) log: Log,
     pub(crate) counters: Counters,
     pub(crate) names: RefCell<Names>,
     /// What people call a certificate.
-    pub(crate) titles: BTreeMap<Place, String>,
+    pub(crate) titles: BTreeMap<CertificateId, String>,
     pub(crate) ports: BTreeSet<u16>,
-    pub(crate) held: RefCell<BTreeMap<Place, Held>>,
-    pub(crate) clients: RefCell<Vec<(u16, Rc<Line>)>>,
+    pub(crate) held: RefCell<BTreeMap<CertificateId, Held>>,
+    pub(crate) clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     pub(crate) asked: Semaphore,
 }
 
-impl Desk {
+impl Stapler {
     /// Hears a signer until it is gone.
-    pub(crate) async fn hear_signer(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+    pub(crate) async fn serve_signer(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let channel: Channel<SignerToStapler, Nothing> = Channel::new(channel)?;
         let mut chains = Chains::default();
         let take = |arrived: Result<(SignerToStapler, Option<OwnedFd>), _>| match arrived {
             Ok((part, None)) => {
-                if let Some((place, chain)) = chains.take(part) {
-                    self.take(place, chain);
+                if let Some((id, chain)) = chains.take(part) {
+                    self.take(id, chain);
                 }
                 0
             }
             _ => 1,
         };
-        channel.hear("the signer", take).await;
+        channel.receive_all("the signer", take).await;
         Ok(())
     }
 
     /// Takes a worker of a site, who is told at once what is known.
     pub(crate) async fn attend(self: Rc<Self>, site: u16, channel: OwnedFd) -> std::io::Result<()> {
-        let line = Rc::new(Line::new(channel)?);
-        self.clients.borrow_mut().push((site, line.clone()));
+        let channel = Rc::new(SiteChannel::new(channel)?);
+        self.clients.borrow_mut().push((site, channel.clone()));
         self.counters.connected();
         let known: Vec<StaplerToSite> = {
             let held = self.held.borrow();
@@ -92,34 +92,34 @@ impl Desk {
         };
         for staple in known {
             // One that is gone is noticed below.
-            let _ = line.send(&staple, None).await;
+            let _ = channel.send(&staple, None).await;
         }
         // It has nothing to say: what is waited for is its end.
-        line.hear("a site's worker", |_| 1).await;
-        self.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &line));
+        channel.receive_all("a site's worker", |_| 1).await;
+        self.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &channel));
         self.counters.disconnected();
         Ok(())
     }
 
     /// Takes a chain; the one that was in its place is asked about no more.
-    fn take(self: &Rc<Self>, place: Place, chain: Vec<CertificateDer<'static>>) {
+    fn take(self: &Rc<Self>, id: CertificateId, chain: Vec<CertificateDer<'static>>) {
         // A new signer repeats what is known.
-        let known = self.held.borrow().get(&place).is_some_and(|held| held.chain == chain);
-        if known || !self.titles.contains_key(&place) {
+        let known = self.held.borrow().get(&id).is_some_and(|held| held.chain == chain);
+        if known || !self.titles.contains_key(&id) {
             return;
         }
         let (subject, trouble) = match self.subject(&chain) {
             Ok(Some(subject)) => (Some(subject), Trouble::Awaited),
             Ok(None) => (None, Trouble::NoResponder),
             Err(why) => {
-                self.tell(place, Level::Warning, &format!("nothing is stapled: {why}"));
+                self.log_event(id, Level::Warning, &format!("nothing is stapled: {why}"));
                 (None, Trouble::Unaskable)
             }
         };
         let known = Staple { stapled: Stapled::Nothing, trouble, until: 0, asked: 0 };
-        let asking = subject
-            .map(|subject| tokio::task::spawn_local(self.clone().watch(place, subject)).abort_handle());
-        self.held.borrow_mut().insert(place, Held { chain, staple: None, known, asking });
+        let asking =
+            subject.map(|subject| tokio::task::spawn_local(self.clone().watch(id, subject)).abort_handle());
+        self.held.borrow_mut().insert(id, Held { chain, staple: None, known, asking });
     }
 
     /// Whom to ask about a chain, if there is somebody, or why that cannot be asked.
@@ -135,20 +135,20 @@ impl Desk {
     }
 
     /// Asks about a certificate again and again.
-    async fn watch(self: Rc<Self>, place: Place, subject: Subject) {
-        let mut said = None;
+    async fn watch(self: Rc<Self>, id: CertificateId, subject: Subject) {
+        let mut logged = None;
         loop {
             let answer = self.ask(&subject).await;
             let trouble = answer.as_ref().err().map_or(Trouble::None, |(trouble, _)| *trouble);
-            self.know(place, |known| (known.trouble, known.asked) = (trouble, now()));
+            self.know(id, |known| (known.trouble, known.asked) = (trouble, now()));
             let pause = match answer {
                 Ok((answer, response)) => {
-                    self.say_state(place, &subject, answer, &mut said);
-                    self.staple(place, answer, response);
+                    self.log_state(id, &subject, answer, &mut logged);
+                    self.staple(id, answer, response);
                     pause(answer.until, now())
                 }
                 Err((_, why)) => {
-                    self.say_failure(place, &subject, &why, &mut said);
+                    self.log_failure(id, &subject, &why, &mut logged);
                     RETRY
                 }
             };
@@ -170,7 +170,7 @@ impl Desk {
     }
 
     /// Keeps what is stapled now, and tells the site's workers.
-    fn staple(&self, (site, number): Place, answer: Answer, response: Vec<u8>) {
+    fn staple(&self, (site, number): CertificateId, answer: Answer, response: Vec<u8>) {
         let Answer { until, revoked } = answer;
         let stapled = if revoked { Stapled::Revoked } else { Stapled::Good };
         self.know((site, number), |known| (known.stapled, known.until) = (stapled, until));
@@ -182,14 +182,14 @@ impl Desk {
             let staple = StaplerToSite::Staple { number, certificate, until, response: Bytes(response) };
             held.staple.insert(staple).clone()
         };
-        for (_, line) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
+        for (_, channel) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
             // A worker whose channel is full does not read it, and keeps what it has.
-            let _ = line.try_send(&staple, None);
+            let _ = channel.try_send(&staple, None);
         }
     }
 
-    fn know(&self, place: Place, change: impl FnOnce(&mut Staple)) {
-        if let Some(held) = self.held.borrow_mut().get_mut(&place) {
+    fn know(&self, id: CertificateId, change: impl FnOnce(&mut Staple)) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&id) {
             change(&mut held.known);
         }
     }
@@ -197,47 +197,47 @@ impl Desk {
     /// How it is with each certificate, for the launcher.
     pub(crate) fn report(&self) -> Vec<ChildToLauncher> {
         let (held, now) = (self.held.borrow(), now());
-        let told = held.iter().map(|(&(site, number), held)| {
+        let messages = held.iter().map(|(&(site, number), held)| {
             let over = held.known.until <= now;
             let stapled = if over { Stapled::Nothing } else { held.known.stapled };
             ChildToLauncher::Staple { site, number, staple: Staple { stapled, ..held.known.clone() } }
         });
-        told.chain([ChildToLauncher::StaplesEnd {}]).collect()
+        messages.chain([ChildToLauncher::StaplesEnd {}]).collect()
     }
 
     /// Says in the log how it is, if that is not how it was.
-    fn say_state(&self, place: Place, subject: &Subject, answer: Answer, said: &mut Option<String>) {
+    fn log_state(&self, id: CertificateId, subject: &Subject, answer: Answer, logged: &mut Option<String>) {
         let state = if answer.revoked { "revoked" } else { "good" };
-        if said.replace(state.to_owned()).as_deref() == Some(state) {
+        if logged.replace(state.to_owned()).as_deref() == Some(state) {
             return;
         }
         let responder = &subject.responder;
         if answer.revoked {
-            self.tell(place, Level::Error, &format!(
+            self.log_event(id, Level::Error, &format!(
                 "THE CERTIFICATE IS REVOKED, says {responder}; clients are told so, and go away: replace it"
             ));
         } else {
-            self.tell(place, Level::Info, &format!("is stapled with what {responder} says: it is valid"));
+            self.log_event(id, Level::Info, &format!("is stapled with what {responder} says: it is valid"));
         }
     }
 
     /// The same for an attempt in vain; once more when the last answer has come to its end meanwhile.
-    fn say_failure(&self, place: Place, subject: &Subject, why: &str, said: &mut Option<String>) {
+    fn log_failure(&self, id: CertificateId, subject: &Subject, why: &str, logged: &mut Option<String>) {
         let held = self.held.borrow();
-        let staple = held.get(&place).and_then(|held| held.staple.as_ref());
+        let staple = held.get(&id).and_then(|held| held.staple.as_ref());
         let has = staple.is_some_and(|StaplerToSite::Staple { until, .. }| *until > now());
         let now = if has { "the last answer is stapled until its end" } else { "nothing is stapled" };
         let (responder, minutes) = (&subject.responder, RETRY.as_secs() / 60);
         let text =
             format!("{now}: {responder} was asked in vain: {why}; it is asked again every {minutes} min");
-        if said.as_ref() != Some(&text) {
-            self.tell(place, Level::Warning, &text);
-            *said = Some(text);
+        if logged.as_ref() != Some(&text) {
+            self.log_event(id, Level::Warning, &text);
+            *logged = Some(text);
         }
     }
 
-    fn tell(&self, place: Place, level: Level, what: &str) {
-        let title = self.titles.get(&place).map_or("a certificate", String::as_str);
+    fn log_event(&self, id: CertificateId, level: Level, what: &str) {
+        let title = self.titles.get(&id).map_or("a certificate", String::as_str);
         self.log.event(level, format_args!("{title}: {what}"));
     }
 }

@@ -22,10 +22,10 @@ const STRAY_MAX: usize = 65_536;
 
 /// The service's affairs.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Broker {
     pub(crate) connector: Connector,
     born: Instant,
-    patience: Duration,
+    timeout: Duration,
     /// How many calls of one process and its descendants may wait.
     pub(crate) waiting_max: usize,
     pub(crate) counters: Counters,
@@ -33,22 +33,22 @@ pub struct Desk {
     processes: RefCell<Vec<Rc<Calls>>>,
     stray: RefCell<Vec<(u64, Result<(), Errno>)>>,
     /// Whether it was said that the service cannot be looked into.
-    told: Cell<bool>,
+    logged: Cell<bool>,
 }
 
-impl Desk {
+impl Broker {
     /// With a connector that is yet to come, and is waited for so long.
-    pub fn new(waiting_max: usize, patience: Duration, log: Log) -> Self {
+    pub fn new(waiting_max: usize, timeout: Duration, log: Log) -> Self {
         Self {
-            connector: Connector::new(patience),
+            connector: Connector::new(timeout),
             born: Instant::now(),
-            patience,
+            timeout,
             waiting_max,
             counters: Counters::default(),
             log,
             processes: RefCell::default(),
             stray: RefCell::default(),
-            told: Cell::new(false),
+            logged: Cell::new(false),
         }
     }
 
@@ -73,8 +73,8 @@ impl Desk {
 
     /// Hears a connector, until it is gone.
     pub async fn attend_connector(self: Rc<Self>, channel: OwnedFd) {
-        let heard = self.connector.attend(channel, |id, result| self.stray(id, result)).await;
-        if let Err(error) = heard {
+        let ended = self.connector.attend(channel, |id, result| self.stray(id, result)).await;
+        if let Err(error) = ended {
             self.log.event(Level::Error, format!("the connector cannot be heard: {error}"));
         }
     }
@@ -83,7 +83,7 @@ impl Desk {
     fn stray(&self, id: u64, result: Result<(), Errno>) {
         self.processes.borrow().iter().for_each(|calls| calls.end(id, result, self));
         let mut stray = self.stray.borrow_mut();
-        match self.born.elapsed() < self.patience && stray.len() < STRAY_MAX {
+        match self.born.elapsed() < self.timeout && stray.len() < STRAY_MAX {
             true => stray.push((id, result)),
             // Every process of the service that there was is known by now.
             false => stray.clear(),
@@ -97,7 +97,7 @@ impl Desk {
 
     /// A caller's memory or descriptors are not ours to look into.
     pub(crate) fn closed_to_us(&self, error: &std::io::Error) {
-        if !self.told.replace(true) {
+        if !self.logged.replace(true) {
             self.log.event(
                 Level::Error,
                 format!(

@@ -24,8 +24,8 @@ const WAIT: Duration = Duration::from_secs(70);
 const ANSWER_MAX: u64 = 32 << 20;
 
 /// Gives an order and takes the answer, whose `ok` is true.
-pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
-    let answer = ask(run_dir, order)?;
+pub fn give(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
+    let answer = ask(run_dir, command)?;
     if answer["ok"] == true {
         return Ok(answer);
     }
@@ -40,12 +40,12 @@ pub fn give(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
 /// Gives an order whose answer is a list called `key`, and prints that: as JSON, or as `render` has it.
 pub fn list<T: DeserializeOwned>(
     run_dir: &Path,
-    order: &str,
+    command: &str,
     key: &str,
     json: bool,
     render: impl FnOnce(&[T]) -> String,
 ) -> Result<ExitCode, Fault> {
-    let found = give(run_dir, &json!({ "order": order }))?[key].take();
+    let found = give(run_dir, &json!({ "command": command }))?[key].take();
     if json {
         print(&format!("{:#}", json!({ key: found })))?;
         return Ok(ExitCode::SUCCESS);
@@ -56,22 +56,22 @@ pub fn list<T: DeserializeOwned>(
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(run_dir: &Path, order: &Value) -> Result<Value, Fault> {
+fn ask(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
     let path = run_dir.join("admin.sock");
     // Read first: who connects and then says nothing makes room for others.
     let secret = secret(&run_dir.join("admin.secret"));
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
-    let text = exchange(&mut stream, &secret?, order).map_err(Fault::io(path.display()))?;
+    let text = exchange(&mut stream, &secret?, command).map_err(Fault::io(path.display()))?;
     serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
 }
 
-fn exchange(stream: &mut UnixStream, secret: &str, order: &Value) -> io::Result<Vec<u8>> {
+fn exchange(stream: &mut UnixStream, secret: &str, command: &Value) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(WAIT))?;
     stream.set_write_timeout(Some(WAIT))?;
     // One that has answered and gone without reading all (it refuses the secret) is to be heard nevertheless; the
     // kernel then reports a reset after the answer.
-    let sent = stream.write_all(format!("{secret}\n{order}\n").as_bytes());
+    let sent = stream.write_all(format!("{secret}\n{command}\n").as_bytes());
     let mut text = Vec::new();
     let read = stream.take(ANSWER_MAX).read_to_end(&mut text);
     if text.is_empty() {

@@ -17,8 +17,8 @@ use worker::channel::Channel;
 use worker::counters::Counters;
 
 use crate::certified::Certificate;
+use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::order::{Findings, Order};
 use crate::reply::{Ban, Process, Reply};
 use crate::secret::Secret;
 
@@ -30,7 +30,7 @@ pub(crate) type Control = Channel<LauncherToAdmin, AdminToLauncher>;
 
 /// The state of this process.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Admin {
     pub(crate) control: Control,
     pub(crate) counters: Counters,
     /// What every order begins with.
@@ -57,22 +57,22 @@ struct Gathered {
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
     /// The ranges of the process whose line comes next.
-    heavy: Vec<TopRange>,
+    top_ranges: Vec<TopRange>,
 }
 
 /// Takes a ticket back, however its order ends.
 struct Ticket<'d> {
-    desk: &'d Desk,
+    admin: &'d Admin,
     number: u32,
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.desk.pending.borrow_mut().remove(&self.number);
+        self.admin.pending.borrow_mut().remove(&self.number);
     }
 }
 
-impl Desk {
+impl Admin {
     pub(crate) fn new(control: Control) -> Self {
         Self {
             control,
@@ -91,36 +91,36 @@ impl Desk {
     }
 
     /// Passes an order on and waits for its answer.
-    pub(crate) async fn order(&self, order: Order) -> Reply {
+    pub(crate) async fn command(&self, command: Command) -> Reply {
         let (number, answer) = self.ticket();
-        let ticket = Ticket { desk: self, number };
-        let ends_us = match &order {
-            Order::Stop {} => true,
-            Order::Relaunch { name } => name == wire::Role::Admin.name(),
-            Order::Status {}
-            | Order::Conditioning {}
-            | Order::Bans {}
-            | Order::Certificates {}
-            | Order::Unban { .. }
-            | Order::Reopen {}
-            | Order::Probe { .. } => false,
+        let ticket = Ticket { admin: self, number };
+        let ends_us = match &command {
+            Command::Stop {} => true,
+            Command::Relaunch { name } => name == wire::Role::Admin.name(),
+            Command::Status {}
+            | Command::Conditioning {}
+            | Command::Bans {}
+            | Command::Certificates {}
+            | Command::Unban { .. }
+            | Command::Reopen {}
+            | Command::Probe { .. } => false,
         };
-        let message = match order {
-            Order::Status {} => AdminToLauncher::Status { ticket: number },
-            Order::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
-            Order::Reopen {} => AdminToLauncher::Reopen { ticket: number },
-            Order::Bans {} => AdminToLauncher::Bans { ticket: number },
-            Order::Certificates {} => AdminToLauncher::Certificates { ticket: number },
-            Order::Unban { address } => {
+        let message = match command {
+            Command::Status {} => AdminToLauncher::Status { ticket: number },
+            Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
+            Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
+            Command::Bans {} => AdminToLauncher::Bans { ticket: number },
+            Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },
+            Command::Unban { address } => {
                 let (address_high, address_low) = wire::halves(address);
                 AdminToLauncher::Unban { ticket: number, address_high, address_low }
             }
-            Order::Stop {} => AdminToLauncher::Stop { ticket: number },
-            Order::Probe { name, what } => match self.target(&name) {
+            Command::Stop {} => AdminToLauncher::Stop { ticket: number },
+            Command::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
                 Err(reply) => return reply,
             },
-            Order::Relaunch { name } => match self.target(&name) {
+            Command::Relaunch { name } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
                 Err(reply) => return reply,
             },
@@ -167,17 +167,17 @@ impl Desk {
     }
 
     /// Takes a range of the process whose line follows.
-    pub(crate) fn heavy(&self, ticket: u32, heavy: TopRange) {
+    pub(crate) fn top_range(&self, ticket: u32, range: TopRange) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
-            pending.gathered.heavy.push(heavy);
+            pending.gathered.top_ranges.push(range);
         }
     }
 
     /// Takes what a process has shed.
     pub(crate) fn shed(&self, ticket: u32, role: Role, name: &str, shed: &Shed) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
-            let heavy = std::mem::take(&mut pending.gathered.heavy);
-            pending.gathered.conditioned.push(Conditioned::new(role, name, shed, heavy));
+            let top_ranges = std::mem::take(&mut pending.gathered.top_ranges);
+            pending.gathered.conditioned.push(Conditioned::new(role, name, shed, top_ranges));
         }
     }
 

@@ -14,8 +14,8 @@ pub const REQUEST_MAX: usize = 4096;
 
 /// What an administrator may ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "order", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Order {
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Command {
     /// List every process.
     Status {},
     /// Say what every gate and site has shed, and why.
@@ -61,7 +61,7 @@ pub enum Findings {
     Foreign,
 }
 
-impl Order {
+impl Command {
     /// Reads an order.
     ///
     /// # Errors
@@ -76,21 +76,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_every_order() {
-        assert_eq!(Order::parse(br#"{"order":"status"}"#), Ok(Order::Status {}));
-        assert_eq!(Order::parse(br#"{"order":"conditioning"}"#), Ok(Order::Conditioning {}));
-        assert_eq!(Order::parse(br#"{"order":"reopen"}"#), Ok(Order::Reopen {}));
-        assert_eq!(Order::parse(br#"{"order":"bans"}"#), Ok(Order::Bans {}));
-        assert_eq!(Order::parse(br#"{"order":"certificates"}"#), Ok(Order::Certificates {}));
+    fn reads_every_command() {
+        assert_eq!(Command::parse(br#"{"command":"status"}"#), Ok(Command::Status {}));
+        assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
+        assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
+        assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
+        assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();
-        let unban = Order::parse(br#"{"order":"unban","address":"192.0.2.1"}"#);
-        assert_eq!(unban, Ok(Order::Unban { address }));
-        assert_eq!(Order::parse(b"{\"order\":\"stop\"}\r"), Ok(Order::Stop {}));
+        let unban = Command::parse(br#"{"command":"unban","address":"192.0.2.1"}"#);
+        assert_eq!(unban, Ok(Command::Unban { address }));
+        assert_eq!(Command::parse(b"{\"command\":\"stop\"}\r"), Ok(Command::Stop {}));
         let name = "packages/search".to_owned();
-        let relaunch = Order::parse(br#"{"order":"relaunch","name":"packages/search"}"#);
-        assert_eq!(relaunch, Ok(Order::Relaunch { name }));
-        let probe = Order::parse(br#"{"order":"probe","name":"gate","what":"foreign"}"#);
-        assert_eq!(probe, Ok(Order::Probe { name: "gate".into(), what: Findings::Foreign }));
+        let relaunch = Command::parse(br#"{"command":"relaunch","name":"packages/search"}"#);
+        assert_eq!(relaunch, Ok(Command::Relaunch { name }));
+        let probe = Command::parse(br#"{"command":"probe","name":"gate","what":"foreign"}"#);
+        assert_eq!(probe, Ok(Command::Probe { name: "gate".into(), what: Findings::Foreign }));
     }
 
     #[test]
@@ -98,14 +98,14 @@ mod tests {
         for text in [
             "",
             "status",
-            r#"{"order":"exec"}"#,
-            r#"{"order":"relaunch"}"#,
-            r#"{"order":"unban","address":"everybody"}"#,
-            r#"{"order":"relaunch","name":1}"#,
-            r#"{"order":"stop","now":true}"#,
-            r#"{"order":"stop"}{"order":"stop"}"#,
+            r#"{"command":"exec"}"#,
+            r#"{"command":"relaunch"}"#,
+            r#"{"command":"unban","address":"everybody"}"#,
+            r#"{"command":"relaunch","name":1}"#,
+            r#"{"command":"stop","now":true}"#,
+            r#"{"command":"stop"}{"command":"stop"}"#,
         ] {
-            assert!(Order::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(Command::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

@@ -40,35 +40,35 @@ async fn started() -> Admin {
     let role = tokio::task::spawn_local(admin::serve(worker::Start { control, log: None }));
     let launcher = Launcher::new(ours).unwrap();
     let descriptor = std::os::fd::AsFd::as_fd(&listener);
-    let tell = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();
-    tell(LauncherToAdmin::Socket {}, Some(descriptor)).await;
+    let send = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();
+    send(LauncherToAdmin::Socket {}, Some(descriptor)).await;
     for (target, name) in ["gate", "packages", "packages/search", "admin"].into_iter().enumerate() {
         let (target, name) = (target as u16, Text::new(name));
-        tell(LauncherToAdmin::Target { target, name }, None).await;
+        send(LauncherToAdmin::Target { target, name }, None).await;
     }
-    tell(LauncherToAdmin::Secret { secret: Text::new(SECRET) }, None).await;
-    tell(LauncherToAdmin::Begin {}, None).await;
+    send(LauncherToAdmin::Secret { secret: Text::new(SECRET) }, None).await;
+    send(LauncherToAdmin::Begin {}, None).await;
     let admin = Admin { launcher, socket, role };
-    assert_eq!(admin.heard().await, AdminToLauncher::Ready {});
+    assert_eq!(admin.received().await, AdminToLauncher::Ready {});
     admin
 }
 
 impl Admin {
-    async fn heard(&self) -> AdminToLauncher {
+    async fn received(&self) -> AdminToLauncher {
         self.launcher.receive().await.unwrap().unwrap().0
     }
 
-    async fn tell(&self, message: LauncherToAdmin) {
+    async fn send(&self, message: LauncherToAdmin) {
         self.launcher.send(&message, None).await.unwrap();
     }
 
     /// An administrator, who knows the secret.
-    fn ask(&self, order: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
-        self.say([SECRET.as_bytes(), b"\n", &order.into()].concat())
+    fn ask(&self, command: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
+        self.send_raw([SECRET.as_bytes(), b"\n", &command.into()].concat())
     }
 
     /// A client on a thread of its own, as the command is a blocking program.
-    fn say(&self, request: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
+    fn send_raw(&self, request: impl Into<Vec<u8>>) -> tokio::task::JoinHandle<Value> {
         let (socket, request) = (self.socket.clone(), request.into());
         tokio::task::spawn_blocking(move || {
             let mut stream = UnixStream::connect(socket).unwrap();
@@ -133,12 +133,12 @@ fn shed(evicted: u64) -> Shed {
 fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
     run(async || {
         let admin = started().await;
-        let answer = admin.ask("{\"order\":\"conditioning\"}\n");
-        let AdminToLauncher::Conditioning { ticket } = admin.heard().await else {
+        let answer = admin.ask("{\"command\":\"conditioning\"}\n");
+        let AdminToLauncher::Conditioning { ticket } = admin.received().await else {
             panic!("it was asked what was shed");
         };
         let (gate, site) = (Text::new("gate 0"), Text::new("site packages"));
-        let heavy = |address_low, bits, held| LauncherToAdmin::TopRange {
+        let top_range = |address_low, bits, held| LauncherToAdmin::TopRange {
             ticket,
             name: gate.clone(),
             address_high: 0,
@@ -147,17 +147,17 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
             held,
             waiting: 1,
         };
-        admin.tell(heavy(0xffff_0a01_0000, 112, 5)).await;
-        admin.tell(heavy(1, 128, 3)).await;
+        admin.send(top_range(0xffff_0a01_0000, 112, 5)).await;
+        admin.send(top_range(1, 128, 3)).await;
         let line = |role, name: &Text<128>, evicted| LauncherToAdmin::Shed {
             ticket,
             role,
             name: name.clone(),
             shed: shed(evicted),
         };
-        admin.tell(line(Role::Gate, &gate, 40)).await;
-        admin.tell(line(Role::Site, &site, 0)).await;
-        admin.tell(LauncherToAdmin::ConditioningEnd { ticket }).await;
+        admin.send(line(Role::Gate, &gate, 40)).await;
+        admin.send(line(Role::Site, &site, 0)).await;
+        admin.send(LauncherToAdmin::ConditioningEnd { ticket }).await;
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], true);
         let [gate, site] = answer["processes"].as_array().unwrap().as_slice() else {
@@ -179,14 +179,14 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
 fn a_status_lists_what_the_launcher_says() {
     run(async || {
         let admin = started().await;
-        let answer = admin.ask("{\"order\":\"status\"}\n");
-        let AdminToLauncher::Status { ticket } = admin.heard().await else {
+        let answer = admin.ask("{\"command\":\"status\"}\n");
+        let AdminToLauncher::Status { ticket } = admin.received().await else {
             panic!("a status was asked for");
         };
-        admin.tell(process(ticket.wrapping_add(5))).await;
-        admin.tell(process(ticket)).await;
+        admin.send(process(ticket.wrapping_add(5))).await;
+        admin.send(process(ticket)).await;
         let missing = Text::new("seccomp");
-        admin.tell(LauncherToAdmin::StatusEnd { ticket, missing }).await;
+        admin.send(LauncherToAdmin::StatusEnd { ticket, missing }).await;
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], true);
         assert_eq!(answer["missing"], "seccomp");
@@ -211,13 +211,13 @@ fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
         for (outcome, reason) in
             [(Outcome::Done, ""), (Outcome::Failed, "exited with 1"), (Outcome::Busy, "")]
         {
-            let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/search\"}\n");
-            let AdminToLauncher::Relaunch { ticket, target: 2 } = admin.heard().await else {
+            let answer = admin.ask("{\"command\":\"relaunch\",\"name\":\"packages/search\"}\n");
+            let AdminToLauncher::Relaunch { ticket, target: 2 } = admin.received().await else {
                 panic!("target 2 was to be relaunched");
             };
             let reason = Text::new(reason);
             let message = LauncherToAdmin::Answer { ticket, outcome, reason: reason.clone() };
-            admin.tell(message).await;
+            admin.send(message).await;
             let answer = answer.await.unwrap();
             assert_eq!(answer["ok"], outcome == Outcome::Done);
             if outcome == Outcome::Failed {
@@ -231,7 +231,7 @@ fn a_relaunch_becomes_a_number_and_waits_for_its_outcome() {
 fn an_unknown_name_is_answered_with_the_names_and_never_reaches_the_launcher() {
     run(async || {
         let admin = started().await;
-        let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"packages/serach\"}\n");
+        let answer = admin.ask("{\"command\":\"relaunch\",\"name\":\"packages/serach\"}\n");
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], false);
         let error = answer["error"].as_str().unwrap();
@@ -248,7 +248,7 @@ fn what_is_no_order_is_refused_and_never_reaches_the_launcher() {
     run(async || {
         let admin = started().await;
         let long = vec![b' '; 5000];
-        for request in [b"hello\n".to_vec(), b"{\"order\":\"exec\"}\n".to_vec(), vec![0xff, b'\n'], long] {
+        for request in [b"hello\n".to_vec(), b"{\"command\":\"exec\"}\n".to_vec(), vec![0xff, b'\n'], long] {
             let answer = admin.ask(request).await.unwrap();
             assert_eq!(answer["ok"], false);
         }
@@ -261,8 +261,8 @@ fn counters_are_reported() {
     run(async || {
         let admin = started().await;
         admin.ask("nonsense\n").await.unwrap();
-        admin.tell(LauncherToAdmin::Report {}).await;
-        let AdminToLauncher::Counters { counters } = admin.heard().await else {
+        admin.send(LauncherToAdmin::Report {}).await;
+        let AdminToLauncher::Counters { counters } = admin.received().await else {
             panic!("counters were asked for");
         };
         assert_eq!((counters.connections, counters.requests), (1, 1));
@@ -273,8 +273,8 @@ fn counters_are_reported() {
 fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
     run(async || {
         let admin = started().await;
-        let answer = admin.ask("{\"order\":\"stop\"}\n");
-        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        let answer = admin.ask("{\"command\":\"stop\"}\n");
+        assert!(matches!(admin.received().await, AdminToLauncher::Stop { .. }));
         admin.launcher.finish();
         assert_eq!(answer.await.unwrap()["ok"], true);
     });
@@ -284,9 +284,9 @@ fn a_stop_is_answered_even_if_the_launcher_is_gone_first() {
 fn its_own_relaunch_is_done_when_the_launcher_retires_it() {
     run(async || {
         let admin = started().await;
-        let answer = admin.ask("{\"order\":\"relaunch\",\"name\":\"admin\"}\n");
-        let order = admin.heard().await;
-        assert!(matches!(order, AdminToLauncher::Relaunch { target: 3, .. }));
+        let answer = admin.ask("{\"command\":\"relaunch\",\"name\":\"admin\"}\n");
+        let command = admin.received().await;
+        assert!(matches!(command, AdminToLauncher::Relaunch { target: 3, .. }));
         admin.launcher.finish();
         assert_eq!(answer.await.unwrap()["ok"], true);
     });
@@ -296,8 +296,8 @@ fn its_own_relaunch_is_done_when_the_launcher_retires_it() {
 fn the_end_of_the_control_channel_ends_the_role_after_its_clients() {
     run(async || {
         let mut admin = started().await;
-        let status = admin.ask("{\"order\":\"status\"}\n");
-        assert!(matches!(admin.heard().await, AdminToLauncher::Status { .. }));
+        let status = admin.ask("{\"command\":\"status\"}\n");
+        assert!(matches!(admin.received().await, AdminToLauncher::Status { .. }));
         // One that never says anything must not hold the end up.
         let silent = UnixStream::connect(&admin.socket).unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -317,9 +317,9 @@ const CROWD: usize = 600;
 fn a_crowd_that_is_silent_or_slow_keeps_nobody_waiting() {
     run(async || {
         let admin = started().await;
-        let under_way = admin.ask("{\"order\":\"status\"}\n");
-        let AdminToLauncher::Status { ticket } = admin.heard().await else { panic!("no status") };
-        let half = format!("{SECRET}\n{{\"order\":\"st");
+        let under_way = admin.ask("{\"command\":\"status\"}\n");
+        let AdminToLauncher::Status { ticket } = admin.received().await else { panic!("no status") };
+        let half = format!("{SECRET}\n{{\"command\":\"st");
         let crowd = tokio::task::spawn_blocking({
             let socket = admin.socket.clone();
             move || {
@@ -335,17 +335,17 @@ fn a_crowd_that_is_silent_or_slow_keeps_nobody_waiting() {
         });
         let mut crowd = crowd.await.unwrap();
         let before = std::time::Instant::now();
-        let stop = admin.ask("{\"order\":\"stop\"}\n");
-        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        let stop = admin.ask("{\"command\":\"stop\"}\n");
+        assert!(matches!(admin.received().await, AdminToLauncher::Stop { .. }));
         // LIMIT: below the 5 s after which the silent are sent away in any case.
         assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
         // The first of the crowd were told why they had to go; an order under way is not dropped for others.
-        let told = tokio::task::spawn_blocking(move || {
-            let mut told = String::new();
-            crowd[1].read_to_string(&mut told).map(|_| told)
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut answer = String::new();
+            crowd[1].read_to_string(&mut answer).map(|_| answer)
         });
-        assert!(told.await.unwrap().unwrap().contains("others needed the place"));
-        admin.tell(LauncherToAdmin::StatusEnd { ticket, missing: Text::new("") }).await;
+        assert!(answer.await.unwrap().unwrap().contains("others needed the place"));
+        admin.send(LauncherToAdmin::StatusEnd { ticket, missing: Text::new("") }).await;
         assert_eq!(under_way.await.unwrap()["ok"], true);
         admin.launcher.finish();
         assert_eq!(stop.await.unwrap()["ok"], true);
@@ -356,9 +356,9 @@ fn a_crowd_that_is_silent_or_slow_keeps_nobody_waiting() {
 fn orders_over_the_limit_wait_for_the_end_of_others() {
     run(async || {
         let admin = started().await;
-        let all: Vec<_> = (0..20).map(|_| admin.ask("{\"order\":\"bans\"}\n")).collect();
+        let all: Vec<_> = (0..20).map(|_| admin.ask("{\"command\":\"bans\"}\n")).collect();
         for _ in 0..16 {
-            assert!(matches!(admin.heard().await, AdminToLauncher::Bans { .. }));
+            assert!(matches!(admin.received().await, AdminToLauncher::Bans { .. }));
         }
         assert!(admin.launcher.try_receive().is_none());
         drop(all);
@@ -369,12 +369,12 @@ fn orders_over_the_limit_wait_for_the_end_of_others() {
 fn without_the_secret_nothing_is_read_and_nobody_is_obeyed() {
     run(async || {
         let admin = started().await;
-        let stop = "{\"order\":\"stop\"}\n";
+        let stop = "{\"command\":\"stop\"}\n";
         let (short, other) = (&SECRET[1..], SECRET.replace('0', "1"));
         for said in
             ["", "\n", "\0\n", &format!("{short}\n"), &format!("{other}\n"), &format!("{SECRET} \n"), stop]
         {
-            let answer = admin.say(format!("{said}{stop}")).await.unwrap();
+            let answer = admin.send_raw(format!("{said}{stop}")).await.unwrap();
             assert_eq!(answer["ok"], false, "{said:?}");
             assert!(
                 answer["error"].as_str().unwrap().starts_with("no permission to give orders"),
@@ -389,13 +389,13 @@ fn without_the_secret_nothing_is_read_and_nobody_is_obeyed() {
 fn the_longest_request_is_taken_and_a_longer_one_refused() {
     run(async || {
         let admin = started().await;
-        let order = "{\"order\":\"stop\"}";
-        let spaces = " ".repeat(admin::REQUEST_MAX - SECRET.len() - order.len() - 2);
-        let longest = format!("{order}{spaces}\n");
-        let too_long = admin.ask(format!("{order} {spaces}\n")).await.unwrap();
+        let command = "{\"command\":\"stop\"}";
+        let spaces = " ".repeat(admin::REQUEST_MAX - SECRET.len() - command.len() - 2);
+        let longest = format!("{command}{spaces}\n");
+        let too_long = admin.ask(format!("{command} {spaces}\n")).await.unwrap();
         assert!(too_long["error"].as_str().unwrap().contains("longer than 4096 bytes"), "{too_long}");
         let stopped = admin.ask(longest);
-        assert!(matches!(admin.heard().await, AdminToLauncher::Stop { .. }));
+        assert!(matches!(admin.received().await, AdminToLauncher::Stop { .. }));
         admin.launcher.finish();
         assert_eq!(stopped.await.unwrap()["ok"], true);
     });

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::admin::{give, printable};
 use crate::fault::Fault;
-use crate::order::{give, printable};
 use crate::table::print;
 
 /// How long a stop may take.
@@ -27,7 +27,7 @@ const STOP_POLL: Duration = Duration::from_millis(50);
 /// Relaunches `name` and says how it went.
 pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
     let before = Instant::now();
-    let answer = give(run_dir, &json!({ "order": "relaunch", "name": name }));
+    let answer = give(run_dir, &json!({ "command": "relaunch", "name": name }));
     // Nothing was tried, so there is nothing to reassure anybody of.
     if let Err(fault @ (Fault::Usage(_) | Fault::Unreachable(_))) = answer {
         return Err(fault);
@@ -47,7 +47,7 @@ pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
 
 /// Has the logs opened anew.
 pub fn reopen(run_dir: &Path) -> Result<ExitCode, Fault> {
-    give(run_dir, &json!({ "order": "reopen" }))?;
+    give(run_dir, &json!({ "command": "reopen" }))?;
     print("the logs are opened anew; nothing more is written to the old ones")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -57,7 +57,7 @@ pub fn stop(run_dir: &Path) -> Result<ExitCode, Fault> {
     let before = Instant::now();
     // Read first: the file may be gone, or another server's, once this one has ended.
     let pid = pid(run_dir);
-    give(run_dir, &json!({ "order": "stop" }))?;
+    give(run_dir, &json!({ "command": "stop" }))?;
     let mut noted = false;
     while is_there(run_dir, pid) {
         if !noted && before.elapsed() > STOP_NOTE {

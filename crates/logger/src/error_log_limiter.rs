@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// One source's share of the error log.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct ErrorLogLimiter {
     label: String,
     /// The label as it stands in a line, escaped.
     mark: String,
@@ -45,7 +45,7 @@ pub(crate) struct Notices {
     pub backwards: u64,
 }
 
-impl Voice {
+impl ErrorLogLimiter {
     pub(crate) fn new(label: &str) -> Self {
         let mut escaped = Vec::new();
         put_text(&mut escaped, label.as_bytes());
@@ -64,7 +64,7 @@ impl Voice {
         let (since, lines) = match self.second {
             Some((since, lines)) if now < since + SECOND => (since, lines),
             _ => {
-                self.say_suppressed(files);
+                self.report_suppressed(files);
                 (now, 0)
             }
         };
@@ -93,30 +93,30 @@ impl Voice {
     }
 
     /// Says what is due.
-    pub(crate) fn say(&mut self, files: &mut Files, now: Instant) {
+    pub(crate) fn report(&mut self, files: &mut Files, now: Instant) {
         if self.second.is_none_or(|(since, _)| now >= since + SECOND) {
-            self.say_suppressed(files);
+            self.report_suppressed(files);
         }
         if self.notices.any() && self.noticed_at.is_none_or(|at| now >= at + SECOND) {
             self.noticed_at = Some(now);
-            self.say_notices(files);
+            self.report_notices(files);
         }
     }
 
     /// Says everything, because the source has ended.
     pub(crate) fn finish(&mut self, files: &mut Files) {
-        self.say_suppressed(files);
-        self.say_notices(files);
+        self.report_suppressed(files);
+        self.report_notices(files);
     }
 
-    fn say_suppressed(&mut self, files: &mut Files) {
+    fn report_suppressed(&mut self, files: &mut Files) {
         let count = std::mem::take(&mut self.suppressed);
         if count > 0 {
             self.put(files, &format!("suppressed {count} lines of {}", self.label));
         }
     }
 
-    fn say_notices(&mut self, files: &mut Files) {
+    fn report_notices(&mut self, files: &mut Files) {
         let notices = std::mem::take(&mut self.notices);
         let Notices { lost, refused, malformed, malformed_how, backwards } = notices;
         let label = &self.label;
