@@ -219,7 +219,7 @@ pub(crate) fn keep<B>(response: &mut Response<B>, guard: Guard) {
 /// broken off, or neither has sent anything for `idle`.
 pub(crate) async fn tunnel<C>(
     client: C,
-    taken: Bytes,
+    preread: Bytes,
     Opened { other, guard: _guard }: Opened,
     idle: Duration,
     count: &Cell<u64>,

@@ -147,13 +147,13 @@ pub(crate) async fn exchange<P: Partition>(
 
 /// After an answer that makes a tunnel of the connection: all that goes through it, which counts as the body.
 async fn pass_through(over: Over, opened: websocket::Opened, idle: Duration) -> Over {
-    let Over { stream: Some(stream), taken, .. } = over else {
+    let Over { stream: Some(stream), preread, .. } = over else {
         return over;
     };
     let count = Cell::new(0);
     // Whether it ended well or broke: the connection is closed.
-    let _ = websocket::tunnel(stream, taken, opened, idle, &count).await;
-    Over { stream: None, taken: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
+    let _ = websocket::tunnel(stream, preread, opened, idle, &count).await;
+    Over { stream: None, preread: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
 }
 
 /// How long it matters that a client has gone.

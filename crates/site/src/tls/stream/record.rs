@@ -170,7 +170,7 @@ impl TlsStream {
     /// Waits until a client that is fast enough has taken everything.
     pub async fn flush(&mut self, pace: &Pace) -> io::Result<()> {
         while self.unsent() {
-            let (tcp, rest) = (&self.tcp, &self.outgoing[self.taken..]);
+            let (tcp, rest) = (&self.tcp, &self.outgoing[self.preread..]);
             let count = min_rate::push(tcp, pace, || send(tcp, rest)).await?;
             self.took(count);
         }
