@@ -356,7 +356,8 @@ class Server:
     def order(self, **order):
         """Gives an order over the administration socket."""
         with socket.socket(socket.AF_UNIX) as admin:
-            admin.settimeout(15)
+            # A probe may take a minute, and does on an emulated machine.
+            admin.settimeout(75)
             admin.connect(str(self.folder / "run/admin.sock"))
             secret = (self.folder / "run/admin.secret").read_bytes()
             admin.sendall(secret + json.dumps(order).encode() + b"\n")
