@@ -4,6 +4,6 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / name) for name in ("lib", "process", "privilege", "attack", "protocol")]
+sys.path.insert(0, str(HERE / "lib"))
 
 from hooks import *  # noqa: E402, F403

@@ -13,7 +13,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests" / "attack")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests" / "lib")]
 from attack import Attack  # noqa: E402
 from benchlib import proc  # noqa: E402
 from netns import SERVER, addresses  # noqa: E402

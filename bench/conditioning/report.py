@@ -37,7 +37,7 @@ NOTES = """\
   attackers on their core, which have a lower priority there. Time in which the host had taken one of the two cores
   away for more than a millisecond does not count (`away.h` finds it: on each core a thread that goes before all others
   is late): without that, the p99 of one and the same server without attackers was between 1 and 155 ms.
-- **Attackers** (`tests/attack/attack.py`) hold what they have; what the server closes they open again, 500 a second
+- **Attackers** (`tests/lib/attack.py`) hold what they have; what the server closes they open again, 500 a second
   (bulk clients at once). They come from 256 addresses in four /16s of one /8, "from everywhere" from eleven /8s.
 - **Apache** has the prefork model with its default limits, 150 processes, and the distribution's mod_reqtimeout;
   **nginx** a process for each core with 768 connections each. **Guarded** is the same program with the same

@@ -11,7 +11,7 @@ from load import FEW, Ballast, Pinned, recover
 
 
 class Starvation:
-    """One such experiment: `kind` of tests/attack/attack.py, in growing numbers."""
+    """One such experiment: `kind` of tests/lib/attack.py, in growing numbers."""
 
     def __init__(self, key, title, kind, counts, quick, limit, **how):
         self.key, self.title, self.kind, self.counts, self.quick = key, title, kind, counts, quick

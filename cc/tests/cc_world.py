@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import sessions
+from harness import free_port  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
@@ -31,11 +32,6 @@ def until(condition, seconds=10.0):
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.01)
     return value
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def built(name):

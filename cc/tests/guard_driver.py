@@ -264,13 +264,6 @@ def preloaded(environment):
     return variables
 
 
-def free_port():
-    """A port that nobody uses now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Client:
     """A client with one connection, which reads answers exactly."""
 

@@ -13,7 +13,8 @@ import tempfile
 import textwrap
 import time
 
-from guard_driver import Client, Server, free_port
+from guard_driver import Client, Server
+from harness import free_port
 
 LARGE = os.urandom(1 << 20) * 12
 CGI = """#!/bin/sh

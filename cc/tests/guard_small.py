@@ -9,7 +9,8 @@ import tempfile
 import textwrap
 import unittest
 
-from guard_driver import Client, Server, free_port
+from guard_driver import Client, Server
+from harness import free_port
 
 BEGIN = """
 import ctypes, errno, fcntl, os, resource, select, socket, struct, subprocess, sys, termios, time

@@ -13,14 +13,14 @@ import tempfile
 import time
 import unittest
 
-import test_cc_server
+import cc_served
 from cc_world import BULKHEAD, TOP, Client, Program, built, free_port, until, wait_for_port
 
 PYTHON = os.path.join(TOP, "..", "python")
 
 
 @unittest.skipUnless(os.path.exists(BULKHEAD), "there is no guard: see $BULKHEAD")
-class GuardedServer(test_cc_server.Server):
+class GuardedServer(cc_served.Server):
     """All that CCServer does, behind the gate. What the gate's own checks refuse does not reach it."""
 
     guard = {"guard": BULKHEAD}

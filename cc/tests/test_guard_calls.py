@@ -7,8 +7,9 @@ import time
 import unittest
 
 import sessions
-from guard_driver import Client, free_port, preloaded
+from guard_driver import Client, preloaded
 from guard_small import SmallServer
+from harness import free_port
 
 
 class Calls(SmallServer):

@@ -11,8 +11,9 @@ import unittest
 
 import sessions
 from cc_world import HERE, compile_program
-from guard_driver import Client, free_port, preloaded
+from guard_driver import Client, preloaded
 from guard_small import BEGIN, SmallServer
+from harness import free_port
 
 # Reads whole requests at each report of a change, however many have come, and answers them.
 EDGES = """

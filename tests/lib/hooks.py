@@ -29,7 +29,7 @@ MARKERS = {
 def pytest_addoption(parser):
     group = parser.getgroup("bulkhead")
     group.addoption("--rootless", action="store_true", help="run the servers as uid 65534")
-    group.addoption("--write-docs", action="store_true", help="renew the tables of the documentation from what is found")
+    group.addoption("--write-docs", action="store_true", help="renew the tables of the documentation")
     group.addoption("--peer", choices=("bulkhead", "nginx"), default="bulkhead", help="the server that is tried")
     group.addoption("--whole", action="store_true", help="leave nothing out of the longest protocol tests")
     group.addoption("--name", action="append", default=[], help="a part of the names of the tests to run")
@@ -69,9 +69,8 @@ def mark(item):
     method = getattr(item, "function", None)
     able = getattr(item.cls, "rootless", False) or getattr(method, "rootless", False)
     item.add_marker("rootless" if able else "root")
-    for folder in ("protocol", "attack"):
-        if folder in item.path.relative_to(TESTS.parent).parts:
-            item.add_marker(folder)
+    if item.path.parent.name == "protocol":
+        item.add_marker("protocol")
 
 
 def name_of(nodeid):
@@ -124,7 +123,8 @@ class Results:
 
     def pytest_runtest_logreport(self, report):
         test = self.tests.setdefault(report.nodeid, {
-            "name": self.prefix + name_of(report.nodeid), "nodeid": report.nodeid, "outcome": "ok", "why": "", "seconds": 0.0,
+            "name": self.prefix + name_of(report.nodeid), "nodeid": report.nodeid, "outcome": "ok", "why": "",
+            "seconds": 0.0,
         })
         test["seconds"] += report.duration
         if report.failed and test["outcome"] != "FAILED":

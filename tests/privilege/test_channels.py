@@ -4,18 +4,13 @@
 its memory, every other site answers every request, and `error.log` has what was refused.
 """
 
-import os
 import re
 import shutil
 import signal
 import socket
 import ssl
-import sys
 import threading
 import unittest
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "process"))
 
 import harness
 from backend import Raw, response

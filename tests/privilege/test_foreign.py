@@ -18,8 +18,8 @@ from pathlib import Path
 import client
 import guarded
 from client import until
+from filter_program import PYTHON, library
 from harness import ROOTLESS, Server, children, rootless_too, service, site
-from test_filters import PYTHON, library
 
 SOURCES = Path(__file__).resolve().parent / "foreign"
 

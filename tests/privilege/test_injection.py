@@ -10,12 +10,9 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "process"))
 
 import harness
 from client import until

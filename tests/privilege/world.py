@@ -10,12 +10,8 @@ import json
 import os
 import re
 import subprocess
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
-
-from harness import TOP, program  # noqa: E402
+from harness import TOP, program
 
 PAGE = TOP / "docs" / "security" / "attempts.md"
 WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))

@@ -13,10 +13,10 @@ import unittest
 from pathlib import Path
 
 import backend
+from backend import FastCgi
+from downgrade import CANARY, READ, REFUSALS, REFUSED, lines
 from frames import Http2
 from secured import TLS, ours, run, serve
-from test_downgrade import CANARY, READ, REFUSALS, REFUSED, lines
-from test_smuggling_behind import FastCgi
 
 #: More of the same that only matters to who passes requests on in another form.
 MORE = [

@@ -4,10 +4,10 @@ import signal
 import threading
 import unittest
 
+from h2spec import conformance, judged
+from probing import Answers, judge
 from secured import Nginx, ours, serve
-from test_http2 import conformance, judged
-from test_smuggling import Answers, judge
-from test_testssl import WHOLE, above_low, findings
+from testssl import WHOLE, above_low, findings
 
 REPORT = """<testsuites><testsuite package="a"><testcase package="http2/4.1" classname="Sends a frame"></testcase>
 <testcase package="http2/4.2" classname="Sends a large one"><failure>GOAWAY Frame

@@ -1,0 +1,254 @@
+"""The documents: their links lead somewhere, and their examples work.
+
+Each block of TOML is given to `bulkhead check`, and each block of shell is run, by what the words after its language say:
+
+- ```toml: a whole configuration. The files and programs that it names are made.
+- ```toml fragment: a part of one; `FRAME` has the rest.
+- ```toml cargo: part of a Cargo.toml.
+- ```sh: is run in an empty folder, in a network and with processes of its own.
+- ```sh server: the same, beside a server that runs the last whole configuration above it on the page.
+- ```sh not-run: is in `NOT_RUN`, with the reason.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+from harness import ROLES, TOP, program
+
+#: Every document for people. bench/ has pages that the benchmarks write.
+PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+KINDS = {"toml", "toml fragment", "toml cargo", "sh", "sh server", "sh not-run"}
+#: What stands above a fragment that does not say it itself.
+FRAME = (
+    ("[[listen]]", '[[listen]]\naddress = "127.0.0.1:8080"\n'),
+    ("[[site]]", '[[site]]\nname = "main"\nhost = ["*"]\nroot = "public"\n'),
+)
+#: Folders of the operator's machine that an example may name; they are made below the scratch folder.
+ELSEWHERE = re.compile(r'"(unix:)?/(srv|etc|var|run|home)/')
+#: Starts a server and waits for it; what it prints is shown if something fails.
+SERVE = """bulkhead run bulkhead.toml > server.out 2>&1 &
+for _ in $(seq 100); do bulkhead status > /dev/null 2>&1 && grep -q 'serving on' server.out && break; sleep 0.1; done
+bulkhead status > /dev/null || { cat server.out; exit 1; }
+"""
+#: The first line of each block that is not run, and why.
+NOT_RUN = {
+    "bulkhead guard -- nginx -g 'daemon off;'": "needs nginx with the machine's configuration; test_guard_servers runs it",
+    "bulkhead guard -- apache2 -DFOREGROUND": "needs Apache, Node and nginx with the machine's configuration",
+    "make demo                                           # in one terminal; as root for real uids":
+        "builds everything, and serves until it is ended; CI runs the demo",
+    "python3 tests/lib/attack.py incomplete 8080 --count 5000 --seconds 20": "a load; tests/conditioning has it",
+    "make protocol                                    # installs what is missing, and runs them all": "runs these tests",
+    "out=target/$(rustc -vV | sed -n 's/^host: //p')/release": "installs into /usr/local",
+    "install -m 0755 search.new /srv/www/bin/search        # a new file, as the old one cannot be written while it runs":
+        "writes to /srv",
+    "bulkhead serve ./public                                              # 127.0.0.1:8080":
+        "each line serves until it is ended; test_serve has the words",
+}
+
+
+def prose(page):
+    """The lines of a page that are not in a block."""
+    return BLOCK.sub("", page.read_text()).splitlines()
+
+
+def blocks(language):
+    """The blocks of a language: page, line, words after the language, text, and the text above on the page."""
+    for page in PAGES:
+        text = page.read_text()
+        for found in BLOCK.finditer(text):
+            indent, info, body = found.groups()
+            if info.split()[:1] == [language]:
+                body = re.sub(f"^{indent}", "", body, flags=re.MULTILINE)
+                place = f"{page.relative_to(TOP)}:{text.count(chr(10), 0, found.start()) + 1}"
+                yield place, info.strip(), body, text[: found.start()]
+
+
+def last_configuration(above):
+    """The last whole configuration in a text."""
+    whole = [body for _, info, body in BLOCK.findall(above) if info.strip() == "toml"]
+    return whole[-1] if whole else None
+
+
+def anchors(page):
+    """The names by which the headings of a page are linked to, made as GitHub makes them."""
+    names = []
+    for line in prose(page):
+        if re.match(r"#{1,6} ", line):
+            head = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip())
+            names.append(re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-"))
+    again = [names[:at].count(name) for at, name in enumerate(names)]
+    return {f"{name}-{count}" if count else name for name, count in zip(names, again, strict=True)}
+
+
+class Scratch:
+    """A folder in which an example finds what it names."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="documents-"))
+        self.folder.chmod(0o755)
+        programs = self.folder / "programs"
+        programs.mkdir()
+        for name in (*ROLES, "libbulkhead-guard.so"):
+            shutil.copy(program(name), programs)
+        self.environment = os.environ | {"PATH": f"{programs}:/usr/sbin:/sbin:{os.environ['PATH']}", "HOME": str(self.folder)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+    def path(self, name):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def make_folder(self, name):
+        self.path(name).mkdir(exist_ok=True)
+        page = self.path(name) / "index.html"
+        if not str(name).startswith("/usr/") and not page.exists():
+            page.write_text("<h1>It works</h1>\n")
+
+    def make_program(self, name):
+        if not name.startswith("/usr/"):
+            shutil.copy(program("axum-hello"), self.path(name))
+
+    def make_certificate(self, name, hosts):
+        key, certificate = self.folder / "key.pem", self.folder / "certificate.pem"
+        names = ",".join(f"DNS:{host}" for host in hosts if host != "*") or "DNS:localhost"
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "90",
+                 "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}", "-keyout", key, "-out", certificate]
+        subprocess.run(words, check=True, capture_output=True)
+        self.path(name).write_text(key.read_text() + certificate.read_text())
+        self.path(name).chmod(0o600)
+
+    def make_users(self, about):
+        if "auth" in about:
+            words = ["htpasswd", "-nbB", "ann", "secret"]
+            text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+            self.path(about["auth"]["users"]).write_text(text)
+            self.path(about["auth"]["users"]).chmod(0o640)
+
+    def configure(self, text):
+        """Writes `bulkhead.toml` and makes what it names."""
+        text = ELSEWHERE.sub(rf'"\1{self.folder}/\2/', text)
+        parsed = tomllib.loads(text)
+        for key in ("state_dir", "run_dir", "log_dir"):
+            if key in parsed.get("server", {}):
+                self.path(parsed["server"][key])
+        for one in parsed.get("conditioning", {}).get("filters", []):
+            about = one if isinstance(one, dict) else {"command": one}
+            self.make_runnable(about)
+        for site in parsed.get("site", []):
+            for folder in (site.get(key) for key in ("root", "vhosts") if key in site):
+                self.make_folder(folder)
+            for name in site.get("certificates", []):
+                self.make_certificate(name, site.get("host", ["*"]))
+            if "client_ca" in site:
+                self.make_certificate(site["client_ca"], ["*"])
+            self.make_runnable({"command": site.get("worker", [])})
+            for about in (site, *site.get("route", [])):
+                self.make_users(about)
+            for service in site.get("service", []):
+                self.make_runnable(service)
+        self.path("bulkhead.toml").write_text(text)
+
+    def make_runnable(self, about):
+        for name in about["command"][:1]:
+            self.make_program(name)
+        for folder in about.get("read", []):
+            self.make_folder(folder)
+
+    def check(self, text):
+        self.configure(text)
+        return self.run(["bulkhead", "check", "bulkhead.toml"])
+
+    def shell(self, script):
+        """Runs a script where it has a loopback device and process numbers of its own; all ends with it."""
+        self.path("script").write_text("ip link set lo up\n" + script)
+        apart = ["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
+        return self.run([*apart, "sh", "-eu", "script"])
+
+    def serve(self, configuration, script):
+        self.configure(configuration)
+        return self.shell(SERVE + script)
+
+    def run(self, words):
+        """The exit status and what was printed; 124 for what does not end by itself."""
+        output = self.path("output")
+        with output.open("w") as file:
+            try:
+                status = subprocess.run(words, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=file,
+                                        stderr=subprocess.STDOUT, timeout=60, check=False).returncode
+            except subprocess.TimeoutExpired:
+                status = 124
+        return status, output.read_text(errors="replace")
+
+
+class Links(unittest.TestCase):
+    rootless = True
+
+    def test_every_link_leads_somewhere(self):
+        broken = []
+        for page in PAGES:
+            for target in LINK.findall(re.sub(r"`[^`]*`", "", "\n".join(prose(page)))):
+                path, _, anchor = target.partition("#")
+                to = (page.parent / path).resolve() if path else page
+                if re.match(r"[a-z]+:", target):
+                    continue
+                if not to.exists() or (anchor and anchor not in anchors(to)):
+                    broken.append(f"{page.relative_to(TOP)}: {target}")
+        self.assertEqual(broken, [])
+
+
+class Blocks(unittest.TestCase):
+    def each(self, language, kind, attempt):
+        """All blocks of a kind succeed."""
+        failed = []
+        for place, info, body, above in blocks(language):
+            if info == kind:
+                with Scratch() as scratch:
+                    status, output = attempt(scratch, body, above)
+                failed += [f"{place}: status {status}\n{output}"] if status else []
+        self.assertEqual(failed, [], "\n" + "\n".join(failed))
+
+    def test_every_block_is_of_a_kind(self):
+        infos = [(place, info) for language in ("toml", "sh") for place, info, *_ in blocks(language)]
+        self.assertEqual([(place, info) for place, info in infos if info not in KINDS], [])
+
+    def test_no_command_hides_in_an_indented_block(self):
+        command = re.compile(r"    (sudo |\$ )?(bulkhead|make|curl|cargo|tests/run|pytest) (?![a-z]+:|--orders)")
+        hidden = [f"{page.relative_to(TOP)}: {line}" for page in PAGES for line in prose(page) if command.match(line)]
+        self.assertEqual(hidden, [])
+
+    def test_whole_configurations(self):
+        self.each("toml", "toml", lambda scratch, body, _: scratch.check(body))
+
+    def test_fragments(self):
+        frame = lambda body: "".join(text for header, text in FRAME if header not in body)
+        self.each("toml", "toml fragment", lambda scratch, body, _: scratch.check(frame(body) + body))
+
+    def test_parts_of_a_cargo_file(self):
+        for _, info, body, _ in blocks("toml"):
+            for name, about in tomllib.loads(body)["dependencies"].items() if info == "toml cargo" else ():
+                manifest = TOP / about["path"].partition("bulkhead/")[2] / "Cargo.toml"
+                self.assertEqual(tomllib.loads(manifest.read_text())["package"]["name"], name)
+
+    def test_commands(self):
+        self.each("sh", "sh", lambda scratch, body, _: scratch.shell(body))
+
+    def test_commands_beside_a_server(self):
+        self.each("sh", "sh server", lambda scratch, body, above: scratch.serve(last_configuration(above), body))
+
+    def test_what_is_not_run_has_a_reason(self):
+        found = {body.splitlines()[0]: place for place, info, body, _ in blocks("sh") if info == "sh not-run"}
+        self.assertEqual({line: place for line, place in found.items() if line not in NOT_RUN}, {}, "without a reason")
+        self.assertEqual(NOT_RUN.keys() - found.keys(), set(), "not there any more")
