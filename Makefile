@@ -3,7 +3,7 @@
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 OUT    := target/$(HOST)/release
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
+ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel fuzz bench conditioning idle-tls clean

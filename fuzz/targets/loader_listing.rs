@@ -6,7 +6,7 @@
 
 // The launcher is a program, not a library; the parser needs nothing of it.
 #[allow(dead_code)]
-#[path = "../../crates/bulkheadd/src/runtime/listing.rs"]
+#[path = "../../crates/bulkheadd/src/spawn/libraries/listing.rs"]
 mod listing;
 
 use libfuzzer_sys::fuzz_target;

@@ -5,7 +5,7 @@
 
 // The launcher is a program, not a library; the parser needs nothing of it.
 #[allow(dead_code)]
-#[path = "../../crates/bulkheadd/src/runtime/elf.rs"]
+#[path = "../../crates/bulkheadd/src/spawn/libraries/elf.rs"]
 mod elf;
 
 use std::io;

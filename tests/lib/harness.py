@@ -42,7 +42,7 @@ GIVEN = set()
 #: What configurations say that are written for one server on a machine; each server of a test gets a range of its own.
 USER_RANGE = "51001-51999"
 #: The programs of our own that have to lie side by side.
-ROLES = ("bulkhead", "bulkheadd", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker",
+ROLES = ("bulkhead", "bulkheadd", "bulkhead-guard", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker",
          "bulkhead-probe")
 
 SETTINGS = {

@@ -1,6 +1,6 @@
 //! `bulkhead guard`: somebody else's server behind a gate of ours.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it, and becomes the guard (`bulkheadd guard`). Sees: that person's
+//! Runs in: the `bulkhead` command, as whoever types it, and becomes the guard (`bulkhead-guard`). Sees: that person's
 //! words and configuration. Never: returns if all is well.
 
 use std::ffi::OsString;
@@ -129,10 +129,10 @@ pub fn guard(options: &Guard) -> Result<ExitCode, Fault> {
         None => (options.configuration(), folder),
     };
     Config::parse(&text, "options", &folder).map_err(|problems| Fault::Usage(problems.to_string()))?;
-    let launcher = locate::launcher()?;
+    let guard = locate::guard()?;
     // exec returns only if it failed.
-    let error = Command::new(&launcher).arg("guard").args(options.words(text, &folder)).exec();
-    Err(Fault::Failed(format!("{}: {error}", launcher.display())))
+    let error = Command::new(&guard).args(options.words(text, &folder)).exec();
+    Err(Fault::Failed(format!("{}: {error}", guard.display())))
 }
 
 /// The policies of a whole configuration, or of one that has nothing else.

@@ -38,21 +38,29 @@ pub fn run_dir(server: &Server) -> Result<PathBuf, Fault> {
 
 /// The launcher's program: beside this one, or in `../libexec/bulkhead`.
 pub fn launcher() -> Result<PathBuf, Fault> {
-    let own = std::env::current_exe().map_err(Fault::io("cannot find out where this program is"))?;
-    let folder = own.parent().unwrap_or(Path::new("/"));
-    launcher_near(folder)
+    installed("bulkheadd", "the launcher")
 }
 
-fn launcher_near(folder: &Path) -> Result<PathBuf, Fault> {
-    let beside = folder.join("bulkheadd");
-    let installed = folder.parent().unwrap_or(folder).join("libexec/bulkhead/bulkheadd");
+/// The guard's program, where the launcher's is.
+pub fn guard() -> Result<PathBuf, Fault> {
+    installed("bulkhead-guard", "the guard")
+}
+
+fn installed(program: &str, title: &str) -> Result<PathBuf, Fault> {
+    let own = std::env::current_exe().map_err(Fault::io("cannot find out where this program is"))?;
+    near(own.parent().unwrap_or(Path::new("/")), program, title)
+}
+
+fn near(folder: &Path, program: &str, title: &str) -> Result<PathBuf, Fault> {
+    let beside = folder.join(program);
+    let installed = folder.parent().unwrap_or(folder).join("libexec/bulkhead").join(program);
     for path in [&beside, &installed] {
         if path.is_file() {
             return Ok(path.clone());
         }
     }
     Err(Fault::Failed(format!(
-        "the launcher is not installed: it is neither {} nor {}",
+        "{title} is not installed: it is neither {} nor {}",
         beside.display(),
         installed.display()
     )))
@@ -64,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_missing_launcher_is_looked_for_in_two_places() {
-        let error = launcher_near(Path::new("/nonexistent/bin")).unwrap_err().to_string();
+        let error = near(Path::new("/nonexistent/bin"), "bulkheadd", "the launcher").unwrap_err().to_string();
         assert!(error.contains("/nonexistent/bin/bulkheadd"), "{error}");
         assert!(error.contains("/nonexistent/libexec/bulkhead/bulkheadd"), "{error}");
     }

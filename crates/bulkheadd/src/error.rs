@@ -10,31 +10,96 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub enum Error {
     /// A system call on a path failed.
-    Path { action: &'static str, path: PathBuf, source: io::Error },
+    Path {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A system call on no path failed.
-    System { action: &'static str, source: io::Error },
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A directory that must be ours alone is not.
-    NotOwn { path: PathBuf, uid: u32, mode: u32 },
+    NotOwn {
+        /// On what.
+        path: PathBuf,
+        /// Whose uid.
+        uid: u32,
+        /// Its mode.
+        mode: u32,
+    },
     /// The empty root has something in it.
-    NotEmpty { path: PathBuf },
+    NotEmpty {
+        /// On what.
+        path: PathBuf,
+    },
     /// Another launcher has the run directory.
-    Running { path: PathBuf },
+    Running {
+        /// On what.
+        path: PathBuf,
+    },
     /// An address cannot be listened on.
-    Listen { address: std::net::SocketAddr, source: io::Error },
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The uid table cannot be read, or has run out of numbers.
-    Identity { path: PathBuf, problem: String },
+    Identity {
+        /// On what.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// Another server of this machine has uids of this range.
-    UidRange { range: std::ops::RangeInclusive<u32>, other: String },
+    UidRange {
+        /// Which range.
+        range: std::ops::RangeInclusive<u32>,
+        /// Which server.
+        other: String,
+    },
     /// Something that is not ours runs under a uid of this range.
-    UidInUse { range: std::ops::RangeInclusive<u32>, uid: u32, pid: u32 },
+    UidInUse {
+        /// Which range.
+        range: std::ops::RangeInclusive<u32>,
+        /// Whose uid.
+        uid: u32,
+        /// The process.
+        pid: u32,
+    },
     /// A process in a control group of an earlier start does not end.
-    GroupInUse { pid: u32 },
+    GroupInUse {
+        /// The process.
+        pid: u32,
+    },
     /// A program cannot be run safely.
-    Program { path: PathBuf, problem: String },
+    Program {
+        /// On what.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// A program needs a library that it cannot be given; what is wrong with that follows "which".
-    Library { program: PathBuf, library: String, problem: String },
+    Library {
+        /// The program.
+        program: PathBuf,
+        /// The library.
+        library: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A limit of the configuration needs a control group that cannot be made.
-    NotHeld { controllers: String },
+    NotHeld {
+        /// Which controllers.
+        controllers: String,
+    },
     /// A child could not be started.
     Start(sys::process::StartError),
 }

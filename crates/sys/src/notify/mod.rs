@@ -1,6 +1,6 @@
 //! System calls of another process, answered in its place: seccomp's user notification.
 //!
-//! Runs in: the guard (`bulkheadd guard`), for servers into which no library can be loaded, and the broker, for services
+//! Runs in: the guard (`bulkhead-guard`), for servers into which no library can be loaded, and the broker, for services
 //! that may connect; [`install`] and [`install_network_calls`] in the child between fork and exec. Sees: numbers and
 //! addresses that the other process passes to the kernel. Never: follows an address of the other process but through the
 //! kernel's copying calls, which fail rather than read something else.

@@ -1,0 +1,127 @@
+//! Clients whose records failed to decrypt: which site's worker says so of whom, and for how long gates believe it.
+//!
+//! Runs in: the launcher. Sees: addresses as numbers, from sites that may be compromised. Never: lets one site decide
+//! who reaches another, or keep more of them than its share.
+//!
+//! Source: mechanisms.md H8.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::{Duration, Instant};
+
+use wire::{LauncherToAdmin, LauncherToGate, Outcome, Role, Text};
+
+use crate::supervisor::Launcher;
+
+/// LIMIT: bans of one site at once; the one that ends first makes room. 32 bytes each.
+const BANS_MAX: usize = 4096;
+/// LIMIT: bans of one site that are told of in the log, in a minute.
+const TOLD_MAX: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+const LAST: Ipv6Addr = Ipv6Addr::from_bits(u128::MAX);
+
+/// Those of all sites.
+#[derive(Debug, Default)]
+pub(crate) struct Bans {
+    /// By partition and address: until when.
+    bans: BTreeMap<(u16, Ipv6Addr), Instant>,
+    told: Option<(Instant, u32)>,
+}
+
+impl Bans {
+    fn of(&self, partition: u16) -> impl Iterator<Item = (&(u16, Ipv6Addr), &Instant)> {
+        self.bans.range((partition, Ipv6Addr::UNSPECIFIED)..=(partition, LAST))
+    }
+
+    /// Whether there is still a place in the log for one more.
+    fn may_tell(&mut self, now: Instant) -> bool {
+        let (since, count) =
+            self.told.filter(|(since, _)| now.duration_since(*since) < MINUTE).unwrap_or((now, 0));
+        self.told = Some((since, count.saturating_add(1)));
+        count < TOLD_MAX
+    }
+}
+
+fn message(partition: u16, address: Ipv6Addr, until: Instant, now: Instant) -> LauncherToGate {
+    let left = until.saturating_duration_since(now).as_secs();
+    let (address_high, address_low) = wire::halves(address.into());
+    let seconds = u32::try_from(left).unwrap_or(u32::MAX);
+    LauncherToGate::Ban { partition, address_high, address_low, seconds }
+}
+
+impl Launcher {
+    /// A site names a client whose records fail to decrypt.
+    pub(crate) fn on_tampered(&mut self, serial: u64, address_high: u64, address_low: u64) {
+        let slot = self.processes[&serial].slot;
+        let (role, partition) = (self.specs[slot].role, self.specs[slot].partition);
+        let time = Duration::from_millis(self.context.config.tls.tamper_ban_ms.into());
+        if role != Role::Site || time.is_zero() {
+            return self.protocol_violation(serial);
+        }
+        let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
+        self.bans.bans.retain(|_, until| *until > now);
+        if self.bans.bans.contains_key(&(partition, address)) {
+            return;
+        }
+        if self.bans.of(partition).count() >= BANS_MAX
+            && let Some(first) = self.bans.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        {
+            self.bans.bans.remove(&first);
+        }
+        self.bans.bans.insert((partition, address), now + time);
+        for gate in self.active(Role::Gate, None) {
+            self.send(gate, &message(partition, address, now + time, now), None);
+        }
+        if self.bans.may_tell(now) {
+            let (name, client) = (self.specs[slot].title(), address.to_canonical());
+            let hours = time.as_secs_f64() / 3600.0;
+            self.log.info(format!(
+                "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
+            ));
+        }
+    }
+
+    /// Lists them for the administrator.
+    pub(crate) fn list_bans(&mut self, admin: u64, ticket: u32) {
+        let now = Instant::now();
+        self.bans.bans.retain(|_, until| *until > now);
+        let bans: Vec<_> = self.bans.bans.iter().map(|(key, until)| (*key, *until)).collect();
+        for ((partition, address), until) in bans {
+            let slot = self.specs.iter().find(|spec| spec.role == Role::Site && spec.partition == partition);
+            let name = Text::new(slot.map_or("", |spec| spec.name.as_str()));
+            let (address_high, address_low) = wire::halves(address.into());
+            let seconds = u32::try_from(until.saturating_duration_since(now).as_secs()).unwrap_or(u32::MAX);
+            let line = LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds };
+            self.send(admin, &line, None);
+        }
+        self.send(admin, &LauncherToAdmin::BansEnd { ticket }, None);
+    }
+
+    /// Makes an end of a client's bans at all sites.
+    pub(crate) fn unban(&mut self, ticket: u32, address_high: u64, address_low: u64) {
+        let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
+        let keys: Vec<_> = self.bans.bans.keys().copied().filter(|(_, of)| *of == address).collect();
+        for (partition, _) in &keys {
+            self.bans.bans.remove(&(*partition, address));
+            for gate in self.active(Role::Gate, None) {
+                self.send(gate, &message(*partition, address, now, now), None);
+            }
+        }
+        match keys.is_empty() {
+            true => self.answer(ticket, Outcome::Failed, "no site refuses this client"),
+            false => self.answer(ticket, Outcome::Done, ""),
+        }
+    }
+
+    /// Tells a new gate of all of them.
+    pub(crate) fn send_bans(&mut self, gate: u64) {
+        let now = Instant::now();
+        let told: Vec<_> = self
+            .bans
+            .bans
+            .iter()
+            .map(|((partition, address), until)| message(*partition, *address, *until, now))
+            .collect();
+        told.iter().for_each(|message| self.send(gate, message, None));
+    }
+}

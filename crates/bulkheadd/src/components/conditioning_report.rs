@@ -1,0 +1,159 @@
+//! Surveys: what gates and sites have shed, and which address ranges are heavy in them, for the administrator.
+//!
+//! Runs in: the launcher. Sees: fixed-size messages of gates and sites, which may be compromised. Never: keeps more of
+//! them than its limits, or waits for one that does not answer.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, Role, Shed, Text};
+
+use crate::components::fan_out::FanOut;
+use crate::supervisor::Launcher;
+use crate::supervisor::process::Stage;
+
+/// LIMIT: ranges of one process; it names the heaviest, and a page shows no more.
+const HEAVY_MAX: usize = 64;
+
+/// The survey under way.
+#[derive(Debug, Default)]
+pub struct ConditioningReport {
+    fan_out: FanOut,
+    /// By the serial number of the process that is asked.
+    answers: BTreeMap<u64, Answer>,
+}
+
+/// What a process has said so far.
+#[derive(Debug, Default)]
+struct Answer {
+    heavy: Vec<Range>,
+    shed: Option<Shed>,
+}
+
+/// An address range that a process holds much of; the fields are those of the message.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub address_high: u64,
+    pub address_low: u64,
+    pub bits: u8,
+    pub held: u32,
+    pub waiting: u32,
+}
+
+impl ConditioningReport {
+    /// By when something is to be done here.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.fan_out.deadline()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.answers.values().all(|answer| answer.shed.is_some())
+    }
+}
+
+impl Launcher {
+    /// Asks every gate and every site.
+    pub(crate) fn begin_survey(&mut self, admin: u64, ticket: u32) {
+        if !self.conditioning_report.fan_out.join(admin, ticket) {
+            return;
+        }
+        for serial in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.ask_what_was_shed(serial);
+        }
+        self.finish_survey_if_complete();
+    }
+
+    fn ask_what_was_shed(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        let role = self.specs[process.slot].role;
+        if process.stage != Stage::Serving || !matches!(role, Role::Gate | Role::Site) {
+            return;
+        }
+        self.conditioning_report.answers.insert(serial, Answer::default());
+        // One that has not answered the last time is not asked again, or questions would pile up.
+        if !std::mem::replace(&mut process.owes_shed, true) {
+            match role {
+                Role::Gate => self.send(serial, &LauncherToGate::ReportShed {}, None),
+                _ => self.send(serial, &LauncherToSite::ReportShed {}, None),
+            }
+        }
+    }
+
+    /// Takes a range that a process names.
+    pub(crate) fn on_heavy(&mut self, serial: u64, range: Range) {
+        if !self.processes.get(&serial).is_some_and(|process| process.owes_shed) {
+            // Nobody asked.
+            return self.protocol_violation(serial);
+        }
+        match self.conditioning_report.answers.get_mut(&serial) {
+            Some(answer) if answer.heavy.len() < HEAVY_MAX => answer.heavy.push(range),
+            Some(_) => self.protocol_violation(serial),
+            // Too late for the survey that it was asked for.
+            None => {}
+        }
+    }
+
+    /// Takes what a process has shed, which ends its answer.
+    pub(crate) fn on_shed(&mut self, serial: u64, shed: Shed) {
+        match self.processes.get_mut(&serial) {
+            Some(process) if process.owes_shed => process.owes_shed = false,
+            _ => return self.protocol_violation(serial),
+        }
+        if let Some(answer) = self.conditioning_report.answers.get_mut(&serial) {
+            answer.shed = Some(shed);
+        }
+        self.finish_survey_if_complete();
+    }
+
+    /// A process is gone: its answer does not come any more.
+    pub(crate) fn survey_without(&mut self, serial: u64) {
+        self.conditioning_report.answers.remove(&serial);
+        self.finish_survey_if_complete();
+    }
+
+    fn finish_survey_if_complete(&mut self) {
+        if self.conditioning_report.fan_out.is_open() && self.conditioning_report.is_complete() {
+            self.finish_survey();
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn survey_on_time(&mut self, now: Instant) {
+        if self.conditioning_report.fan_out.is_due(now) {
+            self.finish_survey();
+        }
+    }
+
+    /// Tells everybody who waits what was said; a process that has not answered is not in it.
+    fn finish_survey(&mut self) {
+        let ConditioningReport { mut fan_out, answers } = std::mem::take(&mut self.conditioning_report);
+        let mut answers: Vec<(usize, Answer)> = answers
+            .into_iter()
+            .filter_map(|(serial, answer)| Some((self.processes.get(&serial)?.slot, answer)))
+            .collect();
+        // Gates first, as requests come.
+        answers.sort_by_key(|(slot, _)| (self.specs[*slot].role, *slot));
+        for (admin, ticket) in fan_out.end() {
+            for (slot, answer) in &answers {
+                self.send_answer(admin, ticket, *slot, answer);
+            }
+            self.send(admin, &LauncherToAdmin::ConditioningEnd { ticket }, None);
+        }
+    }
+
+    fn send_answer(&mut self, admin: u64, ticket: u32, slot: usize, answer: &Answer) {
+        let Some(shed) = answer.shed.clone() else {
+            return;
+        };
+        let (role, name) = (self.specs[slot].role, Text::new(self.specs[slot].title()));
+        for &Range { address_high, address_low, bits, held, waiting } in &answer.heavy {
+            let name = name.clone();
+            let line =
+                LauncherToAdmin::TopRange { ticket, name, address_high, address_low, bits, held, waiting };
+            self.send(admin, &line, None);
+        }
+        self.send(admin, &LauncherToAdmin::Shed { ticket, role, name, shed }, None);
+    }
+}

@@ -1,0 +1,317 @@
+//! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
+//! lists of revoked ones and users, by workers of their site; what this machine says of names, by the stapler. Opened
+//! for them, and looked at from time to time.
+//!
+//! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
+//! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
+//!
+//! Source: mechanisms.md H1, H11, H13.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use config::{Config, Site};
+use wire::stapler::LauncherToStapler;
+use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
+use wire::{LauncherToSite, Role, Text};
+
+use crate::setup::stapler::{self, NAMES};
+use crate::supervisor::Launcher;
+
+/// By what a file is known to have changed.
+type Stamp = (u64, u64, i64, i64, u64);
+
+/// What a file is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    /// It is this certificate of a site, for the signer.
+    Certificate { site: u16, number: u16 },
+    /// For a site's workers, which are told so.
+    Site(u16, LauncherToSite),
+    /// For the stapler, which is told so. A machine may be without.
+    Names(LauncherToStapler),
+}
+
+impl Purpose {
+    /// The key by which the operator has named the file, and the site.
+    fn named(&self) -> Option<(&'static str, u16)> {
+        match self {
+            Self::Certificate { site, .. } => Some(("certificates", *site)),
+            Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
+            Self::Site(site, LauncherToSite::ClientRevoked { .. }) => Some(("client_crl", *site)),
+            Self::Site(site, _) => Some(("users", *site)),
+            Self::Names(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ReloadedFile {
+    purpose: Purpose,
+    path: PathBuf,
+    /// As it was when it was last given to those who read it.
+    given: Option<Stamp>,
+    /// The signers that have yet to say what became of it.
+    owed: Vec<u64>,
+    /// What the signer has said last, if it is for one.
+    said: (Verdict, Holding),
+    /// What was said against it, so that each objection is said once.
+    objected: Vec<Objection>,
+}
+
+impl ReloadedFile {
+    fn new(purpose: Purpose, path: PathBuf, given: Option<Stamp>) -> Self {
+        let said = (Verdict::Unreadable, Holding::NOTHING);
+        Self { purpose, path, given, owed: Vec::new(), said, objected: Vec::new() }
+    }
+
+    /// Whether this signer's word was asked for; it is asked for once.
+    ///
+    /// SECURITY: each word is a line of the log, which one that was taken over would fill.
+    fn is_owed_by(&mut self, signer: u64) -> bool {
+        let found = self.owed.iter().position(|&owing| owing == signer);
+        found.map(|at| self.owed.swap_remove(at)).is_some()
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct FileReload {
+    files: Vec<ReloadedFile>,
+    /// Where each certificate is in `files`, by its site and number.
+    certificates: BTreeMap<(u16, u16), usize>,
+    every: Duration,
+    next: Option<Instant>,
+}
+
+impl FileReload {
+    pub(crate) fn of(config: &Config) -> Self {
+        let names = if stapler::is_wanted(config) { &NAMES[..] } else { &[] };
+        let names = names
+            .iter()
+            .cloned()
+            .map(|(path, told)| ReloadedFile::new(Purpose::Names(told), path.into(), None));
+        let mut files: Vec<ReloadedFile> = names.collect();
+        for (site, about) in (0u16..).zip(&config.sites) {
+            let certificates = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
+            files.extend(certificates.map(|(number, path)| {
+                ReloadedFile::new(Purpose::Certificate { site, number }, path.clone(), None)
+            }));
+            // A site's worker has opened its own by the first look, or will.
+            files.extend(for_workers(about).into_iter().map(|(told, path)| {
+                let given = look(&path).ok();
+                ReloadedFile::new(Purpose::Site(site, told), path, given)
+            }));
+        }
+        let every = Duration::from_millis(config.tls.reread_ms.into());
+        let next = (!files.is_empty()).then(|| Instant::now() + every);
+        let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
+            Purpose::Certificate { site, number } => Some(((site, number), at)),
+            _ => None,
+        });
+        Self { certificates: certificates.collect(), files, every, next }
+    }
+
+    /// Each certificate: its site and number, its file, and what the signer has said of it.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
+        self.certificates.iter().map(|(&id, &at)| {
+            let ReloadedFile { path, said: (verdict, holding), .. } = &self.files[at];
+            (id, &**path, *verdict, *holding)
+        })
+    }
+
+    /// Whether a site has a certificate of this number.
+    pub(crate) fn has_certificate(&self, id: (u16, u16)) -> bool {
+        self.certificates.contains_key(&id)
+    }
+
+    /// When they are looked at next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+}
+
+/// The files that a site's workers read, each with what they are told of it.
+pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
+    let text = |path: &Path| Text::new(path.to_string_lossy());
+    let authorities = site.tls.iter().filter_map(|tls| tls.client_ca.as_deref()).map(|path| {
+        let message = LauncherToSite::ClientAuthorities { path: text(path) };
+        (message, path.to_owned())
+    });
+    let revoked = (0u16..).zip(site.tls.iter().flat_map(|tls| &tls.client_crl)).map(|(number, path)| {
+        let message = LauncherToSite::ClientRevoked { number, path: text(path) };
+        (message, path.clone())
+    });
+    let terms = std::iter::once(&site.terms).chain(site.routes.iter().map(|route| &route.terms));
+    let users = terms.enumerate().filter_map(|(rule, terms)| {
+        let auth = terms.auth.as_ref()?;
+        let realm = Text::new(&auth.realm);
+        let message = LauncherToSite::RuleUsers { rule: rule as u16, realm, path: text(&auth.users) };
+        Some((message, auth.users.clone()))
+    });
+    authorities.chain(revoked).chain(users).collect()
+}
+
+impl Launcher {
+    /// Gives a new signer every certificate, the channels being made elsewhere.
+    pub(crate) fn configure_signer(&mut self, signer: u64) {
+        let sites = (0u16..).zip(&self.context.config.sites).filter(|(_, site)| site.tls.is_some());
+        let hosts = sites.flat_map(|(site, about)| {
+            about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
+        });
+        for host in hosts.collect::<Vec<_>>() {
+            self.send(signer, &host, None);
+        }
+        self.give_all(signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
+        self.send(signer, &LauncherToSigner::Begin {}, None);
+    }
+
+    /// Gives a new stapler what is known of names.
+    pub(crate) fn give_names(&mut self, stapler: u64) {
+        self.give_all(stapler, |purpose| matches!(purpose, Purpose::Names(_)));
+    }
+
+    fn give_all(&mut self, reader: u64, fits: impl Fn(&Purpose) -> bool) {
+        for place in 0..self.file_reload.files.len() {
+            if fits(&self.file_reload.files[place].purpose) {
+                self.give(place, &[reader]);
+            }
+        }
+    }
+
+    /// Those who read a file.
+    fn readers(&self, place: usize) -> Vec<u64> {
+        match &self.file_reload.files[place].purpose {
+            Purpose::Certificate { .. } => self.active(Role::Signer, None),
+            Purpose::Names(_) => self.active(Role::Stapler, None),
+            Purpose::Site(site, _) => {
+                let workers = self.active(Role::Site, None).into_iter();
+                workers.filter(|worker| self.specs[self.processes[worker].slot].site == *site).collect()
+            }
+        }
+    }
+
+    /// Opens a file and hands it over; whatever is wrong with it, the others go on.
+    fn give(&mut self, place: usize, readers: &[u64]) {
+        let ReloadedFile { purpose, path, .. } = &self.file_reload.files[place];
+        let purpose = purpose.clone();
+        match open(path).and_then(|file| Ok((stamp(&file)?, file))) {
+            Ok((stamp, file)) => {
+                self.file_reload.files[place].given = Some(stamp);
+                for &reader in readers {
+                    let Ok(file) = file.try_clone() else { continue };
+                    let file = Some(OwnedFd::from(file));
+                    match &purpose {
+                        &Purpose::Certificate { site, number } => {
+                            self.file_reload.files[place].owed.push(reader);
+                            self.send(reader, &LauncherToSigner::Certificate { site, number }, file);
+                        }
+                        Purpose::Site(_, message) => self.send(reader, message, file),
+                        Purpose::Names(message) => self.send(reader, message, file),
+                    }
+                }
+            }
+            Err(error) => self.complain(place, &error.to_string()),
+        }
+    }
+
+    /// Says what is wrong with a file, if it is one that the operator has named.
+    fn complain(&mut self, place: usize, what: &str) {
+        if let Some(about) = self.about(place) {
+            self.log.warning(format!("{about}: {what}"));
+        }
+    }
+
+    fn about(&self, place: usize) -> Option<String> {
+        let ReloadedFile { purpose, path, .. } = &self.file_reload.files[place];
+        let (key, site) = purpose.named()?;
+        let name = &self.context.config.sites[usize::from(site)].name;
+        Some(format!("`{key}` {} of site {name}", path.display()))
+    }
+
+    /// Looks whether files have changed.
+    pub(crate) fn reread_on_time(&mut self, now: Instant) {
+        if self.file_reload.next.is_none_or(|next| next > now) || self.stopping.is_some() {
+            return;
+        }
+        self.file_reload.next = Some(now + self.file_reload.every);
+        for place in 0..self.file_reload.files.len() {
+            let ReloadedFile { path, given, .. } = &self.file_reload.files[place];
+            match look(path) {
+                Ok(found) if Some(found) == *given => {}
+                Ok(_) => self.give(place, &self.readers(place)),
+                Err(error) => self.complain(place, &error.to_string()),
+            }
+            self.object(place);
+        }
+    }
+
+    /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
+    /// last days.
+    fn object(&mut self, place: usize) {
+        let ReloadedFile { said: (_, holding), objected, .. } = &mut self.file_reload.files[place];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let found: Vec<Objection> = holding.objections(now).collect();
+        let before = std::mem::replace(objected, found.clone());
+        for objection in found.into_iter().filter(|one| !before.contains(one)) {
+            self.complain(place, &format!("it {}; {}", objection.words(), objection.remedy()));
+        }
+    }
+
+    /// A signer is gone, and with it what it had to say.
+    pub(crate) fn verdicts_without(&mut self, serial: u64) {
+        self.file_reload.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
+    }
+
+    /// Takes a signer's word about a file.
+    pub(crate) fn on_certificate(&mut self, serial: u64, id: (u16, u16), verdict: Verdict, holding: Holding) {
+        let place = self.file_reload.certificates.get(&id).copied();
+        let place = place.filter(|&place| self.file_reload.files[place].is_owed_by(serial));
+        if let Some(place) = place {
+            self.file_reload.files[place].said = (verdict, holding);
+        }
+        match place {
+            Some(place) if verdict == Verdict::Good => {
+                if let Some(about) = self.about(place).filter(|_| self.announced) {
+                    self.log.info(format!("{about} is in use"));
+                }
+                self.file_reload.files[place].objected.clear();
+                self.object(place);
+            }
+            Some(place) => {
+                let what =
+                    format!("the file {}; the site goes on without it, or with what it had", verdict.words());
+                self.complain(place, &what);
+            }
+            // Nobody asked.
+            None => self.protocol_violation(serial),
+        }
+    }
+}
+
+const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;
+
+/// Opens a regular file; another kind might keep the launcher waiting.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
+    }
+}
+
+/// As a file is now, without opening it.
+fn look(path: &Path) -> io::Result<Stamp> {
+    stamp(&File::options().read(true).custom_flags(O_PATH).open(path)?)
+}
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let found = file.metadata()?;
+    Ok((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+}

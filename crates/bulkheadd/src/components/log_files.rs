@@ -1,0 +1,395 @@
+//! The log files that are open: which they are, and when each day's are due.
+//!
+//! Runs in: the launcher, as root. Sees: the clock, the folder of logs. Never: writes to an access log, or loses the
+//! files that are open because others cannot be opened.
+//!
+//! A day is one of UTC, as the times in the lines are: so a file has the lines of its name, there is one for each day
+//! and none is longer or shorter than others, and root reads no table of time zones.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use config::Config;
+
+use crate::directories::Directories;
+use crate::error::{Error, during};
+use crate::own_log::civil;
+
+/// Where programs of the machine reach syslog.
+const SYSLOG: &str = "/dev/log";
+const DAY: u64 = 86_400;
+/// How long the launcher sleeps at most while it waits for a day, so that a clock that was set is noticed; how often it
+/// looks for another syslog; and after how long it tries again what has failed.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// The files of all logs.
+#[derive(Debug)]
+pub struct Logs {
+    /// Those of access logs, without a day; the last one is for requests of no site.
+    names: Vec<String>,
+    error_file: Option<PathBuf>,
+    days: Option<Days>,
+    /// The access logs, in the order of the sites; the last one is for requests of no site.
+    pub access: Vec<File>,
+    /// The error log.
+    pub error: File,
+    /// Syslog, if it is wanted.
+    pub syslog: Option<Syslog>,
+}
+
+impl Logs {
+    /// Opens them for the first time.
+    pub fn open(config: &Config, places: &Directories, now: SystemTime) -> Result<Self, Error> {
+        let sites = config.sites.iter().map(|site| site.worker.access_log.clone());
+        let names: Vec<String> = sites.chain(["no-site.access.log".to_owned()]).collect();
+        let days = config.log.daily.then(|| Days::new(now));
+        let error_file = config.log.error_file.clone();
+        Ok(Self {
+            access: access(places, &names, days.as_ref().map(|_| now))?,
+            error: error(places, error_file.as_deref())?,
+            syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
+            names,
+            error_file,
+            days,
+        })
+    }
+
+    /// Opens them again, under the names of today. Either all are new ones after it, or none.
+    pub fn reopen(&mut self, places: &Directories, now: SystemTime) -> Result<(), Error> {
+        let access = access(places, &self.names, self.days.as_ref().map(|_| now))?;
+        self.error = error(places, self.error_file.as_deref())?;
+        self.access = access;
+        if let Some(syslog) = &mut self.syslog {
+            *syslog = Syslog::connect(Path::new(SYSLOG));
+        }
+        if let Some(days) = &mut self.days {
+            days.opened(now);
+        }
+        Ok(())
+    }
+
+    /// Whether another day has begun.
+    pub fn are_due(&mut self, now: SystemTime) -> bool {
+        self.days.as_mut().is_some_and(|days| days.is_due(now))
+    }
+
+    /// How long nothing is to be done here.
+    pub fn pause(&self, now: SystemTime) -> Option<Duration> {
+        let days = self.days.as_ref().map(|days| days.pause(now));
+        let syslog = self.syslog.as_ref().map(|syslog| syslog.pause(Instant::now()));
+        days.into_iter().chain(syslog).min()
+    }
+
+    /// The error log and syslog once more, for the launcher's own lines.
+    pub fn for_own_log(&self) -> Result<(File, Option<UnixDatagram>), Error> {
+        let again = during("duplicate a descriptor");
+        let both = || Ok((self.error.try_clone()?, self.syslog_socket()?));
+        both().map_err(again)
+    }
+
+    /// The socket of syslog, once more.
+    pub fn syslog_socket(&self) -> io::Result<Option<UnixDatagram>> {
+        let socket = self.syslog.as_ref().and_then(|syslog| syslog.socket.as_ref());
+        socket.map(UnixDatagram::try_clone).transpose()
+    }
+}
+
+fn access(places: &Directories, names: &[String], day: Option<SystemTime>) -> Result<Vec<File>, Error> {
+    let suffix = day.map(|now| format!(".{}", name_of(day_of(now)))).unwrap_or_default();
+    names.iter().map(|name| places.log_file(&format!("{name}{suffix}"))).collect()
+}
+
+fn error(places: &Directories, elsewhere: Option<&Path>) -> Result<File, Error> {
+    match elsewhere {
+        Some(path) => Directories::log_elsewhere(path),
+        None => places.log_file("error.log"),
+    }
+}
+
+/// When files of another day are to be opened.
+#[derive(Debug)]
+struct Days {
+    /// Whose files are open, counted from 1970-01-01.
+    day: u64,
+    /// Not to be tried again before, as it has failed.
+    not_before: Option<SystemTime>,
+}
+
+impl Days {
+    fn new(now: SystemTime) -> Self {
+        Self { day: day_of(now), not_before: None }
+    }
+
+    /// Whether it is another day, and time to try; if that fails, it is due again after a while.
+    fn is_due(&mut self, now: SystemTime) -> bool {
+        let waits =
+            self.not_before.is_some_and(|at| now < at && at.duration_since(now).unwrap_or_default() <= LOOK);
+        let due = day_of(now) != self.day && !waits;
+        if due {
+            self.not_before = Some(now + LOOK);
+        }
+        due
+    }
+
+    fn opened(&mut self, now: SystemTime) {
+        *self = Self::new(now);
+    }
+
+    fn pause(&self, now: SystemTime) -> Duration {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let midnight = Duration::from_secs((day_of(now) + 1) * DAY);
+        midnight.saturating_sub(since).min(LOOK)
+    }
+}
+
+fn day_of(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / DAY
+}
+
+fn name_of(day: u64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}{month:02}{day:02}")
+}
+
+/// The machine's syslog. Its daemon makes a new socket when it starts, so that the old one leads nowhere.
+#[derive(Debug)]
+pub struct Syslog {
+    path: PathBuf,
+    socket: Option<UnixDatagram>,
+    /// Which socket it is: device, inode and time.
+    which: Option<(u64, u64, i64)>,
+    looked_at: Instant,
+}
+
+/// What a look at syslog has found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// What was there.
+    Same,
+    /// Another socket, or one for the first time.
+    Other,
+    /// None, and there was one.
+    Gone,
+}
+
+impl Syslog {
+    /// Connects to the socket at `path`, if there is one.
+    fn connect(path: &Path) -> Self {
+        let (socket, which) = reach(path).unzip();
+        Self { path: path.into(), socket, which, looked_at: Instant::now() }
+    }
+
+    /// Whether it can be reached.
+    pub fn is_there(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Looks whether there is another one, from time to time.
+    pub fn look(&mut self, now: Instant) -> Found {
+        if now < self.looked_at + LOOK {
+            return Found::Same;
+        }
+        self.looked_at = now;
+        if self.which.is_some() && which(&self.path) == self.which {
+            return Found::Same;
+        }
+        let before = self.socket.is_some();
+        (self.socket, self.which) = reach(&self.path).unzip();
+        match (before, self.socket.is_some()) {
+            (_, true) => Found::Other,
+            (true, false) => Found::Gone,
+            (false, false) => Found::Same,
+        }
+    }
+
+    fn pause(&self, now: Instant) -> Duration {
+        (self.looked_at + LOOK).saturating_duration_since(now)
+    }
+}
+
+fn reach(path: &Path) -> Option<(UnixDatagram, (u64, u64, i64))> {
+    let which = which(path)?;
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect(path).ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some((socket, which))
+}
+
+fn which(path: &Path) -> Option<(u64, u64, i64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.ctime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// 2026-11-21 00:00:00.
+    const MIDNIGHT: u64 = 20_778 * DAY;
+
+    #[test]
+    fn days_have_names_that_sort() {
+        assert_eq!(name_of(0), "19700101");
+        assert_eq!(name_of(day_of(at(MIDNIGHT - 1))), "20261120");
+        assert_eq!(name_of(day_of(at(MIDNIGHT))), "20261121");
+        assert_eq!(name_of(11_016), "20000229");
+    }
+
+    #[test]
+    fn files_are_due_at_midnight_and_not_before() {
+        let mut days = Days::new(at(MIDNIGHT - 90));
+        assert_eq!(days.pause(at(MIDNIGHT - 90)), LOOK);
+        assert_eq!(days.pause(at(MIDNIGHT - 30)), Duration::from_secs(30));
+        assert!(!days.is_due(at(MIDNIGHT - 1)));
+        assert!(days.is_due(at(MIDNIGHT)));
+        days.opened(at(MIDNIGHT));
+        assert!(!days.is_due(at(MIDNIGHT)));
+        assert!(!days.is_due(at(MIDNIGHT + DAY - 1)));
+        assert!(days.is_due(at(MIDNIGHT + DAY)));
+    }
+
+    #[test]
+    fn what_has_failed_is_tried_again_after_a_minute() {
+        let mut days = Days::new(at(MIDNIGHT - 1));
+        assert!(days.is_due(at(MIDNIGHT)));
+        assert!(!days.is_due(at(MIDNIGHT + 59)));
+        assert!(days.is_due(at(MIDNIGHT + 60)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_followed_both_ways() {
+        let mut days = Days::new(at(MIDNIGHT));
+        assert!(days.is_due(at(MIDNIGHT - 5)));
+        days.opened(at(MIDNIGHT - 5));
+        assert!(days.is_due(at(MIDNIGHT + 400 * DAY)));
+        // It failed, and the clock was set back far: that is no reason to wait for a year.
+        assert!(days.is_due(at(MIDNIGHT + 3 * DAY)));
+    }
+
+    /// A folder that goes away with the test, and the logs of two sites in it.
+    struct Bench {
+        folder: PathBuf,
+        places: Directories,
+        logs: Logs,
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    impl Bench {
+        fn new(name: &str, log: &str, now: SystemTime) -> Self {
+            let folder = std::env::temp_dir().join(format!("bulkhead-logs-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!(
+                "{log}\n[[listen]]\naddress = '127.0.0.1:1'\n\
+                 [[site]]\nname = 'a'\nhost = ['a']\nroot = 'a'\naccess_log = 'access.log'\n\
+                 [[site]]\nname = 'b'\nhost = ['b']\nroot = 'b'\n"
+            );
+            let config = Config::parse(&text, "f", &folder).unwrap();
+            let places = Directories::open(&config.server).unwrap();
+            let logs = Logs::open(&config, &places, now).unwrap();
+            Self { folder, places, logs }
+        }
+
+        /// The files, with what is in each.
+        fn files(&self) -> Vec<(String, String)> {
+            let entries = std::fs::read_dir(self.folder.join("log")).unwrap().map(Result::unwrap);
+            let mut files: Vec<_> = entries
+                .map(|entry| {
+                    let text = std::fs::read_to_string(entry.path()).unwrap();
+                    (entry.file_name().into_string().unwrap(), text)
+                })
+                .collect();
+            files.sort();
+            files
+        }
+
+        fn names(&self) -> Vec<String> {
+            self.files().into_iter().map(|(name, _)| name).collect()
+        }
+
+        fn write(&mut self, text: &str) {
+            use std::io::Write as _;
+            self.logs.access[0].write_all(text.as_bytes()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_day_has_its_files_and_the_next_one_others() {
+        let mut bench = Bench::new("daily", "[log]\ndaily = true", at(MIDNIGHT - 1));
+        let first =
+            ["access.log.20261120", "b.access.log.20261120", "error.log", "no-site.access.log.20261120"];
+        assert_eq!(bench.names(), first);
+        bench.write("before\n");
+        assert!(!bench.logs.are_due(at(MIDNIGHT - 1)) && bench.logs.are_due(at(MIDNIGHT)));
+        bench.logs.reopen(&bench.places, at(MIDNIGHT)).unwrap();
+        bench.write("after\n");
+        let files = bench.files();
+        assert_eq!(files.len(), 7);
+        assert_eq!(files[0], ("access.log.20261120".into(), "before\n".into()));
+        assert_eq!(files[1], ("access.log.20261121".into(), "after\n".into()));
+        // An order on the same day adds to the file that is there.
+        bench.logs.reopen(&bench.places, at(MIDNIGHT + 5)).unwrap();
+        bench.write("later\n");
+        assert_eq!(bench.files()[1].1, "after\nlater\n");
+    }
+
+    #[test]
+    fn without_days_there_is_one_file_whenever_it_is_opened() {
+        let mut bench = Bench::new("one", "", at(MIDNIGHT - 1));
+        assert_eq!(bench.names(), ["access.log", "b.access.log", "error.log", "no-site.access.log"]);
+        assert!(!bench.logs.are_due(at(MIDNIGHT)));
+        assert_eq!(bench.logs.pause(at(MIDNIGHT)), None);
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_replace_none() {
+        let mut bench = Bench::new("gone", "[log]\ndaily = true", at(MIDNIGHT - 1));
+        let (log, away) = (bench.folder.join("log"), bench.folder.join("away"));
+        std::fs::rename(&log, &away).unwrap();
+        assert!(bench.logs.reopen(&bench.places, at(MIDNIGHT)).is_err());
+        bench.write("kept\n");
+        std::fs::rename(&away, &log).unwrap();
+        assert_eq!(bench.files()[0], ("access.log.20261120".into(), "kept\n".into()));
+        // It is still due, a while later.
+        assert!(bench.logs.are_due(at(MIDNIGHT + 61)));
+        bench.logs.reopen(&bench.places, at(MIDNIGHT + 61)).unwrap();
+        assert_eq!(bench.names().len(), 7);
+    }
+
+    #[test]
+    fn another_syslog_is_found() {
+        let path = std::env::temp_dir().join(format!("bulkhead-syslog-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut syslog = Syslog::connect(&path);
+        let mut now = Instant::now();
+        let mut look = |syslog: &mut Syslog| {
+            now += LOOK + Duration::from_secs(1);
+            syslog.look(now)
+        };
+        assert!(!syslog.is_there());
+        assert_eq!(look(&mut syslog), Found::Same);
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(look(&mut syslog), Found::Other);
+        assert_eq!(look(&mut syslog), Found::Same);
+        drop(daemon);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(look(&mut syslog), Found::Gone);
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(look(&mut syslog), Found::Other);
+        syslog.socket.as_ref().unwrap().send(b"x").unwrap();
+        assert_eq!(daemon.recv(&mut [0; 8]).unwrap(), 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,233 @@
+//! Probing a jail from inside: the program `bulkhead-probe`, started in the exact jail of a slot.
+//!
+//! Runs in: the launcher, as root. Sees: that the probe ended. Never: reads what the probe says; the admin role gets
+//! the other end of its standard output.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sys::inherit::{CONTROL, LOG};
+use sys::notify::Listener;
+use sys::process::{Child, Program};
+use wire::{LauncherToAdmin, Outcome, ProbeKind, Role};
+
+use crate::error::{Error, at, during};
+use crate::spawn::cgroup::Group;
+use crate::spawn::program;
+use crate::spawn::{Jailed, SpawnContext, duplicate, text};
+use crate::supervisor::process_table::ProcessSpec;
+use crate::supervisor::{Launcher, watch};
+
+/// LIMIT: every attempt is bounded, and all of them take a few seconds.
+const PROBE_MAX: Duration = Duration::from_secs(60);
+
+/// LIMIT: probes at once; one that has reported may not be seen to have ended yet.
+const PROBES_MAX: usize = 4;
+
+/// What a filter ends a process for: a role can make no child that would be ended in its place.
+const FOREIGN: &str = r#"{"only":["int80"],"inline":true,"alone":true}"#;
+
+/// A probe under way.
+#[derive(Debug)]
+pub struct Probe {
+    pub(crate) child: Child,
+    /// In whose jail.
+    pub(crate) slot: usize,
+    /// Where its calls arrive that a broker answers.
+    pub(crate) calls: Option<Listener>,
+    /// Removed when the probe has ended.
+    _group: Group,
+    deadline: Instant,
+}
+
+impl Launcher {
+    /// Starts a probe and gives the admin role its output.
+    pub(crate) fn begin_probe(&mut self, admin: u64, ticket: u32, target: u16, kind: ProbeKind) {
+        let Some(slot) = self.admin_commands.first_post(target) else {
+            return self.protocol_violation(admin);
+        };
+        let refusal = if self.probes.len() >= PROBES_MAX {
+            Some((Outcome::Busy, format!("{PROBES_MAX} probes are under way")))
+        } else {
+            match self.start_probe(slot, kind) {
+                Ok(output) => {
+                    self.send(admin, &LauncherToAdmin::ProbeOutput { ticket }, Some(output));
+                    None
+                }
+                Err(error) => Some((Outcome::Failed, error.to_string())),
+            }
+        };
+        if let Some((outcome, reason)) = refusal {
+            self.answer(ticket, outcome, &reason);
+        }
+    }
+
+    fn start_probe(&mut self, slot: usize, kind: ProbeKind) -> Result<OwnedFd, Error> {
+        let hints = self.hints(slot);
+        let (Jailed { child, group, calls }, output) = self.context.probe(&self.specs[slot], kind, &hints)?;
+        if let Some(calls) = &calls {
+            self.hand_calls(slot, child.pid, calls)?;
+        }
+        self.serial += 1;
+        watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
+        let deadline = Instant::now() + PROBE_MAX;
+        self.probes.insert(self.serial, Probe { child, slot, calls, _group: group, deadline });
+        Ok(output)
+    }
+
+    /// Whether `serial` is a probe's; it is let go of if it has ended.
+    pub(crate) fn probe_ended(&mut self, serial: u64) -> bool {
+        let Some(probe) = self.probes.get(&serial) else {
+            return false;
+        };
+        if matches!(probe.child.try_wait(), Ok(Some(_)) | Err(_)) {
+            self.probes.remove(&serial);
+        }
+        true
+    }
+
+    /// Ends probes that take too long.
+    pub(crate) fn probes_on_time(&mut self, now: Instant) {
+        let stopping = self.stopping.is_some();
+        let late = self.probes.values_mut().filter(|probe| stopping || probe.deadline <= now);
+        for probe in late {
+            probe.child.kill();
+            // Its exit is what is waited for now.
+            probe.deadline = now + PROBE_MAX;
+        }
+    }
+
+    /// When a probe is to be looked at.
+    pub(crate) fn probe_deadline(&self) -> Option<Instant> {
+        self.probes.values().map(|probe| probe.deadline).min()
+    }
+
+    /// What the probe is to go for: everything of the server's that is not of its own partition.
+    fn hints(&self, slot: usize) -> String {
+        let own = &self.specs[slot];
+        let pids = self.processes.values().filter(|process| process.slot != slot).map(|p| p.child.pid);
+        let pids: Vec<String> =
+            std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
+        let ports = self.context.config.listeners.iter().map(|listener| listener.address.port().to_string());
+        let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
+        let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
+        let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
+        let (socket, secret) = self.admin_socket.paths();
+        let foreign = [self.foreign_files(own), vec![secret]].concat();
+        for (name, paths) in [("paths", &foreign), ("write_paths", &foreign), ("unix", &vec![socket])] {
+            let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
+            let _ = write!(text, ",\"{name}\":[{}]", paths.join(","));
+        }
+        text + "}"
+    }
+
+    fn foreign_files(&self, own: &ProcessSpec) -> Vec<PathBuf> {
+        let config = &self.context.config;
+        let mut files = vec![
+            self.directories.state.join("uids"),
+            self.directories.log.join("error.log"),
+            self.directories.run.join("bulkheadd.pid"),
+            "/etc/shadow".into(),
+            "/etc/passwd".into(),
+        ];
+        for (index, site) in config.sites.iter().enumerate() {
+            files.push(self.directories.log.join(format!("{}.access.log", site.name)));
+            if index != usize::from(own.site) || own.role != Role::Site {
+                files.extend(
+                    site.folder()
+                        .into_iter()
+                        .map(|root| root.join(site.index.first().map_or("", String::as_str))),
+                );
+            }
+            for (number, service) in site.services.iter().enumerate() {
+                if own.role != Role::Service || (index, number) != (usize::from(own.site), own.index) {
+                    files.push(service.program.clone());
+                }
+            }
+        }
+        let filters = config.conditioning.filters.iter().enumerate();
+        let others = filters.filter(|(index, _)| own.role != Role::Filter || *index != own.index);
+        // One outside of the configuration's folder is a program of the machine's, which is no secret.
+        let others = others.filter(|(_, filter)| filter.program.starts_with(&config.dir));
+        files.extend(others.map(|(_, filter)| filter.program.clone()));
+        files
+    }
+}
+
+impl SpawnContext {
+    /// Starts the probe in the jail of `slot`, with descriptors like those that the slot's process has.
+    fn probe(&self, spec: &ProcessSpec, kind: ProbeKind, hints: &str) -> Result<(Jailed, OwnedFd), Error> {
+        let file = unreadable(&self.roles_folder.join("bulkhead-probe"), &self.config.server.run_dir)?;
+        let (word, hints) = match kind {
+            ProbeKind::Attempts => ("attempts", hints),
+            ProbeKind::Score => ("score", hints),
+            ProbeKind::Sweep => ("sweep", hints),
+            ProbeKind::Foreign => ("attempts", FOREIGN),
+        };
+        let arguments = vec![text("bulkhead-probe")?, text(word)?, text(hints)?];
+        let flags = SocketFlags::CLOEXEC;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let (output, its_output) = pair.map_err(|error| during("make a channel")(error.into()))?;
+        let channel = || sys::seqpacket::pair().map_err(during("make a channel"));
+        // Channels on which nobody listens: what the probe does to them reaches nobody.
+        let ((_, control), (_, log)) = (channel()?, channel()?);
+        let descriptors = vec![
+            (duplicate(&self.null)?, 0),
+            (its_output, 1),
+            (duplicate(&self.null)?, 2),
+            (control, CONTROL),
+            (log, LOG),
+        ];
+        let program = Program { file, arguments, environment: vec![] };
+        Ok((self.start_in_jail(spec, &program, &descriptors)?, output))
+    }
+}
+
+/// A copy of a program that is executed and not read by others than root, as the programs of services are.
+///
+/// The kernel keeps a process with such a program from being traced or dumped.
+fn unreadable(program: &Path, run: &Path) -> Result<OwnedFd, Error> {
+    let mut source = File::open(program).map_err(at("open", program))?;
+    let path = run.join("bulkhead-probe");
+    // One that a launcher left which was ended at this very moment.
+    let _ = std::fs::remove_file(&path);
+    let mut options = File::options();
+    let mut copy = options.write(true).create_new(true).mode(0o711).open(&path).map_err(at("make", &path))?;
+    io::copy(&mut source, &mut copy).map_err(at("write", &path))?;
+    // A file that somebody can still write is not executed.
+    drop(copy);
+    let opened = program::open(&path);
+    std::fs::remove_file(&path).map_err(at("remove", &path))?;
+    opened
+}
+
+/// A path as a string of JSON.
+fn quoted(path: &Path) -> String {
+    let mut out = String::from("\"");
+    for character in path.to_string_lossy().chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted() {
+        assert_eq!(quoted(Path::new("/a \"b\"\\c\n")), r#""/a \"b\"\\c\u000a""#);
+    }
+}

@@ -1,0 +1,232 @@
+//! What children print, where the logger leaves it unread: thrown away, so that nobody waits for a logger.
+//!
+//! Runs in: the launcher, as root. Sees: whether pipes are full. Never: reads a byte of what a child prints; the kernel
+//! moves it from the pipe to `/dev/null`.
+//!
+//! A child's standard error is a pipe, as every program expects, and who writes into one that is full stands still. The
+//! logger reads within milliseconds. One that hangs, or that was taken over, could stop whoever prints 64 KiB; so the
+//! launcher, which holds both ends of each pipe, makes room. It looks only at pipes in which something was written.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::pipe::{SpliceFlags, splice};
+use wire::Role;
+
+use crate::error::{Error, during};
+use crate::supervisor::Launcher;
+use crate::supervisor::process::Stage;
+
+/// When a pipe into which something was written is looked at first.
+const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// How often one that is full is looked at.
+const NEXT_LOOK: Duration = Duration::from_millis(100);
+/// LIMIT: how long a pipe may be full, at every look, before room is made; so long may a child stand still, once.
+const FULL_MAX: Duration = Duration::from_secs(1);
+/// LIMIT: how often room is made after that: a child may print 64 KiB in this time, 3 MiB/s, before it waits again.
+const SPILL_PAUSE: Duration = Duration::from_millis(20);
+/// How long a pipe must not have been full until its child is believed to have a logger again.
+const CALM: Duration = Duration::from_secs(5);
+/// How often it is said of one child.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+/// LIMIT: how long a logger that leaves pipes full may take to answer; then it hangs, and the next one reads them.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// LIMIT: bytes of one look: the largest pipe there is, unless root makes one.
+const SPILL_BYTES: usize = 1 << 20;
+
+/// Both ends of a child's standard error.
+#[derive(Debug)]
+pub struct Stderr {
+    /// Of which the logger has another descriptor.
+    pub reading: OwnedFd,
+    /// By which it is seen whether the child could write.
+    writing: OwnedFd,
+}
+
+impl Stderr {
+    /// The launcher's own ends.
+    pub fn new(reading: OwnedFd, writing: OwnedFd) -> Self {
+        Self { reading, writing }
+    }
+
+    /// Whether who writes waits. However short the logger has made the pipe, the kernel knows.
+    fn is_full(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.writing, PollFlags::OUT)], Some(&at_once)) == Ok(0)
+    }
+
+    /// Throws away what is in it; how many bytes.
+    fn spill(&self, null: BorrowedFd<'_>) -> usize {
+        splice(&self.reading, None, null, None, SPILL_BYTES, SpliceFlags::NONBLOCK).unwrap_or(0)
+    }
+}
+
+/// What is known of one pipe into which something was written.
+#[derive(Debug, Default)]
+struct Watch {
+    /// When it is looked at; never: it waits for something to be written.
+    look_at: Option<Instant>,
+    full_since: Option<Instant>,
+    /// Room is made for as long as it fills again before this.
+    spills_until: Option<Instant>,
+    lost: usize,
+    said: Option<Instant>,
+}
+
+/// The pipes of all children.
+#[derive(Debug)]
+pub struct StderrDrain {
+    /// Tells once of each pipe into which something is written.
+    pub epoll: OwnedFd,
+    watches: BTreeMap<u64, Watch>,
+    /// Which logger was asked whether it is there, and when.
+    asked: Option<(u64, Instant)>,
+}
+
+const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
+
+impl StderrDrain {
+    /// None yet.
+    pub fn new() -> Result<Self, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let epoll = epoll.map_err(|error| during("make an epoll")(error.into()))?;
+        Ok(Self { epoll, watches: BTreeMap::new(), asked: None })
+    }
+
+    /// Watches the pipe of a new child.
+    pub fn add(&mut self, serial: u64, stderr: &Stderr) -> Result<(), Error> {
+        epoll::add(&self.epoll, &stderr.reading, epoll::EventData::new_u64(serial), ONCE)
+            .map_err(|error| during("watch a pipe")(error.into()))?;
+        self.watches.insert(serial, Watch::default());
+        Ok(())
+    }
+
+    /// Notes into which pipes something was written.
+    pub fn written(&mut self, now: Instant) {
+        let mut events = Vec::with_capacity(64);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let buffer = rustix::buffer::spare_capacity(&mut events);
+        // What does not fit is told of at the next turn.
+        let _ = epoll::wait(&self.epoll, buffer, Some(&at_once));
+        for event in events {
+            if let Some(watch) = self.watches.get_mut(&event.data.u64()) {
+                watch.look_at = Some(now + FIRST_LOOK);
+            }
+        }
+    }
+
+    /// By when something is to be looked at.
+    pub fn deadline(&self) -> Option<Instant> {
+        let looks = self.watches.values().filter_map(|watch| watch.look_at);
+        looks.chain(self.asked.map(|(_, at)| at + ANSWER_WAIT)).min()
+    }
+
+    fn due(&self, now: Instant) -> Vec<u64> {
+        let due = |watch: &Watch| watch.look_at.is_some_and(|at| at <= now);
+        self.watches.iter().filter(|(_, watch)| due(watch)).map(|(&serial, _)| serial).collect()
+    }
+}
+
+impl Watch {
+    /// Looks at the pipe, makes room if it has been full for long, and says whether to wait for the next byte.
+    fn look(&mut self, stderr: &Stderr, null: BorrowedFd<'_>, now: Instant) -> bool {
+        let spills = self.spills_until.is_some_and(|until| now < until);
+        if !stderr.is_full() {
+            self.full_since = None;
+            self.look_at = spills.then_some(now + SPILL_PAUSE);
+            return !spills;
+        }
+        let since = *self.full_since.get_or_insert(now);
+        if spills || now >= since + FULL_MAX {
+            self.lost += stderr.spill(null);
+            self.spills_until = Some(now + CALM);
+            self.look_at = Some(now + SPILL_PAUSE);
+        } else {
+            self.look_at = Some(now + NEXT_LOOK);
+        }
+        false
+    }
+
+    /// How much was lost, when that is to be said.
+    fn due_to_be_said(&mut self, now: Instant) -> Option<usize> {
+        let due = self.lost > 0 && self.said.is_none_or(|said| now >= said + SAY_AGAIN);
+        due.then(|| {
+            self.said = Some(now);
+            std::mem::take(&mut self.lost)
+        })
+    }
+}
+
+impl Launcher {
+    /// Looks at the pipes that are due.
+    pub(crate) fn spill_on_time(&mut self, now: Instant) {
+        self.judge_logger(now);
+        for serial in self.stderr_drain.due(now) {
+            let (Some(process), Some(watch)) =
+                (self.processes.get(&serial), self.stderr_drain.watches.get_mut(&serial))
+            else {
+                continue;
+            };
+            let Some(stderr) = &process.stderr else { continue };
+            if watch.look(stderr, self.context.null.as_fd(), now) {
+                let data = epoll::EventData::new_u64(serial);
+                let _ = epoll::modify(&self.stderr_drain.epoll, &stderr.reading, data, ONCE);
+            }
+            let (spills, lost) =
+                (watch.spills_until.is_some_and(|until| now < until), watch.due_to_be_said(now));
+            let slot = process.slot;
+            if let Some(lost) = lost {
+                self.say_lost(slot, lost);
+            }
+            if spills && self.stderr_drain.asked.is_none() {
+                self.ask_logger(now);
+            }
+        }
+    }
+
+    /// A child is gone, and what it had printed is for the next logger.
+    pub(crate) fn spill_without(&mut self, serial: u64) {
+        let Some(process) = self.processes.get(&serial) else { return };
+        if let Some(stderr) = &process.stderr {
+            // The logger has the pipe as well, so that it would stay where it is.
+            let _ = epoll::delete(&self.stderr_drain.epoll, &stderr.reading);
+        }
+        let (slot, watch) = (process.slot, self.stderr_drain.watches.remove(&serial));
+        if let Some(lost) = watch.map(|watch| watch.lost).filter(|&lost| lost > 0) {
+            self.say_lost(slot, lost);
+        }
+    }
+
+    fn say_lost(&mut self, slot: usize, lost: usize) {
+        let title = self.specs[slot].title();
+        self.log.warning(format!(
+            "the logger does not keep up with what {title} prints: {lost} bytes are lost, so that {title} does not wait"
+        ));
+    }
+
+    /// Asks the logger whether it is there.
+    fn ask_logger(&mut self, now: Instant) {
+        let logger = self.active(Role::Logger, None).into_iter().next_back();
+        let serves = |&logger: &u64| self.processes[&logger].stage == Stage::Serving;
+        if let Some(logger) = logger.filter(serves) {
+            self.ask_for_report(logger);
+            self.stderr_drain.asked = Some((logger, now));
+        }
+    }
+
+    /// Ends a logger that has not answered.
+    fn judge_logger(&mut self, now: Instant) {
+        let Some((logger, _)) = self.stderr_drain.asked.take_if(|(_, at)| *at + ANSWER_WAIT <= now) else {
+            return;
+        };
+        if let Some(process) = self.processes.get(&logger).filter(|process| process.owes_report) {
+            process.child.kill();
+            let (pid, wait) = (process.child.pid, ANSWER_WAIT.as_secs());
+            self.log.warning(format!(
+                "logger (pid {pid}) left what others print unread, and has not answered for {wait} s; it was ended"
+            ));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The secrets that sites encrypt tickets under: made here, so that a site's worker can read what the one before it wrote.
+//!
+//! Runs in: the launcher. Sees nothing. Never: writes one anywhere, or gives it to another site's worker.
+//!
+//! Source: mechanisms.md H3, H4 (their answer of today).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use config::{Config, Resumption};
+use wire::tls::TICKET_KEY_BYTES;
+use wire::{Bytes, LauncherToSite, Role};
+
+use crate::error::Error;
+use crate::secret::random;
+use crate::supervisor::Launcher;
+
+/// How long tickets are written under one secret.
+const ROTATE: Duration = Duration::from_secs(8 * 3600);
+/// How many are kept: a ticket is good for 16 to 24 hours.
+const GENERATIONS: usize = 3;
+
+/// One secret.
+struct Secret {
+    generation: u64,
+    bytes: [u8; TICKET_KEY_BYTES],
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secret({})", self.generation)
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.bytes.fill(0);
+        // What nobody reads again need not be written, says the compiler otherwise.
+        std::hint::black_box(&mut self.bytes);
+    }
+}
+
+/// Those of all sites that have certificates.
+#[derive(Debug)]
+pub(crate) struct TicketKeys {
+    /// By site, the newest last.
+    secrets: Vec<(u16, VecDeque<Secret>)>,
+    generation: u64,
+    next: Option<Instant>,
+}
+
+impl TicketKeys {
+    pub(crate) fn of(config: &Config) -> Result<Self, Error> {
+        let wanted = config.tls.resumption == Resumption::Tickets;
+        let sites = config.sites.iter().enumerate().filter(|(_, site)| wanted && site.tls.is_some());
+        let mut tickets = Self {
+            secrets: sites.map(|(site, _)| (site as u16, VecDeque::new())).collect(),
+            generation: 0,
+            next: None,
+        };
+        if !tickets.secrets.is_empty() {
+            tickets.rotate()?;
+        }
+        Ok(tickets)
+    }
+
+    /// When the next secrets are due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn rotate(&mut self) -> Result<(), Error> {
+        self.generation += 1;
+        for (_, secrets) in &mut self.secrets {
+            secrets.push_back(Secret { generation: self.generation, bytes: random()? });
+            if secrets.len() > GENERATIONS {
+                secrets.pop_front();
+            }
+        }
+        self.next = Some(Instant::now() + ROTATE);
+        Ok(())
+    }
+
+    /// What a worker of `site` is told, the newest last.
+    pub(crate) fn messages(&self, site: u16) -> Vec<LauncherToSite> {
+        let of = self.secrets.iter().filter(|(of, _)| *of == site).flat_map(|(_, secrets)| secrets);
+        of.map(message).collect()
+    }
+}
+
+fn message(secret: &Secret) -> LauncherToSite {
+    LauncherToSite::TicketKey { generation: secret.generation, secret: Bytes(secret.bytes.to_vec()) }
+}
+
+impl Launcher {
+    /// Makes new secrets when it is time, and gives them to the workers.
+    pub(crate) fn tickets_on_time(&mut self, now: Instant) {
+        if self.ticket_keys.next.is_none_or(|next| next > now) {
+            return;
+        }
+        if let Err(error) = self.ticket_keys.rotate() {
+            self.ticket_keys.next = Some(now + ROTATE);
+            return self.log.warning(format!("sites keep their secrets for tickets: {error}"));
+        }
+        for serial in self.active(Role::Site, None) {
+            let site = self.specs[self.processes[&serial].slot].site;
+            if let Some(newest) = self.ticket_keys.messages(site).pop() {
+                self.send(serial, &newest, None);
+            }
+        }
+    }
+}

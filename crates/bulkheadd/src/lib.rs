@@ -1,0 +1,60 @@
+//! `bulkheadd`, the launcher: the only process of Bulkhead that runs as root.
+//!
+//! Runs as: root (or the user who starts it, with the layers that this user can apply). Sees: the configuration
+//! file, exits of its children, and small messages of enumerations and integers from them. Never: a byte from
+//! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
+//!
+//! `spawn` starts one process in its jail; `supervisor` owns the processes and the event loop; `setup` says what each
+//! process is sent before it serves; `components` are the launcher's other concerns, one a file. The guard, a program of
+//! its own, uses `spawn` and parts of `supervisor`.
+//!
+//! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
+
+mod components;
+pub mod directories;
+pub mod error;
+pub(crate) mod own_log;
+pub(crate) mod secret;
+pub mod setup;
+pub mod spawn;
+pub mod supervisor;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What the user is told who starts it with the wrong words.
+const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
+                     which also explains what is wrong with a configuration.";
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "reap").is_some() {
+        return spawn::reaper::main();
+    }
+    if arguments.next_if(|first| first == "keep-core").is_some() {
+        return spawn::core_copy::main(arguments);
+    }
+    let (Some(path), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if path == "--help" {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let config = match config::Config::load(Path::new(&path)) {
+        Ok(config) => config,
+        Err(diagnostics) => {
+            eprintln!("{diagnostics}");
+            return ExitCode::from(2);
+        }
+    };
+    match supervisor::Launcher::new(config).and_then(supervisor::Launcher::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bulkhead: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

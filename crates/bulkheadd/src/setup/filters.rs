@@ -1,0 +1,26 @@
+//! What a gate is sent of the chain of filters.
+//!
+//! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two filters.
+
+use std::os::fd::OwnedFd;
+
+use wire::LauncherToGate;
+
+/// The gates' ends of a chain, which they share.
+#[derive(Debug)]
+pub struct ChainEnds {
+    /// The number by which gates name the chain; 0 is none.
+    pub number: u32,
+    /// Where gates send bundles.
+    pub first: OwnedFd,
+    /// Where gates receive bundles.
+    pub last: OwnedFd,
+}
+
+impl ChainEnds {
+    /// The messages that give them to a gate.
+    pub fn messages(self) -> [(LauncherToGate, Option<OwnedFd>); 2] {
+        let last = LauncherToGate::ChainLast { chain: self.number };
+        [(LauncherToGate::ChainFirst {}, Some(self.first)), (last, Some(self.last))]
+    }
+}

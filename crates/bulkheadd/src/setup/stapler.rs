@@ -1,0 +1,81 @@
+//! The stapler: what it is sent, which ports it may reach, and its channels to the signer and the sites.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate; learns who is asked.
+
+use config::Config;
+use jail::Reach;
+use wire::stapler::LauncherToStapler;
+use wire::tls::LauncherToSigner;
+use wire::{LauncherToSite, Role, Text};
+
+use crate::error::Error;
+use crate::spawn::SpawnContext;
+use crate::supervisor::Launcher;
+
+/// Where this machine says which servers know names, and which names it knows itself.
+pub(crate) const NAMES: [(&str, LauncherToStapler); 2] =
+    [("/etc/resolv.conf", LauncherToStapler::Resolver {}), ("/etc/hosts", LauncherToStapler::Hosts {})];
+/// Where servers of names listen; the stapler asks them over TCP.
+const NAMES_PORT: u16 = 53;
+
+/// Whether there is anybody for it to work for.
+pub(crate) fn is_wanted(config: &Config) -> bool {
+    config.tls.ocsp && config.sites.iter().any(|site| site.tls.is_some())
+}
+
+impl SpawnContext {
+    /// Lets the stapler reach responders and servers of names.
+    pub(crate) fn let_stapler_reach(&self, reach: &mut Reach) {
+        reach.ports.connect.extend(&self.config.tls.ocsp_ports);
+        reach.ports.connect.push(NAMES_PORT);
+    }
+
+    /// What a stapler is sent before it asks anybody, apart from files.
+    fn stapler_setup(&self) -> Vec<LauncherToStapler> {
+        let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];
+        messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
+        for (site, about) in self.config.sites.iter().enumerate() {
+            let files = about.tls.iter().flat_map(|tls| &tls.certificates);
+            messages.extend(files.enumerate().map(|(number, path)| {
+                let name = Text::new(format!("`certificates` {} of site {}", path.display(), about.name));
+                LauncherToStapler::Certificate { site: site as u16, number: number as u16, name }
+            }));
+        }
+        messages
+    }
+}
+
+impl Launcher {
+    /// Says to a new stapler what it must know.
+    pub(crate) fn configure_stapler(&mut self, stapler: u64) {
+        for message in self.context.stapler_setup() {
+            self.send(stapler, &message, None);
+        }
+        self.give_names(stapler);
+        self.send(stapler, &LauncherToStapler::Begin {}, None);
+    }
+
+    /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
+    pub(crate) fn connect_stapler(&mut self, serial: u64) -> Result<(), Error> {
+        let staplers = self.active(Role::Stapler, None);
+        let (staplers, signers, workers) = match self.specs[self.processes[&serial].slot].role {
+            Role::Stapler => (vec![serial], self.active(Role::Signer, None), self.active(Role::Site, None)),
+            Role::Signer => (staplers, vec![serial], vec![]),
+            Role::Site => (staplers, vec![], vec![serial]),
+            _ => return Ok(()),
+        };
+        for stapler in staplers {
+            for &signer in &signers {
+                let of_stapler = LauncherToStapler::Signer {};
+                self.join((signer, &LauncherToSigner::Stapler {}), (stapler, &of_stapler))?;
+            }
+            for &worker in &workers {
+                if let Some(site) = self.site_with_tls(worker) {
+                    let of_stapler = LauncherToStapler::Client { site };
+                    self.join((stapler, &of_stapler), (worker, &LauncherToSite::Stapler {}))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Asking a program's dynamic loader for its libraries: the loader runs once, in a jail, and the program never.
+//!
+//! Runs in: the launcher, as root, which waits here; the loader under the uid of the service, in a jail like the
+//! service's own, except that it sees the machine's files and can open only those in the folders of libraries.
+//! Sees: what the loader prints, which a made-up program can choose. Never: waits longer or reads more than its
+//! limits, and leaves no process behind.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use config::Service;
+use jail::policy::{Grants, Policy};
+use jail::{Access, Jail, Limits, Network, Ports, Reach};
+use rustix::event::{PollFd, PollFlags};
+use sys::process::{Child, Exit, Program};
+
+use super::{CACHE, Loader, library};
+use crate::directories;
+use crate::error::{Error, during};
+use crate::spawn::{SpawnContext, duplicate, text};
+use crate::supervisor::process_table::ProcessSpec;
+
+/// LIMIT: what is read of a loader: 256 libraries with long names.
+const PRINTED_BYTES_MAX: usize = 64 << 10;
+/// LIMIT: how long a loader is waited for. It takes milliseconds; the launcher does nothing else meanwhile.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// LIMIT: how long a process that was killed is waited for.
+const END: Duration = Duration::from_secs(1);
+/// LIMIT: bytes of a program that is copied for its loader; the copy is in memory until the loader has ended.
+const PROGRAM_BYTES_MAX: u64 = 256 << 20;
+/// LIMIT: private memory of a loader that only lists.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Where the loader finds the copy.
+const COPY: i32 = 3;
+
+/// What a loader printed, and how it ended.
+#[derive(Debug)]
+pub struct Answer {
+    pub printed: Vec<u8>,
+    /// `None` if it had to be ended.
+    pub exit: Option<Exit>,
+}
+
+/// A program of a service whose loader is to be asked.
+pub struct Question<'a> {
+    pub service: &'a Service,
+    pub spec: &'a ProcessSpec,
+    /// The program, as it is executed.
+    pub program: &'a OwnedFd,
+    /// The same, to be read.
+    pub content: &'a File,
+    /// Which loader it asks for, where that is, and its file.
+    pub loader: (Loader, &'static str, &'a OwnedFd),
+}
+
+impl Question<'_> {
+    /// What is executed, and what it inherits beside the usual.
+    ///
+    /// glibc's loader lists instead of starting the program if its environment says so. musl's does not look there:
+    /// it has to be called as a program, with the path of one that it can read. The service cannot read its own
+    /// program, so that it gets a copy.
+    fn execution(&self) -> Result<(Program, Option<OwnedFd>), Error> {
+        let (loader, path, file) = self.loader;
+        // The service's own words on where libraries are hold here, too.
+        let words = self.service.environment.iter();
+        let words = words.filter(|(name, _)| *name == "LD_LIBRARY_PATH" || *name == "LD_PRELOAD");
+        let mut environment: Vec<String> = words.map(|(name, value)| format!("{name}={value}")).collect();
+        let (file, arguments, copy) = match loader {
+            Loader::Glibc => {
+                environment.push("LD_TRACE_LOADED_OBJECTS=1".into());
+                let name = self.service.command.first().cloned().unwrap_or_default();
+                (duplicate(self.program)?, vec![name], None)
+            }
+            Loader::Musl => {
+                let copy = copy(self.content).map_err(during("copy a program for its dynamic loader"))?;
+                let words = [path.into(), "--list".into(), "--".into(), format!("/proc/self/fd/{COPY}")];
+                (duplicate(file)?, words.to_vec(), Some(copy))
+            }
+        };
+        Ok((Program { file, arguments: texts(arguments)?, environment: texts(environment)? }, copy))
+    }
+}
+
+fn texts(words: Vec<String>) -> Result<Vec<CString>, Error> {
+    words.iter().map(|word| text(word)).collect()
+}
+
+/// The content of a program as a file in memory, which everybody to whom it is given can read.
+fn copy(content: &File) -> io::Result<OwnedFd> {
+    if content.metadata()?.len() > PROGRAM_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {PROGRAM_BYTES_MAX} bytes")));
+    }
+    let memory = rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut copy = File::from(memory);
+    io::copy(&mut content.take(PROGRAM_BYTES_MAX), &mut copy)?;
+    Ok(copy.into())
+}
+
+impl SpawnContext {
+    /// Has a loader list the libraries of its program.
+    pub(super) fn ask(&self, question: &Question<'_>) -> Result<Answer, Error> {
+        let (program, copy) = question.execution()?;
+        let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
+        let printing = OwnedFd::from(printing);
+        let mut descriptors = vec![(duplicate(&self.null)?, 0), (duplicate(&printing)?, 1), (printing, 2)];
+        descriptors.extend(copy.map(|copy| (copy, COPY)));
+        let jail = self.asking_jail(question, descriptors)?;
+        let child =
+            sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?;
+        // The launcher's own copies of the writing end would keep the pipe from ending.
+        drop(jail);
+        listen(&child, File::from(OwnedFd::from(printed))).map_err(during("ask a dynamic loader"))
+    }
+
+    /// The jail of a loader: the service's, without a root of its own, without network and channels.
+    fn asking_jail(&self, question: &Question<'_>, descriptors: Vec<(OwnedFd, i32)>) -> Result<Jail, Error> {
+        let mut paths = vec![
+            (duplicate(question.program)?, Access::Execute),
+            (duplicate(question.loader.2)?, Access::Execute),
+        ];
+        for folder in library::FOLDERS.map(Path::new).into_iter().filter(|folder| folder.exists()) {
+            paths.push((directories::existing(folder)?, Access::Execute));
+        }
+        if Path::new(CACHE).exists() {
+            paths.push((directories::existing(Path::new(CACHE))?, Access::Read));
+        }
+        let mut without = self.without.borrow().clone();
+        without.push("root");
+        Ok(Jail {
+            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
+            identity: question.spec.identity,
+            root: None,
+            directory: Some(duplicate(&self.directory)?),
+            descriptors,
+            limits: Limits {
+                core_bytes: 0,
+                memory_bytes: Some(MEMORY_BYTES),
+                ..self.limits_of(question.spec, Some(question.service))
+            },
+            cgroups: Vec::new(),
+            network: Network::None,
+            reach: Reach { paths, ports: Ports::default() },
+            // A loader that lists libraries needs none of what its program may be granted.
+            filter: self.filters.get(Policy::Service(Grants::NONE))?,
+            calls: None,
+            label: question.service.label.clone(),
+            without,
+        })
+    }
+}
+
+/// Reads what `child` prints until it ends; ends it when it takes too long or says too much.
+fn listen(child: &Child, printed: File) -> io::Result<Answer> {
+    let deadline = Instant::now() + DEADLINE;
+    let text = read(&printed, deadline);
+    let in_time = matches!(&text, Ok(Some(_))) && wait(child.pidfd(), deadline)?;
+    if !in_time {
+        child.kill();
+        wait(child.pidfd(), Instant::now() + END)?;
+    }
+    let exit = child.try_wait()?.filter(|_| in_time);
+    Ok(Answer { printed: text?.unwrap_or_default(), exit })
+}
+
+/// Everything up to the end; `None` if that does not come in time or within the limit.
+fn read(mut printed: &File, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    while wait(printed.as_fd(), deadline)? {
+        match printed.read(&mut buffer)? {
+            0 => return Ok(Some(text)),
+            length if text.len() + length > PRINTED_BYTES_MAX => break,
+            length => text.extend_from_slice(&buffer[..length]),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether something happens on `descriptor` until `deadline`.
+fn wait(descriptor: std::os::fd::BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left =
+            rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&left)) {
+            Ok(ready) => return Ok(ready != 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn heard(bytes: usize, ends: bool) -> Option<Vec<u8>> {
+        let (printed, mut printing) = io::pipe().unwrap();
+        let writer = std::thread::spawn(move || {
+            let _ = printing.write_all(&vec![b'x'; bytes]);
+            (!ends).then_some(printing)
+        });
+        let text = read(&File::from(OwnedFd::from(printed)), Instant::now() + Duration::from_millis(300));
+        drop(writer.join());
+        text.unwrap()
+    }
+
+    #[test]
+    fn what_is_read_has_a_bound_and_an_end() {
+        assert_eq!(heard(10_000, true).map(|text| text.len()), Some(10_000));
+        assert_eq!(heard(PRINTED_BYTES_MAX + 1, true), None);
+        assert_eq!(heard(1, false), None);
+    }
+}

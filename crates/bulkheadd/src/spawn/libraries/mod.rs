@@ -1,0 +1,254 @@
+//! What a service's program needs of the machine to run at all: its dynamic loader and its libraries.
+//!
+//! Runs in: the launcher, as root. Sees: the head of a program (`elf`), and what its loader says of it (`listing`);
+//! a partition's owner may have made both up. Never: gives a service a file that `library` has not checked, nor
+//! lets a program run to find out what it needs.
+//!
+//! SECURITY: the loader that a program names is executed; so it must be one of [`LOADERS`], checked as a library.
+
+mod ask;
+pub mod elf;
+mod library;
+mod listing;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use config::Service;
+use jail::Access;
+use sys::process::Exit;
+use wire::Role;
+
+use crate::directories;
+use crate::error::{Error, at};
+use crate::spawn::SpawnContext;
+use crate::spawn::program::{self, Version};
+use crate::supervisor::process_table::ProcessSpec;
+
+/// What programs that use the network look up names and certificates in.
+pub const NETWORK_FILES: [&str; 5] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/ssl/certs"];
+
+/// Where glibc's loader has written down which library is where.
+const CACHE: &str = "/etc/ld.so.cache";
+
+/// Whether a program may execute what is in a folder that it may read.
+///
+/// An interpreter of filters loads libraries from its own folder, among those that only root writes. Whoever may
+/// execute it has no need of a library to run code of their own; what is in the operator's other folders is data.
+pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
+    let real = folder.canonicalize().unwrap_or_default();
+    spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
+}
+
+/// How a loader is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loader {
+    Glibc,
+    Musl,
+}
+
+/// Every loader that is ever executed, by the path that programs have for it.
+const LOADERS: [(&str, Loader); 4] = [
+    ("/lib64/ld-linux-x86-64.so.2", Loader::Glibc),
+    ("/lib/ld-linux-aarch64.so.1", Loader::Glibc),
+    ("/lib/ld-musl-x86_64.so.1", Loader::Musl),
+    ("/lib/ld-musl-aarch64.so.1", Loader::Musl),
+];
+
+/// A file or folder that a program is executed with besides itself.
+#[derive(Debug)]
+pub struct Needed {
+    /// The path by which the program's loader finds it.
+    pub at: PathBuf,
+    /// What was checked.
+    pub file: OwnedFd,
+    /// What the program may do with it.
+    pub access: Access,
+}
+
+/// What loaders have answered, by program: who is started again is not asked again.
+#[derive(Debug, Default)]
+pub struct Answers(RefCell<HashMap<PathBuf, Known>>);
+
+/// An answer, with the versions of all files on which it depends.
+#[derive(Clone, Debug)]
+struct Known {
+    program: Option<Version>,
+    files: Vec<(PathBuf, Option<Version>)>,
+}
+
+impl Known {
+    fn of(program: Option<Version>, files: Vec<PathBuf>) -> Self {
+        let files = files.into_iter().map(|path| {
+            let version = program::version(&path);
+            (path, version)
+        });
+        Self { program, files: files.collect() }
+    }
+
+    /// Whether nothing has changed since, a library neither: its new version may need others.
+    fn holds(&self, program: Option<Version>) -> bool {
+        self.program.is_some()
+            && self.program == program
+            && self.files.iter().all(|(path, version)| program::version(path) == *version)
+    }
+}
+
+impl SpawnContext {
+    /// What `service`'s program is executed with besides itself.
+    ///
+    /// In a rootless run, where programs see the machine's own root: all libraries there are.
+    pub fn needed(
+        &self,
+        service: &Service,
+        spec: &ProcessSpec,
+        program: &OwnedFd,
+    ) -> Result<Vec<Needed>, Error> {
+        if self.empty_root.is_none() {
+            let places = library::FOLDERS.iter().chain([&CACHE]).map(Path::new).filter(|path| path.exists());
+            return places.map(|path| needed(path, directories::existing(path)?, Access::Execute)).collect();
+        }
+        // The same inode again, whatever the name may point to by now.
+        let again = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        let content = File::open(&again).map_err(at("read", &service.program))?;
+        let asked = elf::interpreter(|at, buffer| content.read_exact_at(buffer, at));
+        let Some(path) = asked.map_err(|fault| wrong(service, fault.to_string()))? else {
+            return Ok(Vec::new());
+        };
+        let (path, loader) = known_loader(&path).ok_or_else(|| wrong(service, unknown_loader(&path)))?;
+        let file = library::open(Path::new(path)).map_err(|problem| lacks(service, path, problem))?;
+        let version = program::version(&again);
+        let known =
+            self.answers.0.borrow().get(&service.program).filter(|known| known.holds(version)).cloned();
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let content = &content;
+                let question =
+                    ask::Question { service, spec, program, content, loader: (loader, path, &file) };
+                let known = Known::of(version, self.libraries(&question)?);
+                self.answers.0.borrow_mut().insert(service.program.clone(), known.clone());
+                known
+            }
+        };
+        let mut all = vec![needed(Path::new(path), file, Access::Execute)?];
+        for (file, _) in known.files.iter().filter(|(file, _)| file != Path::new(path)) {
+            all.push(checked(service, spec, file)?);
+        }
+        Ok(all)
+    }
+
+    /// The paths of a program's libraries, and of what else its loader reads.
+    fn libraries(&self, question: &ask::Question<'_>) -> Result<Vec<PathBuf>, Error> {
+        let service = question.service;
+        let answer = self.ask(question)?;
+        let listing = listing::parse(&answer.printed).map_err(|fault| wrong(service, fault.to_string()))?;
+        if !listing.missing.is_empty() {
+            return Err(lacks(service, &listing.missing.join(", "), not_found(listing.missing.len())));
+        }
+        let fault = match (listing.remark, answer.exit) {
+            (Some(remark), _) => format!("its dynamic loader says: {remark}"),
+            (None, None) => {
+                "its dynamic loader does not list its libraries in time; link it statically".into()
+            }
+            (None, Some(Exit::Clean)) if listing.answered => {
+                let mut files: Vec<PathBuf> = listing.found.into_iter().map(PathBuf::from).collect();
+                if question.loader.0 == Loader::Glibc && Path::new(CACHE).exists() {
+                    files.push(CACHE.into());
+                }
+                files.sort();
+                files.dedup();
+                return Ok(files);
+            }
+            (None, Some(exit)) => format!("its dynamic loader lists no libraries, and ends with {exit}"),
+        };
+        Err(wrong(service, fault))
+    }
+}
+
+fn needed(at: &Path, file: OwnedFd, access: Access) -> Result<Needed, Error> {
+    Ok(Needed { at: at.into(), file, access })
+}
+
+/// Opens and checks a file that a loader has named.
+fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed, Error> {
+    let name = path.to_string_lossy().escape_debug().to_string();
+    if path == Path::new(CACHE) {
+        return needed(path, directories::existing(path)?, Access::Read);
+    }
+    // It would be hidden by the folder, which is mounted later and for reading only.
+    let hides = |folder: &&PathBuf| path.starts_with(config::lexical(folder)) && !executes(spec, folder);
+    if let Some(folder) = service.read.iter().find(hides) {
+        let folder = folder.display();
+        return Err(lacks(
+            service,
+            &name,
+            format!(
+                "lies in {folder}, of which `read` lets it execute nothing; name narrower folders in `read`"
+            ),
+        ));
+    }
+    let file = library::open(path).map_err(|problem| lacks(service, &name, problem))?;
+    needed(path, file, Access::Read)
+}
+
+fn known_loader(path: &[u8]) -> Option<(&'static str, Loader)> {
+    LOADERS.into_iter().find(|(known, _)| known.as_bytes() == path)
+}
+
+fn unknown_loader(path: &[u8]) -> String {
+    let known = LOADERS.map(|(path, _)| path).join(", ");
+    let path = path.escape_ascii();
+    format!("asks for the dynamic loader {path}, which is none of {known}; link it statically")
+}
+
+fn not_found(count: usize) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!(
+        "{verb} in none of the machine's folders of libraries ({}); install what is missing and run `ldconfig`, or \
+         link the program statically",
+        library::FOLDERS.join(", ")
+    )
+}
+
+fn wrong(service: &Service, problem: String) -> Error {
+    Error::Program { path: service.program.clone(), problem }
+}
+
+fn lacks(service: &Service, library: &str, problem: String) -> Error {
+    Error::Library { program: service.program.clone(), library: library.into(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_loaders() {
+        assert_eq!(known_loader(b"/lib/ld-musl-aarch64.so.1").map(|(_, loader)| loader), Some(Loader::Musl));
+        for path in [&b"/lib64/ld-linux-x86-64.so.2\0x"[..], b"/tmp/ld-linux-x86-64.so.2", b"ld.so", b""] {
+            assert!(known_loader(path).is_none(), "{path:?}");
+        }
+        assert!(unknown_loader(b"/tmp/\x1b").starts_with("asks for the dynamic loader /tmp/\\x1b, which"));
+    }
+
+    #[test]
+    fn an_answer_holds_until_a_file_changes() {
+        let file = std::env::temp_dir().join(format!("bulkhead-answer-{}", std::process::id()));
+        std::fs::write(&file, "one").unwrap();
+        let program = program::version(Path::new("/proc/self/exe"));
+        let known = Known::of(program, vec![file.clone(), "/none".into()]);
+        assert!(known.holds(program));
+        assert!(!known.holds(program::version(&file)), "another program");
+        assert!(!Known::of(None, vec![]).holds(None), "a program that cannot be examined");
+        std::fs::write(&file, "three").unwrap();
+        assert!(!known.holds(program), "another library");
+        std::fs::remove_file(&file).unwrap();
+        assert!(!known.holds(program), "no library");
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether a filter reads what is sent to it.
+//!
+//! Runs in: the launcher, as root, and the guard. Sees: the first bytes of the message that a filter would read next, which
+//! come from a gate or from another filter. Never: understands them, or takes them away: only whether they are the same as
+//! before is asked.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::net::RecvFlags;
+
+/// LIMIT: how long a filter may leave a message unread, however short `start_timeout` is.
+pub const UNREAD_MIN: Duration = Duration::from_secs(1);
+/// How often the launcher looks in that time.
+pub const LOOKS: u32 = 4;
+/// How many times `start_timeout` a process may take that nobody waits for: a service may have to read its data.
+pub const FIRST_START: u32 = 9;
+/// As much of a bundle as tells it from another: its number, and the client.
+const BYTES: usize = 28;
+
+/// The filter's end of the channel to it.
+#[derive(Debug)]
+pub struct Unread {
+    inward: OwnedFd,
+    next: Option<([u8; BYTES], Instant)>,
+}
+
+impl Unread {
+    /// What is not read at this end.
+    pub fn new(inward: OwnedFd) -> Self {
+        Self { inward, next: None }
+    }
+
+    /// Since when the same message is the next one, as far as was looked.
+    pub fn since(&mut self, now: Instant) -> Option<Instant> {
+        let mut bytes = [0; BYTES];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let waits = matches!(rustix::net::recv(&self.inward, &mut bytes[..], flags), Ok((1.., _)));
+        if self.next.is_none_or(|(before, _)| !waits || before != bytes) {
+            self.next = waits.then_some((bytes, now));
+        }
+        self.next.map(|(_, since)| since)
+    }
+
+    /// Forgets which message was next: from now on its time counts anew.
+    pub fn reset(&mut self) {
+        self.next = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_message_that_stays_is_unread() {
+        let (ours, filters) = sys::seqpacket::pair().unwrap();
+        let mut unread = Unread::new(filters.try_clone().unwrap());
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(unread.since(at(0)), None);
+        sys::seqpacket::send(&ours, b"one", None).unwrap();
+        sys::seqpacket::send(&ours, b"two", None).unwrap();
+        assert_eq!((unread.since(at(1)), unread.since(at(2))), (Some(at(1)), Some(at(1))));
+        let mut read = [0; 9];
+        sys::seqpacket::receive(&filters, &mut read).unwrap();
+        assert_eq!(unread.since(at(3)), Some(at(3)));
+        unread.reset();
+        assert_eq!(unread.since(at(4)), Some(at(4)));
+        sys::seqpacket::receive(&filters, &mut read).unwrap();
+        assert_eq!(unread.since(at(4)), None);
+        drop(ours);
+        assert_eq!(unread.since(at(5)), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! The gate of a guarded server: started in its jail, told what there is, started again if it ends.
+//!
+//! Runs in: the guard. Sees: the gate's few messages. Never: gives it more than sockets and channels.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sys::process::{Exit, Program};
+use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
+
+use crate::listeners::Listeners;
+use crate::process::{self, Again};
+use crate::stderr_relay::{StderrRelay, say};
+use bulkheadd::error::{Error, during};
+use bulkheadd::setup::filters::ChainEnds;
+use bulkheadd::spawn::program;
+use bulkheadd::spawn::{SpawnContext, text};
+use bulkheadd::supervisor::process::{Process, Stage};
+use bulkheadd::supervisor::process_table::ProcessSpec;
+
+/// LIMIT: told of the gate before others get their turn.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// See the file.
+#[derive(Debug)]
+pub struct Gate {
+    spec: ProcessSpec,
+    running: Option<(Process, StderrRelay)>,
+    /// Whether it has said that it accepts.
+    ready: bool,
+    again: Again,
+}
+
+/// The spec of a role of the guard.
+pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> ProcessSpec {
+    let (partition, site) = (NO_PARTITION, NO_PARTITION);
+    ProcessSpec { role, name: role.name().into(), partition, site, index, identity }
+}
+
+impl Gate {
+    /// One that is not started yet.
+    pub fn new(identity: Option<jail::Identity>, restart: &config::Restart) -> Self {
+        Self { spec: spec(Role::Gate, 0, identity), running: None, ready: false, again: Again::new(restart) }
+    }
+
+    /// Starts it, and tells it everything that there is.
+    pub fn start(
+        &mut self,
+        context: &SpawnContext,
+        listeners: &Listeners,
+        chain: Option<ChainEnds>,
+    ) -> Result<(), Error> {
+        let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let file = program::role_program(&context.roles_folder, Role::Gate.name())?;
+        let program = Program { file, arguments: vec![text("bulkhead guard: gate")?], environment: vec![] };
+        let started = process::start(context, &self.spec, &program, its_control)?;
+        let process = Process::new(0, started.child, Some(control), started.since);
+        self.running = Some((process, started.stderr));
+        self.ready = false;
+        let mut messages = context.gate_setup(Vec::new(), &[], chain);
+        let begin = messages.pop();
+        messages.extend(listeners.at_first()?);
+        messages.extend(begin);
+        messages.extend(listeners.then()?);
+        messages.into_iter().for_each(|(message, descriptor)| self.send(&message, descriptor));
+        Ok(())
+    }
+
+    /// Tells it something, if it is there.
+    pub fn send(&mut self, message: &LauncherToGate, descriptor: Option<OwnedFd>) {
+        if let Some((process, _)) = &mut self.running {
+            // One that does not keep up is ended, which is seen.
+            let _ = process.send(message, descriptor);
+        }
+    }
+
+    /// Says what has waited for room; returns whether something still does.
+    pub fn flush(&mut self) -> bool {
+        self.running.as_mut().is_some_and(|(process, _)| {
+            process.flush();
+            process.has_waiting()
+        })
+    }
+
+    /// The descriptors to watch: its end, what it says, its standard error.
+    pub fn watched(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>, &StderrRelay)> {
+        let (process, stderr) = self.running.as_ref()?;
+        Some((process.child.pidfd(), process.control()?, stderr))
+    }
+
+    /// What it has said.
+    pub fn heard(&mut self) -> Vec<ChildToLauncher> {
+        let mut heard = Vec::new();
+        let Some((process, _)) = &mut self.running else {
+            return heard;
+        };
+        let mut buffer = [0; 256];
+        while heard.len() < MESSAGES_PER_TURN {
+            let Some(control) = process.control() else { break };
+            match sys::seqpacket::receive(control, &mut buffer) {
+                Ok(Some(got)) => match ChildToLauncher::decode(&buffer[..got.len]) {
+                    Ok(message) => heard.push(message),
+                    Err(error) => {
+                        say(format_args!("the gate sent nonsense ({error}) and is ended"));
+                        process.child.kill();
+                    }
+                },
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Ok(None) | Err(_) => {
+                    // It is ending, or is to.
+                    process.child.kill();
+                    process.retire(Instant::now());
+                }
+            }
+        }
+        if heard.contains(&ChildToLauncher::Ready {}) {
+            self.ready = true;
+            process.stage = Stage::Serving;
+        }
+        heard
+    }
+
+    /// Relays what it writes to standard error; returns whether more may come.
+    pub fn relay(&mut self) -> bool {
+        self.running.as_mut().is_some_and(|(_, stderr)| stderr.relay())
+    }
+
+    /// Whether it accepts.
+    pub fn is_ready(&self) -> bool {
+        self.running.is_some() && self.ready
+    }
+
+    /// If it has ended: how, and whether it is started again.
+    pub fn ended(&mut self, now: Instant) -> Option<(Exit, bool)> {
+        let exit = self.running.as_ref()?.0.child.try_wait().ok().flatten()?;
+        let (process, mut stderr) = self.running.take()?;
+        stderr.relay();
+        let again = self.again.ended(now.duration_since(process.since), now);
+        Some((exit, again))
+    }
+
+    /// It could not be started; returns whether that is tried again.
+    pub fn failed(&mut self, now: Instant) -> bool {
+        self.running = None;
+        self.again.ended(Duration::ZERO, now)
+    }
+
+    /// When it is to be started again, if it is to be.
+    pub fn again(&mut self) -> &mut Again {
+        &mut self.again
+    }
+}

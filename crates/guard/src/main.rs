@@ -1,0 +1,62 @@
+//! `bulkhead-guard`, the guard: somebody else's server behind a gate of ours.
+//!
+//! Runs as: whoever types `bulkhead guard`; as root the gate and the filters are in jails like the launcher's. Sees:
+//! that person's words, exits, and what the guarded server says of its own sockets. Never: a byte from the network,
+//! HTTP, a second thread; never runs the server with more rights than its user has.
+//!
+//! The server is started as it is. Where it would listen, the gate accepts in its place; where it would accept, it
+//! takes, from a channel that all of its processes share, connections on which a whole request waits.
+//! Either a preloaded library puts the channel there, or, for programs that do not use the C library for it, the guard
+//! itself does (`notify`).
+//!
+//! Source: seed 001, "Implementation"; row D2.
+
+mod command;
+mod filters;
+mod gate;
+mod listeners;
+mod notify;
+mod options;
+mod process;
+mod program_kind;
+mod reactor;
+mod report;
+mod servers;
+mod spawn_context;
+mod stderr_relay;
+mod uid_leases;
+mod watch;
+
+use std::process::ExitCode;
+
+use bulkheadd::error::Error;
+use bulkheadd::spawn::reaper;
+use options::Options;
+
+/// How told of the guard begin.
+pub(crate) const NAME: &str = "bulkhead guard";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "reap").is_some() {
+        return reaper::main();
+    }
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{NAME}: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    match guard(options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn guard(options: Options) -> Result<ExitCode, Error> {
+    watch::Guard::start(options)?.run()
+}

@@ -1,0 +1,423 @@
+//! The guard's one loop: signals, ends, what the server says of its sockets, calls that wait, timers.
+//!
+//! Runs in: the guard. Sees: small messages and exits. Never: waits for anybody; never outlives the command, or the
+//! program that has started it.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::process::{Resource, Rlimit, getrlimit};
+use sys::process::{Child, Exit};
+use wire::{ChildToLauncher, Message, ToGuard};
+
+use crate::command::Order;
+use crate::filters::Filters;
+use crate::gate::Gate;
+use crate::listeners::Listeners;
+use crate::notify::Supervisor;
+use crate::options::{By, Guarded, Options};
+use crate::reactor::{Key, Reactor};
+use crate::report::Report;
+use crate::spawn_context::{context, log_isolation};
+use crate::stderr_relay::say;
+use bulkheadd::error::{Error, during};
+use bulkheadd::spawn::SpawnContext;
+use bulkheadd::spawn::{inheritance, listeners};
+
+/// How often is looked at what tells nothing by itself: callers that gave up, channels that were full.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the gate has for its last report.
+const LAST_REPORT: Duration = Duration::from_millis(500);
+/// LIMIT: told of the server before others get their turn.
+const MESSAGES_PER_TURN: usize = 256;
+/// What shells say of a command that a signal has ended.
+const SIGNAL_BASE: i32 = 128;
+
+/// What the guard is about.
+#[derive(Debug)]
+struct Settings {
+    by: By,
+    persists: bool,
+    report: Option<Duration>,
+    words: Option<Vec<std::ffi::OsString>>,
+    /// The limit of descriptors that the guard was started with, which the command gets.
+    descriptors: Rlimit,
+}
+
+/// See the file.
+#[derive(Debug)]
+pub struct Guard {
+    settings: Settings,
+    context: SpawnContext,
+    reactor: Reactor,
+    filters: Filters,
+    signals: OwnedFd,
+    control: Option<OwnedFd>,
+    command: Option<Child>,
+    supervisor: Option<Supervisor>,
+    report: Report,
+    next_report: Option<Instant>,
+    /// Whether somebody has asked for the end.
+    asked: bool,
+    /// With which code to end, and when at the latest.
+    ending: Option<(u8, Instant)>,
+}
+
+impl Guard {
+    /// Prepares everything that can fail before anything is started.
+    pub fn start(options: Options) -> Result<Self, Error> {
+        let (control, words) = match options.guarded {
+            Guarded::Command(words) => (None, Some(words)),
+            Guarded::Parent(number) => {
+                let channel = sys::inherit::named(number);
+                let missing = || std::io::Error::other(format!("descriptor {number} is no such channel"));
+                (Some(channel.ok_or_else(missing).map_err(during("take --control"))?), None)
+            }
+        };
+        inheritance::occupy_inherited_numbers()?;
+        let descriptors = getrlimit(Resource::Nofile);
+        inheritance::raise_descriptor_limit();
+        let (context, mut leases) = context(options.config)?;
+        let mut identity = || leases.as_mut().map(|leases| leases.take()).transpose();
+        let gate = Gate::new(identity()?, &context.config.restart);
+        let filters = Filters::new(&context.config, identity)?;
+        // Its locks are what keeps the uids ours; they end with the process.
+        std::mem::forget(leases);
+        let own = options.listen.iter().map(|&address| listen_on(address)).collect::<Result<_, _>>()?;
+        let flags = epoll::CreateFlags::CLOEXEC;
+        let epoll = epoll::create(flags).map_err(|error| during("make an epoll")(error.into()))?;
+        let signals = sys::signals::guard_descriptor().map_err(during("watch signals"))?;
+        let reactor = Reactor { epoll, listeners: Listeners::new(own, options.terms), gate };
+        reactor.must_watch(&signals, Key::Signals)?;
+        if let Some(control) = &control {
+            reactor.must_watch(control, Key::Control)?;
+        }
+        Ok(Self {
+            settings: Settings {
+                by: options.by,
+                persists: options.persists,
+                report: options.report,
+                words,
+                descriptors,
+            },
+            next_report: options.report.map(|every| Instant::now() + every),
+            context,
+            reactor,
+            filters,
+            signals,
+            control,
+            command: None,
+            supervisor: None,
+            report: Report::default(),
+            asked: false,
+            ending: None,
+        })
+    }
+
+    /// Guards until the end; returns the code to end with.
+    pub fn run(mut self) -> Result<ExitCode, Error> {
+        for index in 0..self.filters.len() {
+            self.filters.start(index, &self.context)?;
+            self.watch_filter(index)?;
+        }
+        self.start_gate()?;
+        log_isolation(&self.context);
+        let mut events = Vec::with_capacity(256);
+        loop {
+            self.turn(&mut events)?;
+            if let Some((code, deadline)) = self.ending
+                && deadline <= Instant::now()
+            {
+                return Ok(ExitCode::from(code));
+            }
+        }
+    }
+
+    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Error> {
+        let restless = self.reactor.gate.flush()
+            | self
+                .supervisor
+                .as_mut()
+                .is_some_and(|supervisor| supervisor.flush() | supervisor.is_restless());
+        let timeout = self.until_next(restless).map(|left| rustix::time::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        events.clear();
+        match epoll::wait(&self.reactor.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(during("wait for events")(error.into())),
+        }
+        for event in events.iter() {
+            self.on_event(Key::of(event.data.u64()), event.flags)?;
+        }
+        self.on_time(Instant::now(), restless)
+    }
+
+    fn on_event(&mut self, key: Key, flags: epoll::EventFlags) -> Result<(), Error> {
+        let now = Instant::now();
+        match key {
+            Key::Signals => self.on_signal(),
+            Key::Control => self.on_control(),
+            Key::Command => self.on_command_end(),
+            Key::GateEnd => self.on_gate_end(now),
+            Key::Gate => self.on_gate()?,
+            Key::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
+            Key::FilterStderr(index) if !self.filters.relay(index as usize) => {
+                if let Some((_, stderr)) = self.filters.watched(index as usize) {
+                    self.reactor.unwatch(stderr.pipe());
+                }
+            }
+            Key::GateStderr | Key::FilterStderr(_) => {}
+            Key::FilterEnd(index) => self.filters.ended(index as usize, now),
+            Key::End(end) => self.on_closed(end),
+            Key::Calls | Key::Waiting | Key::Server(_) => self.on_server(key, flags),
+        }
+        Ok(())
+    }
+
+    /// Events of a server whose calls are answered.
+    fn on_server(&mut self, key: Key, flags: epoll::EventFlags) {
+        let Some(supervisor) = &mut self.supervisor else {
+            return;
+        };
+        match key {
+            Key::Calls if flags.contains(epoll::EventFlags::IN) => supervisor.on_call(&mut self.reactor),
+            // All of its processes are gone.
+            Key::Calls => self.reactor.unwatch(supervisor.listener()),
+            Key::Server(process) => supervisor.on_end(process, &mut self.reactor),
+            _ => supervisor.on_waiting(&mut self.reactor),
+        }
+    }
+
+    fn on_signal(&mut self) {
+        while let Ok(Some(sent)) = sys::signals::next_sent(&self.signals) {
+            self.asked |= sent.ends;
+            match &self.command {
+                // A terminal's keys reach the command themselves.
+                Some(command) if sent.by_process => command.pass_on(sent.number),
+                Some(_) => {}
+                None if sent.ends => self.end(SIGNAL_BASE + sent.number),
+                None => {}
+            }
+        }
+    }
+
+    /// What a process of the server says of its sockets.
+    fn on_control(&mut self) {
+        let mut buffer = [0; 64];
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(control) = &self.control else { return };
+            let got = match sys::seqpacket::receive(control, &mut buffer) {
+                Ok(Some(got)) => got,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => continue,
+                Ok(None) | Err(_) => return self.on_control_end(),
+            };
+            match (ToGuard::decode(&buffer[..got.len]), got.descriptor) {
+                (Ok(ToGuard::Listening { number }), Some(socket)) => self.reactor.listening(number, socket),
+                (Ok(ToGuard::Accepting { number }), Some(end)) => self.reactor.accepting(number, end),
+                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end),
+                _ => say("a process of the server sent a message that makes no sense"),
+            }
+        }
+    }
+
+    /// Nobody is left who could listen or accept.
+    fn on_control_end(&mut self) {
+        if let Some(control) = self.control.take() {
+            self.reactor.unwatch(&control);
+        }
+        if self.command.is_none() {
+            self.end(0);
+        }
+    }
+
+    fn on_command_end(&mut self) {
+        let Some(Ok(Some(exit))) = self.command.as_ref().map(Child::try_wait) else {
+            return;
+        };
+        if let Some(command) = self.command.take() {
+            self.reactor.unwatch(command.pidfd());
+        }
+        // A server that put itself into the background has left its sockets to a process that goes on.
+        let goes_on =
+            exit == Exit::Clean && !self.asked && self.control.is_some() && self.reactor.listeners.listens();
+        if goes_on {
+            return say(
+                "the command has ended and left a server in the background, which is guarded until it ends",
+            );
+        }
+        self.end(match exit {
+            Exit::Clean => 0,
+            Exit::Status(status) => status,
+            Exit::Signal(signal) => SIGNAL_BASE + signal,
+        });
+    }
+
+    /// Begins the end: the gate is asked for its report.
+    fn end(&mut self, code: i32) {
+        if self.ending.is_none() {
+            let timeout = if self.reactor.gate.is_ready() { LAST_REPORT } else { Duration::ZERO };
+            self.ending = Some((code as u8, Instant::now() + timeout));
+            self.reactor.ask_for_report();
+        }
+    }
+
+    fn on_closed(&mut self, end: u32) {
+        if let Some(number) = self.reactor.closed(end)
+            && let Some(supervisor) = &mut self.supervisor
+        {
+            supervisor.closed(number);
+        }
+    }
+
+    fn on_gate(&mut self) -> Result<(), Error> {
+        for message in self.reactor.gate.heard() {
+            match message {
+                ChildToLauncher::Ready {} => self.start_command()?,
+                ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
+                    self.report.heavy((address_high, address_low), bits, held, waiting);
+                }
+                ChildToLauncher::Shed { shed } => {
+                    self.report.complete(&shed).iter().for_each(say);
+                    if let Some((_, deadline)) = &mut self.ending {
+                        *deadline = Instant::now();
+                    }
+                }
+                ChildToLauncher::ChainCut { chain } => match self.filters.cut(chain) {
+                    Ok(None) => {}
+                    Ok(Some((message, last))) => self.reactor.gate.send(&message, Some(last)),
+                    Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
+                },
+                // No site, no signer, no stapler, no logger.
+                ChildToLauncher::Counters { .. }
+                | ChildToLauncher::Certificate { .. }
+                | ChildToLauncher::Staple { .. }
+                | ChildToLauncher::StaplesEnd {}
+                | ChildToLauncher::Tampered { .. }
+                | ChildToLauncher::Confirmed { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the command, once: when the gate accepts for the first time.
+    fn start_command(&mut self) -> Result<(), Error> {
+        let Some(words) = self.settings.words.take() else {
+            return Ok(());
+        };
+        let order = Order {
+            words: &words,
+            by: self.settings.by,
+            listens: self.reactor.listeners.is_own(),
+            persists: self.settings.persists,
+            filtered: self.filters.len() > 0,
+            folder: &self.context.roles_folder,
+            descriptors: self.settings.descriptors,
+        };
+        let running = order.start()?;
+        self.reactor.must_watch(&running.control, Key::Control)?;
+        self.reactor.must_watch(running.child.pidfd(), Key::Command)?;
+        self.control = Some(running.control);
+        self.command = Some(running.child);
+        if let Some(listener) = running.listener {
+            self.reactor.must_watch(&listener, Key::Calls)?;
+            self.supervisor = Some(Supervisor::new(listener));
+        }
+        Ok(())
+    }
+
+    fn start_gate(&mut self) -> Result<(), Error> {
+        let chain = self.filters.ends()?;
+        self.reactor.gate.start(&self.context, &self.reactor.listeners, chain)?;
+        let Some((end, control, stderr)) = self.reactor.gate.watched() else {
+            return Ok(());
+        };
+        self.reactor.must_watch(end, Key::GateEnd)?;
+        self.reactor.must_watch(control, Key::Gate)?;
+        self.reactor.must_watch(stderr.pipe(), Key::GateStderr)
+    }
+
+    fn unwatch_gate_stderr(&self) {
+        if let Some((_, _, stderr)) = self.reactor.gate.watched() {
+            self.reactor.unwatch(stderr.pipe());
+        }
+    }
+
+    fn on_gate_end(&mut self, now: Instant) {
+        if let Some((exit, again)) = self.reactor.gate.ended(now)
+            && self.ending.is_none()
+        {
+            say(format_args!("the gate ended ({exit}); {}", what_follows(again)));
+            if !again {
+                self.give_up();
+            }
+        }
+    }
+
+    /// Without a gate the command is of no use; it ends in its own way.
+    fn give_up(&mut self) {
+        match &self.command {
+            Some(command) => command.pass_on(rustix::process::Signal::TERM.as_raw()),
+            None => self.end(1),
+        }
+    }
+
+    fn watch_filter(&self, index: usize) -> Result<(), Error> {
+        let Some((end, stderr)) = self.filters.watched(index) else {
+            return Ok(());
+        };
+        self.reactor.must_watch(end, Key::FilterEnd(index as u32))?;
+        self.reactor.must_watch(stderr.pipe(), Key::FilterStderr(index as u32))
+    }
+
+    fn until_next(&mut self, restless: bool) -> Option<Duration> {
+        let ending = self.ending.map(|(_, deadline)| deadline);
+        let looking = restless.then(|| Instant::now() + LOOK);
+        let times = [self.next_report, self.reactor.gate.again().at(), self.filters.next(), ending, looking];
+        times.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn on_time(&mut self, now: Instant, restless: bool) -> Result<(), Error> {
+        if restless && let Some(supervisor) = &mut self.supervisor {
+            supervisor.on_waiting(&mut self.reactor);
+        }
+        if self.reactor.gate.again().is_due(now)
+            && let Err(error) = self.start_gate()
+        {
+            let again = self.reactor.gate.failed(now);
+            say(format_args!("the gate cannot be started: {error}; {}", what_follows(again)));
+            if !again {
+                self.give_up();
+            }
+        }
+        self.filters.end_hung(now);
+        for index in self.filters.due(now) {
+            let started = self.filters.start(index, &self.context).and_then(|()| self.watch_filter(index));
+            if let Err(error) = started {
+                self.filters.failed(index, Duration::ZERO, now, &error.to_string());
+            }
+        }
+        if self.next_report.is_some_and(|at| at <= now) {
+            self.next_report = self.settings.report.map(|every| now + every);
+            self.reactor.ask_for_report();
+        }
+        Ok(())
+    }
+}
+
+fn what_follows(again: bool) -> &'static str {
+    if again { "it is started again" } else { "too often: the command is asked to end" }
+}
+
+/// A socket of the guard's own.
+fn listen_on(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), Error> {
+    let sockets = listeners::listen_on(address, 1)?;
+    let socket = sockets.into_iter().next();
+    let socket = socket.ok_or_else(|| std::io::Error::other("no socket")).map_err(during("listen"))?;
+    Ok((address, socket))
+}

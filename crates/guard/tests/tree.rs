@@ -1,0 +1,69 @@
+//! The guard's dependencies: the whole list, so that none joins it unnoticed. An administrator may start the guard as root.
+//!
+//! Runs in: `cargo test`. Sees: `cargo tree`. Never: passes because cargo did not run.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Everything that is linked into `bulkhead-guard`: the same as `bulkheadd` links.
+const ALLOWED: [&str; 26] = [
+    "bitflags",
+    "bulkheadd",
+    "config",
+    "enumflags2",
+    "enumflags2_derive",
+    "errno",
+    "jail",
+    "landlock",
+    "libc",
+    "linux_raw_sys",
+    "memchr",
+    "proc_macro2",
+    "quote",
+    "rustix",
+    "seccompiler",
+    "serde_spanned",
+    "syn",
+    "sys",
+    "thiserror",
+    "thiserror_impl",
+    "toml",
+    "toml_datetime",
+    "toml_parser",
+    "unicode_ident",
+    "winnow",
+    "wire",
+];
+
+fn tree(package: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{lib}",
+            "-p",
+            package,
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("names are ASCII");
+    text.lines()
+        .map(|line| line.trim_end_matches(" (*)").to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn the_guard_links_nothing_but_what_is_listed() {
+    let found = tree("guard");
+    assert!(found.contains("toml"), "the listing works: {found:?}");
+    let more: Vec<_> = found.iter().filter(|name| !ALLOWED.contains(&name.as_str())).collect();
+    assert!(more.is_empty(), "not allowed in the guard: {more:?}");
+}
