@@ -153,7 +153,7 @@ impl Setup {
                 partition.dispatcher.attach_shared(channel, &gate.guarded)?;
             }
             (LauncherToGate::AttachProcess { partition }, Some(channel)) => {
-                gate.guarded.attach(channel, &gate.partition(partition).dispatcher)?
+                gate.guarded.attach(channel, gate.partition(partition).dispatcher.clone())?
             }
             (LauncherToGate::Capacity { partition, connections }, None) => {
                 gate.partition(partition).dispatcher.limit(connections);

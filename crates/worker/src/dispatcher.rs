@@ -11,9 +11,11 @@
 
 mod destination;
 mod guarded;
+mod outgoing;
+mod receive;
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -23,24 +25,8 @@ use wire::{Conditioning, Shed};
 
 use destination::{CREDITS_MAX, Destination, Kind};
 pub use guarded::Guarded;
-
-/// A connection to be sent.
-#[derive(Debug)]
-pub struct Outgoing {
-    /// Its descriptor.
-    pub stream: OwnedFd,
-    /// The client.
-    pub peer: SocketAddr,
-    /// The address of ours that it connected to.
-    pub local: SocketAddr,
-    /// What is spoken on it; `Relayed` where this process is at its other end.
-    pub kind: wire::Kind,
-    /// Bytes that were read from it already.
-    pub preread: Vec<u8>,
-}
-
-/// Whose share a connection takes, if it is counted.
-type Client = Option<IpAddr>;
+use outgoing::{Client, Waits};
+pub use outgoing::{Outgoing, Owner};
 
 /// The shares that the launcher has said.
 pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
@@ -50,22 +36,22 @@ pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
     }
 }
 
-/// What an owner of [`Dispatcher`] is told.
-pub trait Owner {
-    /// A worker has been sent a connection; it is out of our hands.
-    fn delivered(&self);
-    /// No worker took this connection in time, or too many wait already.
-    fn undelivered(&self, outgoing: Outgoing);
-    /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
-    /// was sent, if it is one of ours.
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>);
-    /// A worker says how much a client has used of what it may ask for; whether that is for this owner to hear.
-    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
-        let _ = (client, used);
-        false
+impl Waits for Dispatcher {
+    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn()) {
+        self.count_out(client);
+        // Those that wait for this room before those that only wait for the share of its client.
+        serve_others();
+        self.admit_delayed();
+        Dispatcher::serve_queue(&self);
     }
-    /// A worker retires or is gone: what was sent to it should not be used for new work.
-    fn retiring(&self);
+
+    fn serve_queue(&self) {
+        Dispatcher::serve_queue(self);
+    }
+
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>) {
+        self.owner.handed_back(stream, preread, None);
+    }
 }
 
 /// The workers of one partition, and the connections that wait for one.
@@ -155,7 +141,8 @@ impl Dispatcher {
 
     /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
     pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
-        self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(self)))
+        let this: Rc<dyn Waits> = self.clone();
+        self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(&this)))
     }
 
     /// Adds the channel to a filter.

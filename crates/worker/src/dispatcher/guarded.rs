@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use wire::{FromGuarded, ToWorker};
 
-use super::{Client, Dispatcher};
+use super::outgoing::{Client, Waits};
 use crate::channel::Channel;
 
 /// LIMIT: connections that are under way without anybody having said that it took them. A channel holds a handful;
@@ -34,7 +34,7 @@ pub struct Guarded {
     /// Sent, and not known to be taken; the oldest first.
     under_way: RefCell<VecDeque<(u64, Instant)>>,
     /// Partitions that wait for room, because the server holds as many as it can serve; in turn.
-    full: RefCell<VecDeque<Weak<Dispatcher>>>,
+    full: RefCell<VecDeque<Weak<dyn Waits>>>,
     processes: Cell<usize>,
     next_id: Cell<u64>,
 }
@@ -56,14 +56,14 @@ impl Default for Guarded {
 
 struct Held {
     client: Client,
-    partition: Weak<Dispatcher>,
+    partition: Weak<dyn Waits>,
     /// How many processes hold it: those that are forked hold what the one before them held.
     holders: usize,
 }
 
 impl Guarded {
     /// Whether the server may have one more, if it can serve so many; `partition` has its turn when it can again.
-    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<Dispatcher>) -> bool {
+    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<dyn Waits>) -> bool {
         let has_room = || self.held.borrow().len() < capacity;
         if has_room() {
             return true;
@@ -91,7 +91,7 @@ impl Guarded {
         }
     }
 
-    fn next_full(&self) -> Option<Weak<Dispatcher>> {
+    fn next_full(&self) -> Option<Weak<dyn Waits>> {
         self.full.borrow_mut().pop_front()
     }
 
@@ -100,7 +100,7 @@ impl Guarded {
     }
 
     /// A connection is on its way.
-    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<Dispatcher>) {
+    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<dyn Waits>) {
         self.held.borrow_mut().insert(id, Held { client, partition: partition.clone(), holders: 0 });
         self.under_way.borrow_mut().push_back((id, Instant::now()));
         if self.under_way.borrow().len() > UNDER_WAY_MAX {
@@ -121,7 +121,7 @@ impl Guarded {
     }
 
     /// The shared channel of a partition is gone, and what was under way on it.
-    pub(super) fn lost(&self, partition: &Weak<Dispatcher>) {
+    pub(super) fn lost(&self, partition: &Weak<dyn Waits>) {
         let of_it = |(id, _): &(u64, Instant)| {
             self.held.borrow().get(id).is_some_and(|held| held.partition.ptr_eq(partition))
         };
@@ -134,19 +134,19 @@ impl Guarded {
     ///
     /// # Errors
     /// The event loop cannot watch the channel, or there are too many.
-    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: &Rc<Dispatcher>) -> std::io::Result<()> {
+    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: Rc<dyn Waits>) -> std::io::Result<()> {
         if self.processes.get() >= PROCESSES_MAX {
             eprintln!("warning: a guarded server has more than {PROCESSES_MAX} processes; one is not heard");
             return Ok(());
         }
         let channel = Channel::new(descriptor)?;
         self.processes.set(self.processes.get() + 1);
-        tokio::task::spawn_local(self.clone().listen(channel, partition.clone()));
+        tokio::task::spawn_local(self.clone().listen(channel, partition));
         Ok(())
     }
 
     /// Hears one process until it is gone, and then releases what it held.
-    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<Dispatcher>) {
+    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<dyn Waits>) {
         let mut holds = HashSet::new();
         let take = |arrived| {
             match arrived {
@@ -154,7 +154,7 @@ impl Guarded {
                 Ok((FromGuarded::Done { id }, None)) => self.done(&mut holds, id),
                 Ok((FromGuarded::Back { id, preread }, Some(stream))) => {
                     self.done(&mut holds, id);
-                    partition.owner.handed_back(stream, preread.0, None);
+                    partition.handed_back(stream, preread.0);
                 }
                 _ => return 1,
             }
@@ -199,11 +199,7 @@ impl Guarded {
         if let Some(Held { client, partition, .. }) = ended
             && let Some(partition) = partition.upgrade()
         {
-            partition.count_out(client);
-            // Those that wait for this room before those that only wait for the share of its client.
-            self.serve_full();
-            partition.admit_delayed();
-            partition.serve_queue();
+            partition.connection_ended(client, &|| self.serve_full());
         }
     }
 }

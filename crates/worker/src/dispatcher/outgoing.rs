@@ -1,0 +1,52 @@
+//! What a dispatcher is given to send, for whom it does that, and who waits for room.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A connection to be sent.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Its descriptor.
+    pub stream: OwnedFd,
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address of ours that it connected to.
+    pub local: SocketAddr,
+    /// What is spoken on it; `Relayed` where this process is at its other end.
+    pub kind: wire::Kind,
+    /// Bytes that were read from it already.
+    pub preread: Vec<u8>,
+}
+
+/// Whose share a connection takes, if it is counted.
+pub type Client = Option<IpAddr>;
+
+/// What an owner of [`Dispatcher`] is told.
+pub trait Owner {
+    /// A worker has been sent a connection; it is out of our hands.
+    fn delivered(&self);
+    /// No worker took this connection in time, or too many wait already.
+    fn undelivered(&self, outgoing: Outgoing);
+    /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
+    /// was sent, if it is one of ours.
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>);
+    /// A worker says how much a client has used of what it may ask for; whether that is for this owner to hear.
+    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
+        let _ = (client, used);
+        false
+    }
+    /// A worker retires or is gone: what was sent to it should not be used for new work.
+    fn retiring(&self);
+}
+
+/// A partition of a guarded server, as the server's processes see it.
+pub trait Waits {
+    /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their turn.
+    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn());
+    /// There may be room for connections that wait.
+    fn serve_queue(&self);
+    /// A process hands a connection back.
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>);
+}
