@@ -170,8 +170,8 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
             { "range": "10.1.0.0/16", "held": 5, "waiting": 1 },
             { "range": "::1/128", "held": 3, "waiting": 1 },
         ]);
-        assert_eq!(gate["heavy"], ranges);
-        assert_eq!((&site["name"], &site["heavy"]), (&"site packages".into(), &serde_json::json!([])));
+        assert_eq!(gate["top_ranges"], ranges);
+        assert_eq!((&site["name"], &site["top_ranges"]), (&"site packages".into(), &serde_json::json!([])));
     });
 }
 

@@ -3,7 +3,7 @@
 //! Runs in: gates, site workers, filters; pure. Sees: addresses of clients. Never: lets one in while its range is
 //! full, or keeps one waiting while all of its ranges have room ([`Parked::unpark`] after each release).
 //!
-//! Source: seed 001, 4.2, "Slow read prevention" ("delays or rejects"; row D7).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2, "Slow read prevention" ("delays or rejects").
 
 use std::net::IpAddr;
 use std::time::Instant;

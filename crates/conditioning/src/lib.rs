@@ -4,7 +4,7 @@
 //! Sees: addresses of clients and request heads, which anybody may choose. Never: grows without a limit, loses what
 //! waits, or lets what many clients do decide what one client gets.
 //!
-//! Source: seed 001, 4.2 and 4.2.1; mechanisms.md, rows D3 to D15.
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2 and 4.2.1.
 
 pub mod checks;
 pub mod http2;

@@ -3,8 +3,8 @@
 //! Runs in: gates, site workers, filters; pure. Sees: how many bytes went when. Never: lets a client live for long on
 //! having been fast before: a transfer is judged piece by piece.
 //!
-//! Source: seed 001, 4.1 ("split the sendfile into many small pieces, and exit if any piece is received too slowly";
-//! rows D8, D11).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.1 ("split the sendfile into many small pieces, and
+//! exit if any piece is received too slowly").
 
 use std::time::{Duration, Instant};
 

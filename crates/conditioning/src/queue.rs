@@ -3,7 +3,7 @@
 //! Runs in: gates (connections), site workers (requests for services), filters; pure. Sees: addresses of clients.
 //! Never: loses one, gives one out twice, or forgets a deadline.
 //!
-//! Source: seed 001, 4.2, "Recency-based prioritization" (row D6).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2, "Recency-based prioritization".
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -3,11 +3,13 @@
 //! Runs in: gates, site workers, filters; pure. Sees: addresses of clients. Never: leaves a range without any, which
 //! a small server's share of a tenth would.
 //!
-//! Source: seed 001, 4.2, "Slow read prevention": 25% of all connections from a /8, 15% from a /16, 10% from a /24
-//! (row D7). What these are of IPv4, /32, /48 and /56 are of IPv6.
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2, "Slow read prevention": 25% of all connections
+//! from a /8, 15% from a /16, 10% from a /24
+//!. What these are of IPv4, /32, /48 and /56 are of IPv6.
 //!
 //! Clients of many ranges can fill a server up although none of them has more than its share; the paper's infrequent
-//! client then waits until one of them is done (4.4.2). Where it is known how many a server serves at once, it does not:
+//! client then waits until one of them is done (4.4.2). Where it is known how many a server serves at once, it does
+//! not:
 //! the last tenth is for the widest ranges that hold nothing.
 
 use std::collections::HashMap;
@@ -64,7 +66,8 @@ impl Shares {
         }
     }
 
-    /// Lets a range hold so many in any case, by its size, the widest first. Of a small capacity, a share is one for each
+    /// Lets a range hold so many in any case, by its size, the widest first. Of a small capacity, a share is one for
+    /// each
     /// size, and one client then has that of all around it.
     pub fn at_least(mut self, least: [u32; 3]) -> Self {
         self.least = least;

@@ -3,8 +3,8 @@
 //! Runs in: the connector. Sees: which connections come about. Never: waits without a deadline.
 //!
 //! A full queue of a Unix socket is a server that is busy, not one that is gone: who wants a connection waits for a
-//! place, in the order in which they came, and is not answered with an error at once. Source: seed 004,
-//! `epoll_unixconnect_forgiving` (row C10).
+//! place, in the order in which they came, and is not answered with an error at once. Source:
+//! `epoll_unixconnect_forgiving` of the web server rwasa (2ton.com.au).
 
 use std::cell::{Cell, RefCell};
 use std::io;

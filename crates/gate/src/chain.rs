@@ -3,7 +3,7 @@
 //! Runs in: the gate. Sees: what the last filter passes on, which may be compromised by what it has read. Never: lets
 //! a request past a chain that is out of order; trusts what a filter says of a connection.
 //!
-//! Source: seed 001, 3.1 (rows D1, L1).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 3.1.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

@@ -7,7 +7,8 @@
 //! They are watched by an event queue of their own beneath the runtime's. One that is ended to make room must be gone
 //! before the next is accepted, and 32,000 of them are to cost little more than their descriptors.
 //!
-//! Source: seed 001, 4.2.1 (rows D3, D4: the oldest incomplete connection of the heaviest branch goes first).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.1: the oldest incomplete connection of the
+//! heaviest branch is closed first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -4,7 +4,8 @@
 //! every connection, which anybody may send. Never: takes bytes out of a connection that it passes on (but a head,
 //! for filters); has keys, files or request bodies; lets one client's slowness cost another anything.
 //!
-//! Source: seed 000, 4.2 (okd); seed 001 (request packaging); architecture.md, "The life of a connection".
+//! Sources: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.2 (okd);
+//! Park and Pai, "Connection Conditioning", NSDI 2006 (request packaging).
 
 mod accept;
 mod answer;

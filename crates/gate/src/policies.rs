@@ -2,8 +2,6 @@
 //!
 //! Runs in: the gate. Sees: addresses and heads, which clients choose. Never: grows without a limit. Its caller leaves
 //! out listeners behind a load balancer, whose address is that of all of its users.
-//!
-//! Source: mechanisms.md D7, D9, D13.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

@@ -1,9 +1,11 @@
-//! Listeners that speak more than HTTP/1.1: whose a connection is by the name in its ClientHello, and HTTP/2 without TLS.
+//! Listeners that speak more than HTTP/1.1: whose a connection is by the name in its ClientHello, and HTTP/2 without
+//! TLS.
 //!
-//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: has a key, decrypts anything,
+//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: has a key, decrypts
+//! anything,
 //! or takes a byte of it out of the socket.
 //!
-//! Source: architecture.md, "The life of a connection"; mechanisms.md H1, H8.
+//! Sources: RFC 8446 (TLS 1.3), RFC 9113 3.4 (the preface of HTTP/2).
 
 use std::time::Instant;
 

@@ -64,9 +64,9 @@ pub(crate) fn no_new_privs(_: &Jail) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 }
 
-/// Asks the security module that is active to give the program a label of its own (row A11).
+/// Asks the security module that is active to give the program a label of its own.
 ///
-/// Source: seed 002, "SELinux domain per worker"; SELinux takes the context, AppArmor the word `exec` and a profile.
+/// Source: Hi-sap, "SELinux domain per worker"; SELinux takes the context, AppArmor the word `exec` and a profile.
 pub(crate) fn label(jail: &Jail) -> io::Result<()> {
     let Some(label) = &jail.label else { return Ok(()) };
     // A kernel that was built with AppArmor has its files where it is not active, too; they cannot be read then.

@@ -2,7 +2,7 @@
 //!
 //! Runs in: a service's worker. Sees: text that a client made up. Never: fails; what is no parameter is text.
 //!
-//! Source: seed 000, 5 (FilterCGI; mechanisms.md, D14).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 5 (FilterCGI).
 
 /// The characters that [`Params::filtered`] leaves out, as OKWS does.
 const METACHARACTERS: [char; 8] = ['<', '>', '(', ')', '#', '&', ';', '"'];

@@ -3,7 +3,8 @@
 //! Runs in: a service's worker, under that service's uid, inside its jail. Sees: requests of clients, whole or
 //! in part made up. Never: opens a file or a socket by name (the service itself may, as far as its jail lets it).
 //!
-//! Source: seed 000, 4.2 and 5 (a service is `init` and `process`; one process, one thread, no locks).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.2 and 5
+//! (a service is `init` and `process`; one process, one thread, no locks).
 //!
 //! A service has long-lived state, made once in [`Service::init`], and answers requests in
 //! [`Service::process`]. Everything runs on one thread, so state is held in `Cell` and `RefCell`:

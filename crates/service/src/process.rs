@@ -3,7 +3,7 @@
 //! Runs in: a service's worker, inside its jail. Sees: the launcher's messages (trusted: nonsense from there
 //! ends the process), and connections, which it passes on. Never: asks for a connection before `init` is done.
 //!
-//! Source: seed 000, 4.1-4.2; architecture.md, "The life of a connection".
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1-4.2.
 
 use std::os::fd::OwnedFd;
 use std::pin::pin;

@@ -9,7 +9,7 @@
 //! Private keys are with the signer, which reads nothing from the network; clients are with sites, which have none. Who
 //! takes this process over can have sites staple nonsense, and clients that look at it go away; no more.
 //!
-//! Sources: RFC 6960; mechanisms.md H5.
+//! Source: RFC 6960.
 
 pub mod answer;
 mod chains;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// LIMIT: how long an answer is used before a newer one is asked for. Source: mechanisms.md H5.
+/// LIMIT: how long an answer is used before a newer one is asked for.
 const REFRESH: Duration = Duration::from_secs(2 * 3600);
 /// LIMIT: how long after an attempt that failed there is another. Source: the same.
 pub(crate) const RETRY: Duration = Duration::from_secs(300);

@@ -3,7 +3,9 @@
 //! Runs in: gate, site worker, service worker. Sees: from a source, what it accepted; from a worker, bytes
 //! that a compromised service may have made up. Never: more than one connection a message.
 //!
-//! Source: seed 001, "Implementation" (descriptor and request as one atomic bundle, row C3); seed 000, 4.2.
+//! Sources: Park and Pai, "Connection Conditioning", NSDI 2006, "Implementation" (descriptor and request as one atomic
+//! bundle);
+//! Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.2.
 
 use std::net::SocketAddr;
 
@@ -60,13 +62,15 @@ messages! {
     pub enum FromWorker {
         /// The source may send that many more connections; and these, received earlier, have ended.
         1 => Returns { credits: u16, done: Vec<u64> },
-        /// A connection whose next request is another partition's; its descriptor comes along. [`NUMBERLESS`], if it was
+        /// A connection whose next request is another partition's; its descriptor comes along. [`NUMBERLESS`], if it
+        /// was
         /// not this source that had sent it.
         2 => Back { id: u64, preread: Bytes<PREREAD_MAX> },
         /// The worker retires: it will take what was sent, and asks for nothing more to be sent.
         3 => Drain {},
         /// A client, its address as in `Ban`, has used so much of what `rate_max` allows it, on connections that the
-        /// worker holds, in milliseconds until it has all of it again. Only a gate takes it, for the worker's partition.
+        /// worker holds, in milliseconds until it has all of it again. Only a gate takes it, for the worker's
+        /// partition.
         4 => Rate { address_high: u64, address_low: u64, used_ms: u32 },
     }
 }

@@ -3,7 +3,8 @@
 //! Runs in: the launcher (root) and every role. Sees: in the launcher, bytes from every child, each of which
 //! may be compromised. Never: a string on the way to the launcher; children send enumerations and integers.
 //!
-//! Source: seed 000, 4.1 (the launcher "responds only to signals"); architecture.md, table of roles.
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (the
+//! launcher "responds only to signals").
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -144,7 +145,8 @@ pub fn address_of(high: u64, low: u64) -> Ipv6Addr {
     Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
 }
 
-/// An address range of `TopRange`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is mapped.
+/// An address range of `TopRange`, as people write it: the first `bits` of an address of IPv6; of IPv4 if that is
+/// mapped.
 pub fn range_text(address_high: u64, address_low: u64, bits: u8) -> String {
     let address = address_of(address_high, address_low);
     match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
@@ -246,17 +248,20 @@ messages! {
         16 => Capacity { partition: u16, connections: u32 },
         /// Before `Begin`: what is spoken on listener `listener`.
         20 => Protocol { listener: u16, tls: bool, h2c: bool },
-        /// Before `Begin`: requests on listener `listener` for `host` whose path is at or below `path` are redirected to
+        /// Before `Begin`: requests on listener `listener` for `host` whose path is at or below `path` are redirected
+        /// to
         /// https at `port`; not at all, if it is 0.
         21 => Redirect { listener: u16, host: Text<255>, path: Text<1024>, port: u16 },
         /// Connections of this client, as in `TopRange`, are not for `partition` for so long; 0 makes an end of it.
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
         /// After the policies: a network whose clients have no such bans.
         23 => TamperExempt { network: Text<64> },
-        /// Connections on listener `listener` from this network begin with a header of the PROXY protocol, and there are
+        /// Connections on listener `listener` from this network begin with a header of the PROXY protocol, and there
+        /// are
         /// no others on it.
         40 => ProxyTrusted { listener: u16, network: Text<64> },
-        /// With filters: connections on listener `listener` under TLS, or of HTTP/2, may pass them by; otherwise they are
+        /// With filters: connections on listener `listener` under TLS, or of HTTP/2, may pass them by; otherwise they
+        /// are
         /// refused, as no filter can see the requests on them.
         41 => Unfiltered { listener: u16 },
     }
@@ -375,7 +380,8 @@ messages! {
         23 => ClientAuthorities { path: Text<4096> },
         /// The channel from a stapler comes along.
         24 => Stapler {},
-        /// After `Tls`: file `number` with lists of clients' certificates that are revoked comes along, which is at `path`.
+        /// After `Tls`: file `number` with lists of clients' certificates that are revoked comes along, which is at
+        /// `path`.
         /// Again when it has changed.
         25 => ClientRevoked { number: u16, path: Text<4096> },
         /// Before `Begin`: how files are answered with. `cache_control` in seconds, all bits set for none;
@@ -394,7 +400,8 @@ messages! {
         33 => RuleHeader { rule: u16, name: Text<64>, value: Text<2048> },
         /// A network whose clients may, or may not, ask for what is under a rule.
         34 => RuleNetwork { rule: u16, network: Text<64>, allow: bool },
-        /// The file at `path` comes along, of the users who may ask for what is under a rule. Again when it has changed.
+        /// The file at `path` comes along, of the users who may ask for what is under a rule. Again when it has
+        /// changed.
         35 => RuleUsers { rule: u16, realm: Text<128>, path: Text<4096> },
         /// The descriptor of the directory comes along that has a directory of static files for each host.
         36 => Vhosts {},
@@ -571,7 +578,8 @@ messages! {
         20 => Ban { ticket: u32, name: Text<128>, address_high: u64, address_low: u64, seconds: u32 },
         /// The answer to `Bans` is complete.
         21 => BansEnd { ticket: u32 },
-        /// In answer to `Certificates`: one of the site `name`, whose file is `file`; what became of that when it was read
+        /// In answer to `Certificates`: one of the site `name`, whose file is `file`; what became of that when it was
+        /// read
         /// last, what is in use, and how it is with its staple.
         22 => Certificate {
             ticket: u32, name: Text<128>, file: Text<4096>, verdict: Verdict, holding: Holding, staple: Staple,

@@ -5,7 +5,7 @@
 //!
 //! A batch is one message: version, the sequence number of its first record, then records, each a length, a
 //! kind and its fields. Sequence numbers let the logger count what a killed or overloaded client lost.
-//! Source: seed 000, 4.3 (row I7).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.3.
 
 use std::net::SocketAddr;
 

@@ -7,7 +7,7 @@
 //! A connection is counted into its ranges of addresses, or is parked until they have room; then it is sent, or waits
 //! until a worker has room; and is counted out when the worker says that it has ended.
 //!
-//! Source: seed 001 (bundles, 4.2); mechanisms.md C3, C6, D6, D7; architecture.md, "The life of a connection", 4.
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.
 
 mod destination;
 mod guarded;

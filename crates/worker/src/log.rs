@@ -4,7 +4,8 @@
 //! words, as opaque bytes, which the logger escapes. Never: waits for the logger, so that a slow disk cannot
 //! hold up an answer; never loses a record without leaving a gap in the numbers.
 //!
-//! Source: seed 000, 4.3 (row I7): batches when full and on a timer.
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.3:
+//! batches when full and on a timer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

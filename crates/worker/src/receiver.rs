@@ -3,7 +3,9 @@
 //! Runs in: site and service workers. Sees: bundles from gates (which see the network) and, in a service, from
 //! its site's worker. Never: takes more connections than its limit; keeps silent about one that ended.
 //!
-//! Source: seed 001 (bundles), seed 000 4.1-4.2 (forwarded descriptors); architecture.md, "The life of a connection".
+//! Sources: Park and Pai, "Connection Conditioning", NSDI 2006 (bundles); Krohn, "Building Secure High-Performance Web
+//! Services with OKWS", USENIX ATC 2004,
+//! 4.1-4.2 (forwarded descriptors).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -3,7 +3,8 @@
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration, and answers of the
 //! admin role if a server runs. Never: changes anything, or needs a running server.
 //!
-//! Source: seed 000, 3.3 (the dependency graph of processes, services, users and state).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3
+//! (the dependency graph of processes, services, users and state).
 
 mod assets;
 mod contacts;

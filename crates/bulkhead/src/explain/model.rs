@@ -3,7 +3,8 @@
 //! Runs in: the `bulkhead` command; pure. Sees: names of the operator's configuration. Never: does I/O, or knows
 //! how a particular server is built; that is said by `ours` and `others`.
 //!
-//! Source: seed 000, 3.3: an edge (a, b) means that who can compromise a can compromise b; edges are transitive.
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3:
+//! an edge (a, b) means that who can compromise a can compromise b; edges are transitive.
 
 /// What kind of thing can be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: assumes the worst of another
 //! server: where its set-up is open, the milder one is taken, and it is said which.
 //!
-//! Source: seed 000, 3.3 and figure 2 (Apache, and Haboob as the server of one process).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 and figure 2
+//! (Apache, and Haboob as the server of one process).
 
 use config::Config;
 

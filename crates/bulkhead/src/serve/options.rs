@@ -2,7 +2,7 @@
 //!
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words. Never: acts.
 //!
-//! Source: seed 004, rwasa's command line (rows C7, C8 and I2).
+//! Source: the command line of the web server rwasa (2ton.com.au).
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

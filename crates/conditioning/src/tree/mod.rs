@@ -10,7 +10,7 @@
 //! item's own. So it is served after at most `k * b1 * b2 * ... * bn` servings, where `bi` (16 at most) is the number
 //! of branches that have had items at level `i`, and `k` is its place among the items of its address.
 //!
-//! Source: seed 001, 4.2 (rows D4, D6).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.
 
 mod arena;
 mod service_order;

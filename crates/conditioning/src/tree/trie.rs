@@ -3,7 +3,8 @@
 //! Runs in: gates, site workers, filters; pure. Sees: addresses, which clients choose. Never: has an inner node with
 //! fewer than two branches, so that n addresses cost at most n leaves and n - 1 inner nodes, however they lie.
 //!
-//! Source: seed 001, 4.2.1 ("16-ary tree, with an LRU list maintained across the 16 elements of each parent; each
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.1 ("16-ary tree, with an LRU list maintained across
+//! the 16 elements of each parent; each
 //! node also contains a count; lazily allocated; subtrees without requests can be pruned"). A node of the paper's
 //! that has one branch only is left out here. What its list would say is when that branch was served last, which the
 //! next node below knows.

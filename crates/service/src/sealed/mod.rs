@@ -3,7 +3,8 @@
 //! Runs in: a service's worker, under that service's uid. Sees: cookies, of which any may be made up; the states
 //! that the service puts in. Never: keeps a key or an open state beyond the request that brought it.
 //!
-//! Source: seed 000, 6.2 (mechanisms.md, A21): an adversary who owns a service can read what is in its memory of
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 6.2:
+//! an adversary who owns a service can read what is in its memory of
 //! users. Here it finds there what it cannot open, but for the users whose requests it then sees.
 //!
 //! A user's cookie holds 32 random bytes. From them follow, by HKDF, the place of the user's entry and the key of

@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn there_are_not_more_than_certificates() {
         let mut staples = Staples::default();
-        let preread = (0..100).filter(|number| staples.take(staple(*number, &[1], 9)).is_some()).count();
-        assert_eq!(preread, STAPLES_MAX);
+        let accepted = (0..100).filter(|number| staples.take(staple(*number, &[1], 9)).is_some()).count();
+        assert_eq!(accepted, STAPLES_MAX);
         assert_eq!(staples.take(staple(0, &[1], 10)), Some(0));
     }
 }

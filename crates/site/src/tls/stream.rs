@@ -67,9 +67,9 @@ pub(crate) struct TlsStream {
     /// Decrypted; read up to `read`.
     plain: Vec<u8>,
     read: usize,
-    /// Encrypted; taken by the kernel up to `preread`.
+    /// Encrypted; taken by the kernel up to `written`.
     outgoing: Vec<u8>,
-    preread: usize,
+    written: usize,
     end: End,
     peer: SocketAddr,
     watch: Rc<dyn Watch>,
@@ -97,7 +97,7 @@ impl TlsStream {
             plain: Vec::new(),
             read: 0,
             outgoing: Vec::new(),
-            preread: 0,
+            written: 0,
             end: End::Open,
             peer,
             watch,
@@ -130,7 +130,7 @@ impl TlsStream {
 
     /// Whether bytes wait for the kernel.
     pub fn unsent(&self) -> bool {
-        self.preread < self.outgoing.len()
+        self.written < self.outgoing.len()
     }
 
     /// Ready once the handshake is done, or has failed.

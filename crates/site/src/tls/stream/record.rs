@@ -121,7 +121,7 @@ impl TlsStream {
     /// Has the kernel take what it can, without asking the runtime.
     pub(super) fn flush_now(&mut self) -> usize {
         let sent = match self.unsent() {
-            true => send(&self.tcp, &self.outgoing[self.preread..]).unwrap_or(0),
+            true => send(&self.tcp, &self.outgoing[self.written..]).unwrap_or(0),
             false => 0,
         };
         self.took(sent);
@@ -129,16 +129,16 @@ impl TlsStream {
     }
 
     fn took(&mut self, count: usize) {
-        self.preread += count;
-        if !self.unsent() && self.preread > 0 {
-            (self.outgoing, self.preread) = (Vec::new(), 0);
+        self.written += count;
+        if !self.unsent() && self.written > 0 {
+            (self.outgoing, self.written) = (Vec::new(), 0);
         }
     }
 
     /// Ready once the kernel has taken everything; adds to `moved` what it took.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Poll<io::Result<()>> {
         while self.unsent() {
-            let polled = Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.preread..]);
+            let polled = Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.written..]);
             let count = ready!(polled)?;
             *moved += count;
             self.took(count);
@@ -170,7 +170,7 @@ impl TlsStream {
     /// Waits until a client that is fast enough has taken everything.
     pub async fn flush(&mut self, pace: &Pace) -> io::Result<()> {
         while self.unsent() {
-            let (tcp, rest) = (&self.tcp, &self.outgoing[self.preread..]);
+            let (tcp, rest) = (&self.tcp, &self.outgoing[self.written..]);
             let count = min_rate::push(tcp, pace, || send(tcp, rest)).await?;
             self.took(count);
         }
