@@ -42,6 +42,7 @@ test: lint unit cc protocol
 lint:
 	@./tests/prepare lint
 	cargo fmt --all --check
+	./tests/words
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny --log-level error check bans licenses sources
 
