@@ -51,7 +51,7 @@ MANY = {"rlimit-descriptors": "the machine gives that many to everybody"}
 if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
     DEVIATES |= {"gate": MANY, "logger": MANY}
 
-#: Of security.md: "A worker of ours is to score at most 0.5".
+#: Of docs/security/attempts.md: "A worker of ours is to score at most 0.5".
 EXPOSURE_MAX = 0.5
 
 LAUNCHERS_SECRET = secrets.token_hex(16)
