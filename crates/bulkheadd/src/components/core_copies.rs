@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use jail::policy::Policy;
-use jail::{Access, Jail, Limits, Network, Ports, Reach, Root};
-use rustix::fs::{Mode, OFlags};
+use jail::{Access, Limits, Root};
 use sys::process::{Child, Exit, Program};
 
-use crate::error::{Error, during};
+use crate::error::Error;
 use crate::spawn::core_copy::NOTHING;
 use crate::spawn::core_dumps;
+use crate::spawn::program;
 use crate::spawn::{SpawnContext, duplicate, text};
 use crate::supervisor::process::Process;
 use crate::supervisor::process_table::ProcessSpec;
@@ -37,7 +37,7 @@ impl Launcher {
     /// Has the core file kept of a service that has died, if it left one.
     pub(crate) fn keep_core(&mut self, process: &mut Process, exit: Exit) {
         let slot = process.slot;
-        let Some(folder) = process.core_dumps.take().filter(|folder| !core_dumps::is_empty(folder)) else {
+        let Some(folder) = process.core_folder.take().filter(|folder| !core_dumps::is_empty(folder)) else {
             return;
         };
         if !matches!(exit, Exit::Signal(_)) {
@@ -124,33 +124,17 @@ impl SpawnContext {
     fn keep_core(&self, spec: &ProcessSpec, folder: &OwnedFd) -> Result<Child, Error> {
         let core_max = self.service(spec).and_then(|(_, service)| service.core_max).unwrap_or(0);
         let folder = core_dumps::opened(folder)?;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = rustix::fs::open("/proc/self/exe", flags, Mode::empty());
-        let file = file.map_err(|error| during("open the launcher's own program")(error.into()))?;
+        let file = program::own()?;
         let paths = vec![(duplicate(&file)?, Access::Execute), (duplicate(&folder)?, Access::Read)];
         let copy = OwnedFd::from(self.core_dumps.begin(&spec.name)?);
         let arguments = vec![text("bulkhead: keep-core")?, text("keep-core")?, text(&core_max.to_string())?];
-        let without = self.without.borrow().clone();
-        let staging = self.empty_root.as_ref().filter(|_| !without.contains(&"root"));
-        let root = staging.map(|staging| {
+        let limits = Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) };
+        let descriptors = vec![(folder, 0), (copy, 1), (duplicate(&self.null)?, 2)];
+        let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
+        if let Some(staging) = self.staging() {
             let (binds, temporary_bytes, start_in) = (Vec::new(), None, "/".into());
-            Ok::<_, Error>(Root { staging: duplicate(staging)?, binds, temporary_bytes, start_in })
-        });
-        let jail = Jail {
-            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
-            identity: spec.identity,
-            root: root.transpose()?,
-            directory: None,
-            descriptors: vec![(folder, 0), (copy, 1), (duplicate(&self.null)?, 2)],
-            limits: Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) },
-            cgroups: Vec::new(),
-            network: Network::None,
-            reach: Reach { paths, ports: Ports::default() },
-            filter: self.filters.get(Policy::Keeper)?,
-            calls: None,
-            label: None,
-            without,
-        };
+            jail.root = Some(Root { staging: duplicate(staging)?, binds, temporary_bytes, start_in });
+        }
         let program = Program { file, arguments, environment: Vec::new() };
         sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)
     }

@@ -70,7 +70,8 @@ impl Launcher {
 
     fn start_probe(&mut self, slot: usize, kind: ProbeKind) -> Result<OwnedFd, Error> {
         let hints = self.hints(slot);
-        let (Jailed { child, group, calls }, output) = self.context.probe(&self.specs[slot], kind, &hints)?;
+        let (Jailed { child, group, calls, .. }, output) =
+            self.context.probe(&self.specs[slot], kind, &hints)?;
         if let Some(calls) = &calls {
             self.hand_calls(slot, child.pid, calls)?;
         }

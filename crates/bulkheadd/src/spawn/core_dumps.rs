@@ -7,7 +7,6 @@
 //! Source: seed 000, 4.1: the run directory of a service is the only one that it can write; after an unclean exit
 //! the launcher takes the core file over.
 
-use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +17,6 @@ use jail::Identity;
 
 use crate::directories;
 use crate::error::{Error, at, during};
-use crate::spawn::duplicate;
 
 /// Where a service finds its folder; it starts there, as that is where the kernel writes a core file.
 pub const AT: &str = "/cores";
@@ -29,32 +27,16 @@ const SLACK_BYTES: u64 = 64 << 10;
 /// LIMIT: files in the folder, itself among them.
 const ENTRIES_MAX: u32 = 16;
 
-/// The folders of the services that run, and what is kept of those that do not.
+/// The core files that are kept.
 #[derive(Debug)]
 pub struct CoreDumps {
     kept: PathBuf,
-    /// The folder that was made last, and the service for which.
-    made: RefCell<Option<(String, OwnedFd)>>,
 }
 
 impl CoreDumps {
     /// Kept below `state`, which is the launcher's own.
     pub fn below(state: &Path) -> Self {
-        Self { kept: state.join("cores"), made: RefCell::default() }
-    }
-
-    /// Makes the folder of the next process of the service called `name`: a file system of its own in memory, so that it
-    /// is as large as it is, and gone with what is not kept.
-    pub fn folder(&self, name: &str, identity: Identity, core_max: u64) -> Result<OwnedFd, Error> {
-        let folder = jail::memory(core_max.saturating_add(SLACK_BYTES), ENTRIES_MAX, identity)
-            .map_err(during("make a folder in memory"))?;
-        *self.made.borrow_mut() = Some((name.to_owned(), duplicate(&folder)?));
-        Ok(folder)
-    }
-
-    /// The folder of the process that was started last, if it is one of the service called `name`.
-    pub fn made(&self, name: &str) -> Option<OwnedFd> {
-        self.made.take().filter(|(of, _)| of == name).map(|(_, folder)| folder)
+        Self { kept: state.join("cores") }
     }
 
     /// Makes the file into which a core file is copied, in the place of one that was never whole.
@@ -95,6 +77,13 @@ impl CoreDumps {
     fn unfinished(&self, name: &str) -> PathBuf {
         self.kept.join(format!("{}new", prefix(name)))
     }
+}
+
+/// Makes the folder of a new process of a service: a file system of its own in memory, so that its size is bounded, and
+/// what is not kept goes with the process.
+pub fn folder(identity: Identity, core_max: u64) -> Result<OwnedFd, Error> {
+    jail::memory(core_max.saturating_add(SLACK_BYTES), ENTRIES_MAX, identity)
+        .map_err(during("make a folder in memory"))
 }
 
 /// How the names of what is kept of a service begin.

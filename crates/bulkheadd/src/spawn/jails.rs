@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Reach, Root};
+use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Ports, Reach, Root};
 use wire::Role;
 
 use crate::directories;
@@ -79,6 +79,7 @@ impl SpawnContext {
         descriptors: Vec<(OwnedFd, i32)>,
         cgroups: Vec<OwnedFd>,
         calls: Option<OwnedFd>,
+        core_folder: Option<&OwnedFd>,
     ) -> Result<Jail, Error> {
         let service = self.guest(spec);
         let mut view = View { jailed: self.empty_root.is_some(), ..View::default() };
@@ -89,7 +90,9 @@ impl SpawnContext {
             (Role::Stapler, _) => self.let_stapler_reach(&mut view.reach),
             (_, Some(service)) => {
                 self.let_service_reach(service, spec, program, &mut view)?;
-                self.let_service_dump(spec, service, &mut view)?;
+                if let Some(folder) = core_folder {
+                    self.let_service_dump(folder, &mut view)?;
+                }
             }
             _ => {}
         }
@@ -97,7 +100,7 @@ impl SpawnContext {
         if spec.role == Role::Broker {
             without.extend(NOT_A_BROKERS);
         }
-        let staging = self.empty_root.as_ref().filter(|_| !without.contains(&"root"));
+        let staging = self.staging();
         let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
@@ -126,6 +129,38 @@ impl SpawnContext {
             label: service.and_then(|service| service.label.clone()),
             without,
         })
+    }
+
+    /// The jail of a short-lived helper of the launcher's: no root and no directory of its own, no network, no control
+    /// group. The caller adds what the helper needs beyond that.
+    pub(crate) fn helper_jail(
+        &self,
+        identity: Option<jail::Identity>,
+        policy: Policy,
+        limits: Limits,
+        descriptors: Vec<(OwnedFd, i32)>,
+        paths: Vec<(OwnedFd, Access)>,
+    ) -> Result<Jail, Error> {
+        Ok(Jail {
+            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
+            identity,
+            root: None,
+            directory: None,
+            descriptors,
+            limits,
+            cgroups: Vec::new(),
+            network: Network::None,
+            reach: Reach { paths, ports: Ports::default() },
+            filter: self.filters.get(policy)?,
+            calls: None,
+            label: None,
+            without: self.without.borrow().clone(),
+        })
+    }
+
+    /// Where roots are made, if processes get roots of their own.
+    pub(crate) fn staging(&self) -> Option<&OwnedFd> {
+        self.empty_root.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
     }
 
     fn root(&self, service: Option<&Service>, staging: &OwnedFd, binds: Vec<Bind>) -> Result<Root, Error> {
@@ -174,14 +209,16 @@ impl SpawnContext {
         Ok(())
     }
 
-    /// Lets it write core files, if the operator wants them.
-    fn let_service_dump(&self, spec: &ProcessSpec, service: &Service, view: &mut View) -> Result<(), Error> {
-        let (Some(core_max), Some(identity)) = (service.core_max, spec.identity) else {
-            return Ok(());
-        };
-        let tree = self.core_dumps.folder(&spec.name, identity, core_max)?;
-        view.reach.paths.push((duplicate(&tree)?, Access::Write));
-        view.binds.push(Bind { at: core_dumps::AT.into(), tree, directory: true });
+    /// The folder into which a process of `spec` may write core files, if the operator wants them.
+    pub(crate) fn core_folder(&self, spec: &ProcessSpec) -> Result<Option<OwnedFd>, Error> {
+        let core_max = self.service(spec).and_then(|(_, service)| service.core_max);
+        core_max.zip(spec.identity).map(|(max, identity)| core_dumps::folder(identity, max)).transpose()
+    }
+
+    /// Lets a process write core files into `folder`.
+    fn let_service_dump(&self, folder: &OwnedFd, view: &mut View) -> Result<(), Error> {
+        view.reach.paths.push((duplicate(folder)?, Access::Write));
+        view.binds.push(Bind { at: core_dumps::AT.into(), tree: duplicate(folder)?, directory: true });
         Ok(())
     }
 

@@ -97,6 +97,8 @@ pub struct Started {
     pub group: Group,
     /// Where its calls arrive that a broker answers.
     pub calls: Option<Listener>,
+    /// Where it may write a core file.
+    pub core_folder: Option<OwnedFd>,
 }
 
 /// A child in its jail.
@@ -108,6 +110,8 @@ pub struct Jailed {
     pub group: Group,
     /// Where its calls arrive that a broker answers.
     pub calls: Option<Listener>,
+    /// Where it may write a core file.
+    pub core_folder: Option<OwnedFd>,
 }
 
 impl SpawnContext {
@@ -160,8 +164,8 @@ impl SpawnContext {
             descriptors.push((writing, LOG));
         }
         let program = self.program(spec)?;
-        let Jailed { child, group, calls } = self.start_in_jail(spec, &program, &descriptors)?;
-        Ok(Started { child, control: Some(control), log, stderr, group, calls })
+        let Jailed { child, group, calls, core_folder } = self.start_in_jail(spec, &program, &descriptors)?;
+        Ok(Started { child, control: Some(control), log, stderr, group, calls, core_folder })
     }
 
     /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
@@ -179,8 +183,9 @@ impl SpawnContext {
             (bundles, BUNDLES),
             (onward, ONWARD),
         ];
-        let Jailed { child, group, calls } = self.start_in_jail(spec, &self.program(spec)?, &descriptors)?;
-        Ok(Started { child, control: None, log: None, stderr, group, calls })
+        let Jailed { child, group, calls, core_folder } =
+            self.start_in_jail(spec, &self.program(spec)?, &descriptors)?;
+        Ok(Started { child, control: None, log: None, stderr, group, calls, core_folder })
     }
 
     /// Starts `program` in the jail of `spec`; where degraded isolation allows it, without layers that fail.
@@ -197,7 +202,8 @@ impl SpawnContext {
                 .map(|(fd, number)| Ok((duplicate(fd)?, *number)))
                 .collect::<Result<_, _>>()?;
             let (calls, its_calls) = self.calls_of(spec)?.unzip();
-            let jail = self.jail(spec, &program.file, inherited, joins, its_calls)?;
+            let core_folder = self.core_folder(spec)?;
+            let jail = self.jail(spec, &program.file, inherited, joins, its_calls, core_folder.as_ref())?;
             match sys::process::start(program, jail.pids(), || jail::enter(&jail)) {
                 Ok(child) => {
                     // Nothing is there if it was started without a filter.
@@ -208,7 +214,7 @@ impl SpawnContext {
                         child.end();
                         return Err(error);
                     }
-                    return Ok(Jailed { child, group, calls });
+                    return Ok(Jailed { child, group, calls, core_folder });
                 }
                 Err(failure) => self.do_without(failure)?,
             }

@@ -146,6 +146,12 @@ pub fn open(path: &Path) -> Result<OwnedFd, Error> {
     }
 }
 
+/// The program of this very process, to be executed by a child.
+pub fn own() -> Result<OwnedFd, Error> {
+    rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| crate::error::during("open this process's own program")(error.into()))
+}
+
 /// Where the programs of the roles are: beside the launcher's own (a build folder), or in its libexec folder.
 pub fn roles_folder() -> Result<PathBuf, Error> {
     let own = std::env::current_exe().map_err(crate::error::during("find the launcher's own program"))?;

@@ -14,13 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
 use jail::policy::Policy;
-use jail::{Access, Jail, Limits, Network, Ports, Reach};
+use jail::{Access, Limits};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, pidfd_send_signal};
 use sys::process::{Child, Pids, Program};
 
 use crate::error::{Error, during};
+use crate::spawn::program;
 use crate::spawn::{SpawnContext, duplicate, text};
 
 /// Layers that would keep it from its work: it ends processes of other uids, and outlives the launcher.
@@ -68,30 +68,17 @@ impl SpawnContext {
 
     fn start_reaper(&self) -> Result<Running, Error> {
         let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        let file = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        let file = file.map_err(|error| during("open the launcher's own program")(error.into()))?;
-        let mut without = self.without.borrow().clone();
-        without.extend(WITHOUT);
-        let jail = Jail {
-            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
-            identity: None,
-            root: None,
-            directory: None,
-            descriptors: vec![(its, CHANNEL), (duplicate(&self.null)?, 1), (duplicate(&self.null)?, 2)],
-            limits: Limits {
-                descriptors: u64::from(u32::MAX),
-                core_bytes: 0,
-                processes: PROCESSES,
-                memory_bytes: None,
-            },
-            cgroups: Vec::new(),
-            network: Network::None,
-            reach: Reach { paths: vec![(duplicate(&file)?, Access::Execute)], ports: Ports::default() },
-            filter: self.filters.get(Policy::Reaper)?,
-            calls: None,
-            label: None,
-            without,
+        let file = program::own()?;
+        let limits = Limits {
+            descriptors: u64::from(u32::MAX),
+            core_bytes: 0,
+            processes: PROCESSES,
+            memory_bytes: None,
         };
+        let descriptors = vec![(its, CHANNEL), (duplicate(&self.null)?, 1), (duplicate(&self.null)?, 2)];
+        let paths = vec![(duplicate(&file)?, Access::Execute)];
+        let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
+        jail.without.extend(WITHOUT);
         let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
         let program = Program { file, arguments, environment: Vec::new() };
         let child =

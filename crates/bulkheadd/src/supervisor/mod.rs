@@ -327,7 +327,7 @@ impl Launcher {
         process.log = started.log;
         process.stderr = Some(started.stderr);
         process.group = Some(started.group);
-        process.core_dumps = self.context.core_dumps.made(&self.specs[slot].name);
+        process.core_folder = started.core_folder;
         let leader = process.child.pid;
         let handed = started.calls.as_ref().map_or(Ok(()), |calls| self.hand_calls(slot, leader, calls));
         process.calls = started.calls;

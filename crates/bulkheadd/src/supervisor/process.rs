@@ -66,7 +66,7 @@ pub struct Process {
     /// Where its calls arrive that a broker answers, kept for the next broker.
     pub calls: Option<Listener>,
     /// Where it may write a core file, to be looked at when it has ended.
-    pub core_dumps: Option<OwnedFd>,
+    pub core_folder: Option<OwnedFd>,
     /// The administrator's order that waits for it to come up.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -91,7 +91,7 @@ impl Process {
             log: None,
             stderr: None,
             group: None,
-            core_dumps: None,
+            core_folder: None,
             calls: None,
             ticket: None,
             protocol_violations: 0,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Jail, Limits, Network, Ports, Reach};
+use jail::{Access, Jail, Limits};
 use rustix::event::{PollFd, PollFlags};
 use sys::process::{Child, Exit, Program};
 
@@ -128,28 +128,18 @@ impl SpawnContext {
         if Path::new(CACHE).exists() {
             paths.push((directories::existing(Path::new(CACHE))?, Access::Read));
         }
-        let mut without = self.without.borrow().clone();
-        without.push("root");
-        Ok(Jail {
-            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
-            identity: question.spec.identity,
-            root: None,
-            directory: Some(duplicate(&self.directory)?),
-            descriptors,
-            limits: Limits {
-                core_bytes: 0,
-                memory_bytes: Some(MEMORY_BYTES),
-                ..self.limits_of(question.spec, Some(question.service))
-            },
-            cgroups: Vec::new(),
-            network: Network::None,
-            reach: Reach { paths, ports: Ports::default() },
-            // A loader that lists libraries needs none of what its program may be granted.
-            filter: self.filters.get(Policy::Service(Grants::NONE))?,
-            calls: None,
-            label: question.service.label.clone(),
-            without,
-        })
+        let limits = Limits {
+            core_bytes: 0,
+            memory_bytes: Some(MEMORY_BYTES),
+            ..self.limits_of(question.spec, Some(question.service))
+        };
+        // A loader that lists libraries needs none of what its program may be granted.
+        let policy = Policy::Service(Grants::NONE);
+        let mut jail = self.helper_jail(question.spec.identity, policy, limits, descriptors, paths)?;
+        jail.directory = Some(duplicate(&self.directory)?);
+        jail.label.clone_from(&question.service.label);
+        jail.without.push("root");
+        Ok(jail)
     }
 }
 
