@@ -1,18 +1,23 @@
 # The commands of this project. `make demo` and `make test` work on a fresh machine: each installs what it needs
 # through tests/prepare.
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-OUT    := target/$(HOST)/release
+# `ci` is quicker to build; `make test` uses it. Benchmarks, packages and the demo are of the release profile.
+PROFILE := release
+OUT    := target/$(HOST)/$(PROFILE)
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel fuzz bench conditioning idle-tls clean
 
+# Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
+process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
+
 all: build
 
 build:
 	@./tests/prepare build
-	cargo build --release --workspace
+	cargo build --profile $(PROFILE) --workspace
 	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT)
 
 # An archive to be unpacked anywhere: its programs need nothing of the machine but the kernel.
@@ -35,8 +40,9 @@ breakout: build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
-test: lint unit cc protocol
-	@$(MAKE) --no-print-directory --jobs=2 process rootless
+test:
+	@$(MAKE) --no-print-directory PROFILE=ci lint unit cc protocol
+	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process rootless
 	@./tests/summary
 
 lint:
