@@ -2,20 +2,21 @@
 alone. Both conftest.py files import everything here.
 
 Tests run in several processes (pytest-xdist), a class at a time. A test that measures time, loads the machine or uses
-something that exists once on a machine has the marker `alone`: no other test of this checkout runs meanwhile.
+something that exists once on a machine has the marker `alone`: no other test of this run goes on meanwhile.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
 MARKERS = {
     "root": "starts servers as root, with an own uid for each process",
     "rootless": "can run without root as well (`--rootless` runs these)",
@@ -49,6 +50,8 @@ def pytest_configure(config):
     # A run that is asked to end leaves no server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
+        os.environ["BULKHEAD_TEST_LOCKS"] = folder = tempfile.mkdtemp(prefix="bulkhead-locks-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         config.pluginmanager.register(Results(config), "bulkhead-results")
 
 
@@ -84,9 +87,11 @@ def only_one(exclusive):
     """Shares the machine with other tests, or has it alone.
 
     A test that wants to be alone queues like all others, so that those that come later do not overtake it. The locks
-    are on folders: they need no file and end with the process that has them.
+    end with the process that has them.
     """
-    queue, machine = (os.open(folder, os.O_RDONLY | os.O_CLOEXEC) for folder in (TESTS, TESTS / "lib"))
+    folder = Path(os.environ["BULKHEAD_TEST_LOCKS"])
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    queue, machine = (os.open(folder / name, flags, 0o600) for name in ("queue", "machine"))
     try:
         fcntl.flock(queue, fcntl.LOCK_EX)
         fcntl.flock(machine, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
