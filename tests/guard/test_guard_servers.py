@@ -242,7 +242,8 @@ class Guard(unittest.TestCase):
             listen = [{{ address = "127.0.0.1:1" }}]
             site = [{{ name = "guard", host = ["*"], root = "/dev/null" }}]
         """
-        server.program, server.options = "bulkheadd", ["--config-text", text, "--config-folder", str(server.folder)]
+        server.program, server.verb = "bulkhead-guard", ()
+        server.options = ["--config-text", text, "--config-folder", str(server.folder)]
         with server as guard, guarded.Client(guard) as lost, guarded.Client(guard) as waits:
             lost.socket.sendall(b"GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertTrue(until(lambda: "filter hangs" in guard.output()))

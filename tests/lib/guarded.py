@@ -16,8 +16,9 @@ PATIENCE = 20
 class Guarded:
     """A guarded command; use it with `with`. `command` makes it of the port, in a folder that is `self.folder`."""
 
-    #: The program with the word that makes it guard. `bulkheadd` takes a whole configuration as an option.
-    program = "bulkhead"
+    #: The program, and the word that makes it guard. `bulkhead-guard` has no such word, and takes a whole configuration as an
+    #: option.
+    program, verb = "bulkhead", ("guard",)
 
     def __init__(self, command, *options, files=None, port=None, settled=True):
         self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-test-", dir="/tmp"))
@@ -29,7 +30,7 @@ class Guarded:
         self.words = [str(word) for word in (command(self.port) if callable(command) else command)]
 
     def __enter__(self):
-        words = [program(self.program), "guard", *self.options, "--", *self.words]
+        words = [program(self.program), *self.verb, *self.options, "--", *self.words]
         as_user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOTLESS else {}
         self.said = open(self.folder / "said", "w+")
         # Apache ends its whole group of processes.
