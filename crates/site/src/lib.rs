@@ -23,5 +23,5 @@ pub use self::connection::{Client, Ended, serve};
 pub use self::context::{Partition, Site};
 pub use self::http::access_record::Access;
 pub use self::http::body::{BodyError, BoundedBody, BoxError, ResponseBody};
-pub use self::http::conn_info::Ends;
+pub use self::http::conn_info::ConnInfo;
 pub use request::{head, target};

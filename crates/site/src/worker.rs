@@ -18,7 +18,7 @@ use worker::{Fault, Start};
 use crate::config::setup::Setup;
 use crate::connection::{Client, Ended, serve};
 use crate::context::Site;
-use crate::context::state::Own;
+use crate::context::state::WorkerState;
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
 use crate::router::hook::Hooks;
@@ -62,12 +62,12 @@ async fn set_up(
     control: &Rc<Control>,
     log: Option<OwnedFd>,
     hooks: Hooks,
-) -> Result<Option<(Rc<Site<Own>>, Rc<Tls>)>, Fault> {
+) -> Result<Option<(Rc<Site<WorkerState>>, Rc<Tls>)>, Fault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
-    let mut own = Own::new(&limits, Receiver::new(limits.connections), log);
+    let mut state = WorkerState::new(&limits, Receiver::new(limits.connections), log);
     let mut setup = Setup::default();
     let mut tls = Tls::default();
     while let Some((message, descriptor)) = control.receive().await? {
@@ -75,30 +75,31 @@ async fn set_up(
         let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {
             LauncherToSite::Route { host, path, target, partition } => {
-                own.route(host.as_str(), path.as_str(), target, partition);
+                state.route(host.as_str(), path.as_str(), target, partition);
             }
-            LauncherToSite::Conditioning { conditioning } => own.condition(&conditioning),
+            LauncherToSite::Conditioning { conditioning } => state.condition(&conditioning),
             LauncherToSite::Exempt { network } => {
                 let network = network.as_str().parse();
-                own.exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
+                state
+                    .exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
             }
-            LauncherToSite::SharedConnections { port } => own.share_port(port),
-            LauncherToSite::Filtered {} => own.filtered = true,
+            LauncherToSite::SharedConnections { port } => state.share_port(port),
+            LauncherToSite::Filtered {} => state.filtered = true,
             LauncherToSite::Requests { partition, requests } => {
-                own.limit(BackendId::Service(partition), requests);
+                state.limit(BackendId::Service(partition), requests);
             }
             LauncherToSite::Backend { target, backend } => {
-                own.limit(BackendId::Target(target), backend.requests);
-                own.backends.announce(target, backend);
+                state.limit(BackendId::Target(target), backend.requests);
+                state.backends.announce(target, backend);
             }
-            LauncherToSite::RootPath { path } => own.backends.set_root(path.as_str()),
+            LauncherToSite::RootPath { path } => state.backends.set_root(path.as_str()),
             LauncherToSite::Begin {} => {
-                setup.faults.drain(..).for_each(|fault| own.log().event(Level::Warning, fault));
+                setup.faults.drain(..).for_each(|fault| state.log().event(Level::Warning, fault));
                 if tls.names_tampering() {
                     let control = control.clone();
-                    own.on_tampered(move |message| drop(control.try_send(&message, None)));
+                    state.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
-                let mut site = Site { hooks, ..Site::set_up(own, setup) };
+                let mut site = Site { hooks, ..Site::set_up(state, setup) };
                 let log = site.partition.log().clone();
                 site.partition.backends.begin(&site.rules, &log);
                 has_functions(&site)?;
@@ -113,7 +114,7 @@ async fn set_up(
 }
 
 /// Whether every function that a route names is there: its requests would find out one by one.
-fn has_functions(site: &Site<Own>) -> Result<(), Fault> {
+fn has_functions(site: &Site<WorkerState>) -> Result<(), Fault> {
     let named = site.rules.iter().find_map(|rule| match &rule.action {
         Action::Hook(name) if !site.hooks.has(name) => Some(name),
         _ => None,
@@ -129,7 +130,7 @@ fn has_functions(site: &Site<Own>) -> Result<(), Fault> {
 
 /// Does what the launcher says of a worker that serves.
 fn obey(
-    site: &Rc<Site<Own>>,
+    site: &Rc<Site<WorkerState>>,
     tls: &Tls,
     control: &Control,
     message: LauncherToSite,
@@ -139,10 +140,10 @@ fn obey(
         (LauncherToSite::Connector {}, Some(channel)) => site.partition.backends.attach(channel)?,
         (LauncherToSite::Attach {}, Some(channel)) => site.partition.receiver.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
-            site.partition.relay(partition).attach(channel)?;
+            site.partition.service_proxy(partition).attach(channel)?;
         }
         (LauncherToSite::Broken { partition, broken }, _) => {
-            site.partition.relay(partition).set_broken(broken)
+            site.partition.service_proxy(partition).set_broken(broken)
         }
         (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
@@ -171,12 +172,12 @@ fn obey(
     Ok(())
 }
 
-fn warn(site: &Site<Own>, tls: &Tls) {
+fn warn(site: &Site<WorkerState>, tls: &Tls) {
     tls.warnings().into_iter().for_each(|warning| site.partition.log().event(Level::Error, warning));
 }
 
 /// Sets up connections anew whenever a list of revoked certificates is over.
-async fn watch_lists(site: Rc<Site<Own>>, tls: Rc<Tls>) {
+async fn watch_lists(site: Rc<Site<WorkerState>>, tls: Rc<Tls>) {
     warn(&site, &tls);
     loop {
         tls.list_is_over().await;
@@ -189,7 +190,7 @@ async fn watch_lists(site: Rc<Site<Own>>, tls: Rc<Tls>) {
 }
 
 /// Gives memory back after many requests at once: first what they held, later what their connections held.
-async fn give_memory_back(site: Rc<Site<Own>>) {
+async fn give_memory_back(site: Rc<Site<WorkerState>>) {
     loop {
         site.partition.requests_fall().await;
         for wait in [1, 30] {
@@ -200,7 +201,7 @@ async fn give_memory_back(site: Rc<Site<Own>>) {
 }
 
 /// Says what became of a file that has changed.
-fn tell_reread(site: &Site<Own>, file: &str, renewed: Result<(), String>) {
+fn tell_reread(site: &Site<WorkerState>, file: &str, renewed: Result<(), String>) {
     let log = site.partition.log();
     match renewed {
         Ok(()) => log.event(Level::Info, format!("{file} has changed and is in use")),
@@ -214,14 +215,14 @@ fn tell_reread(site: &Site<Own>, file: &str, renewed: Result<(), String>) {
 }
 
 /// Serves every connection that arrives, each in a task of its own.
-async fn accept(site: Rc<Site<Own>>, tls: Rc<Tls>) {
+async fn accept(site: Rc<Site<WorkerState>>, tls: Rc<Tls>) {
     while let Some(arrival) = site.partition.receiver.next().await {
         tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
     }
 }
 
 /// Not `async` as a whole, as [`serve`].
-fn attend(site: Rc<Site<Own>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
+fn attend(site: Rc<Site<WorkerState>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
     let Arrival { stream, preread, peer, local, guard, tls, h2c, .. } = arrival;
     let client = Client { stream, preread, peer, local, tls, h2c };
     async move {

@@ -179,19 +179,19 @@ fn the_cache_keeps_its_budget() {
     use request::path::NormalPath;
     use site::files::Found;
     use site::files::cache::Cache;
-    use site::files::cache::Dress;
+    use site::files::cache::ResponseHeaders;
     use site::files::cache::Root;
     let server = Server::start();
     for number in 0..50 {
         put(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);
     }
     let root = Root::new(std::fs::File::open(&server.root).unwrap().into(), Default::default());
-    let dress = Dress::default();
+    let response_headers = ResponseHeaders::default();
     let cache = Cache::new(20_000);
     let fill = |path: &str, tick| {
         let path = NormalPath::parse(path).unwrap();
         match root.files.lookup(&path) {
-            Ok(Found::File(file)) => cache.fill(&root, &path, &file, &dress, tick).is_some(),
+            Ok(Found::File(file)) => cache.fill(&root, &path, &file, &response_headers, tick).is_some(),
             _ => false,
         }
     };

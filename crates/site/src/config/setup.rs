@@ -16,7 +16,7 @@ use worker::Fault;
 use crate::config::settings::{Encoding, Settings};
 use crate::files::Names;
 use crate::router::access::users::Users;
-use crate::router::rules::{Action, Matcher, Members, Rule, Rules, Terms};
+use crate::router::rules::{AccessPolicy, Action, BasicAuth, Matcher, Rule, Rules};
 
 /// All that is said, until it is put together.
 #[derive(Default)]
@@ -57,18 +57,18 @@ impl Setup {
                 let at = at.as_str().to_owned();
                 let matcher = if suffix { Matcher::Suffix(at) } else { Matcher::Path(at) };
                 let action = action_of(action, status, to.as_str())?;
-                let mut terms = Terms::default();
-                terms.internal = internal;
-                self.rules.push(Rule { number: rule, matcher, action, fallback, terms });
+                let mut policy = AccessPolicy::default();
+                policy.internal = internal;
+                self.rules.push(Rule { number: rule, matcher, action, fallback, policy });
             }
             LauncherToSite::RuleHeader { rule, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
                 let value = HeaderValue::try_from(value.as_str()).map_err(strange)?;
-                self.terms(rule)?.headers.push((name, value));
+                self.policy(rule)?.headers.push((name, value));
             }
             LauncherToSite::RuleNetwork { rule, network, allow } => {
                 let network = network.as_str();
-                self.terms(rule)?.network(network, allow).ok_or_else(|| strange(network))?;
+                self.policy(rule)?.network(network, allow).ok_or_else(|| strange(network))?;
             }
             LauncherToSite::RuleUsers { rule, realm, path } => {
                 let file = descriptor.ok_or_else(|| strange("users without a file"))?;
@@ -79,7 +79,7 @@ impl Setup {
                 let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());
                 let challenge = HeaderValue::try_from(challenge).map_err(strange)?;
                 let users = RefCell::new(Rc::new(users));
-                self.terms(rule)?.members = Some(Members { users, challenge });
+                self.policy(rule)?.basic_auth = Some(BasicAuth { users, challenge });
             }
             LauncherToSite::Vhosts {} => self.vhosts = descriptor,
             LauncherToSite::ErrorPage { status, page } => {
@@ -125,9 +125,9 @@ impl Setup {
         };
     }
 
-    fn terms(&mut self, number: u16) -> Result<&mut Terms, Fault> {
+    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
         let rule = self.rules.iter_mut().find(|rule| rule.number == number);
-        rule.map(|rule| &mut rule.terms).ok_or_else(|| strange("terms of no rule"))
+        rule.map(|rule| &mut rule.policy).ok_or_else(|| strange("terms of no rule"))
     }
 
     /// The rules, and what is said of the names of files.
@@ -142,7 +142,7 @@ impl Setup {
 fn action_of(action: RuleAction, status: u16, to: &str) -> Result<Action, Fault> {
     let to = to.to_owned();
     Ok(match action {
-        RuleAction::Terms => Action::Terms,
+        RuleAction::Terms => Action::Nothing,
         RuleAction::Redirect => {
             Action::Redirect { to, status: StatusCode::from_u16(status).map_err(strange)? }
         }

@@ -13,8 +13,8 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::connection::socket::Socket;
+use crate::connection::state::{Connection, Ended, Next};
 use crate::connection::stream::Stream;
-use crate::connection::{Ended, Link, Next};
 use crate::context::Partition;
 use crate::head::{self, Checked, Refusal, Verb};
 use crate::http::response;
@@ -24,7 +24,7 @@ use crate::http::response;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
 
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// Answers with an error, and ends the connection.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
         self.site.shed.note(|shed| match refusal {
@@ -59,7 +59,7 @@ impl<P: Partition> Link<'_, P> {
     fn refusal_head(&self, status: StatusCode) -> String {
         self.site.clock.tick(Instant::now());
         let date = self.site.clock.date();
-        let hsts = self.site.hsts.borrow().clone().filter(|_| self.ends.tls);
+        let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
         let secure = hsts.as_ref().map_or(&b""[..], |hsts| &hsts.line);
         let later = match response::retry_after(status) {
             Some(seconds) => format!("Retry-After: {seconds}\r\n"),

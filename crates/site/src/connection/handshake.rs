@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::connection::socket::{Socket, expired, register};
+use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::connection::{Link, Next};
 use crate::context::Partition;
 use crate::tls::stream::TlsStream;
 
@@ -23,16 +23,16 @@ enum Shaken {
     MustGo,
 }
 
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// Has the client prove nothing, and us everything; then waits for its first request.
     pub(crate) async fn handshake(&mut self) -> Next {
         let Ok(mut tls) = self.begin_tls() else {
             return Next::Close;
         };
         let deadline = self.arrived + self.site.partition.limits().head_timeout;
-        self.guest.rest();
+        self.slot.mark_idle();
         let shaken = poll_fn(|cx| self.poll_handshake(cx, &mut tls, deadline)).await;
-        self.guest.rise();
+        self.slot.mark_busy();
         match shaken {
             Shaken::Hands => {}
             Shaken::Late => {
@@ -56,7 +56,7 @@ impl<P: Partition> Link<'_, P> {
         let config = self.site.tls.borrow().clone().ok_or(io::ErrorKind::Unsupported)?;
         let preread = std::mem::take(&mut self.preread);
         let tcp = register(socket)?;
-        let stream = TlsStream::new(tcp, config, &preread, self.ends.peer, Rc::clone(self.site) as _);
+        let stream = TlsStream::new(tcp, config, &preread, self.conn.peer, Rc::clone(self.site) as _);
         stream.map(Box::new).map_err(io::Error::other)
     }
 
@@ -69,10 +69,10 @@ impl<P: Partition> Link<'_, P> {
         if let Poll::Ready(done) = tls.poll_handshake(cx) {
             return Poll::Ready(if done.is_ok() { Shaken::Hands } else { Shaken::Failed });
         }
-        if self.guest.must_go() {
+        if self.slot.must_go() {
             return Poll::Ready(Shaken::MustGo);
         }
-        self.guest.wake(cx);
+        self.slot.wake(cx);
         if expired(cx, &mut self.timer, deadline) { Poll::Ready(Shaken::Late) } else { Poll::Pending }
     }
 }

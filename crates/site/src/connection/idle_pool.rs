@@ -5,7 +5,7 @@
 //!
 //! A connection takes its seat, once, when it first has to wait; most that bring one request never do. While it waits
 //! for the next head, it is idle. When the worker is nearly full, the oldest idle connection of the address range
-//! that holds most of them goes (seed 001; rows D4, D5). Finding one that is busy takes it out of the tree, and it
+//! that holds most of them goes (Park and Pai, *Connection Conditioning*, NSDI 2006). Finding one that is busy takes it out of the tree, and it
 //! comes back when it waits again: no state changes in the tree with each request, and a search pays only for what
 //! was put in.
 
@@ -21,7 +21,7 @@ use conditioning::{Key, Range, Tree};
 const RESERVE_MAX: u32 = 64;
 
 /// All seats of a worker.
-pub(crate) struct Seats {
+pub(crate) struct IdlePool {
     /// How many connections may be here before idle ones have to go.
     comfortable: u32,
     /// Those that are here.
@@ -31,11 +31,11 @@ pub(crate) struct Seats {
     /// Those of them that wait for a head.
     idle: Cell<u32>,
     evicted: Cell<u64>,
-    tree: RefCell<Tree<Rc<Seat>>>,
+    tree: RefCell<Tree<Rc<Entry>>>,
 }
 
 /// The seat of one connection.
-struct Seat {
+struct Entry {
     idle: Cell<bool>,
     must_go: Cell<bool>,
     /// Its place in the tree.
@@ -44,13 +44,13 @@ struct Seat {
 }
 
 /// A connection that is here; it leaves when dropped.
-pub(crate) struct Guest<'a> {
-    seats: &'a Seats,
+pub(crate) struct Slot<'a> {
+    idle_pool: &'a IdlePool,
     peer: IpAddr,
-    seat: Option<Rc<Seat>>,
+    entry: Option<Rc<Entry>>,
 }
 
-impl Seats {
+impl IdlePool {
     /// Room for `connections`.
     pub fn new(connections: u32) -> Self {
         Self {
@@ -64,10 +64,10 @@ impl Seats {
     }
 
     /// A connection has come.
-    pub fn enter(&self, peer: IpAddr) -> Guest<'_> {
+    pub fn enter(&self, peer: IpAddr) -> Slot<'_> {
         self.here.set(self.here.get() + 1);
         self.make_room();
-        Guest { seats: self, peer, seat: None }
+        Slot { idle_pool: self, peer, entry: None }
     }
 
     /// How many connections were asked to go.
@@ -91,13 +91,13 @@ impl Seats {
             return;
         }
         let mut tree = self.tree.borrow_mut();
-        while let Some(seat) = tree.remove_heaviest() {
-            seat.key.set(None);
-            if seat.idle.get() {
-                seat.must_go.set(true);
+        while let Some(entry) = tree.remove_heaviest() {
+            entry.key.set(None);
+            if entry.idle.get() {
+                entry.must_go.set(true);
                 self.leaving.set(self.leaving.get() + 1);
                 self.evicted.set(self.evicted.get() + 1);
-                if let Some(waker) = seat.waker.take() {
+                if let Some(waker) = entry.waker.take() {
                     waker.wake();
                 }
                 return;
@@ -106,55 +106,55 @@ impl Seats {
     }
 }
 
-impl Guest<'_> {
+impl Slot<'_> {
     /// Takes a seat, if this one has none.
-    pub fn sit(&mut self) {
-        if self.seat.is_none() {
-            let seat = Rc::new(Seat {
+    pub fn register(&mut self) {
+        if self.entry.is_none() {
+            let entry = Rc::new(Entry {
                 idle: Cell::new(false),
                 must_go: Cell::new(false),
                 key: Cell::new(None),
                 waker: RefCell::new(None),
             });
-            self.place(&seat);
-            self.seat = Some(seat);
+            self.place(&entry);
+            self.entry = Some(entry);
         }
     }
 
-    fn place(&self, seat: &Rc<Seat>) {
-        seat.key.set(Some(self.seats.tree.borrow_mut().insert(self.peer.into(), seat.clone())));
+    fn place(&self, entry: &Rc<Entry>) {
+        entry.key.set(Some(self.idle_pool.tree.borrow_mut().insert(self.peer.into(), entry.clone())));
     }
 
     /// Waits for a head from now on.
-    pub fn rest(&mut self) {
-        self.sit();
-        let Some(seat) = &self.seat else { return };
-        seat.idle.set(true);
-        self.seats.idle.set(self.seats.idle.get() + 1);
-        if seat.key.get().is_none() && !seat.must_go.get() {
-            self.place(seat);
+    pub fn mark_idle(&mut self) {
+        self.register();
+        let Some(entry) = &self.entry else { return };
+        entry.idle.set(true);
+        self.idle_pool.idle.set(self.idle_pool.idle.get() + 1);
+        if entry.key.get().is_none() && !entry.must_go.get() {
+            self.place(entry);
         }
-        self.seats.make_room();
+        self.idle_pool.make_room();
     }
 
     /// A head, or what follows, is being looked at.
-    pub fn rise(&self) {
-        if let Some(seat) = &self.seat
-            && seat.idle.replace(false)
+    pub fn mark_busy(&self) {
+        if let Some(entry) = &self.entry
+            && entry.idle.replace(false)
         {
-            self.seats.idle.set(self.seats.idle.get() - 1);
+            self.idle_pool.idle.set(self.idle_pool.idle.get() - 1);
         }
     }
 
     /// Whether this connection must make room. It is served what it has asked for by then, and ends.
     pub fn must_go(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.must_go.get())
+        self.entry.as_ref().is_some_and(|entry| entry.must_go.get())
     }
 
     /// Has the task that polls this woken once the connection must make room.
     pub fn wake(&self, cx: &Context<'_>) {
-        if let Some(seat) = &self.seat {
-            let mut waker = seat.waker.borrow_mut();
+        if let Some(entry) = &self.entry {
+            let mut waker = entry.waker.borrow_mut();
             if waker.is_none() {
                 *waker = Some(cx.waker().clone());
             }
@@ -162,18 +162,18 @@ impl Guest<'_> {
     }
 }
 
-impl Drop for Guest<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.rise();
-        if let Some(seat) = &self.seat {
-            if let Some(key) = seat.key.take() {
-                self.seats.tree.borrow_mut().remove(key);
+        self.mark_busy();
+        if let Some(entry) = &self.entry {
+            if let Some(key) = entry.key.take() {
+                self.idle_pool.tree.borrow_mut().remove(key);
             }
-            if seat.must_go.get() {
-                self.seats.leaving.set(self.seats.leaving.get() - 1);
+            if entry.must_go.get() {
+                self.idle_pool.leaving.set(self.idle_pool.leaving.get() - 1);
             }
         }
-        self.seats.here.set(self.seats.here.get() - 1);
+        self.idle_pool.here.set(self.idle_pool.here.get() - 1);
     }
 }
 
@@ -181,49 +181,49 @@ impl Drop for Guest<'_> {
 mod tests {
     use super::*;
 
-    fn resting(seats: &Seats, address: [u8; 4]) -> Guest<'_> {
-        let mut guest = seats.enter(address.into());
-        guest.rest();
-        guest
+    fn resting(idle_pool: &IdlePool, address: [u8; 4]) -> Slot<'_> {
+        let mut slot = idle_pool.enter(address.into());
+        slot.mark_idle();
+        slot
     }
 
     #[test]
     fn the_oldest_idle_of_the_heaviest_range_goes() {
-        let seats = Seats::new(7);
-        let lone = resting(&seats, [10, 0, 0, 1]);
-        let mut many: Vec<_> = (0..6).map(|last| resting(&seats, [192, 0, 2, last % 2])).collect();
-        assert_eq!((seats.idle(), seats.evicted()), (7, 0));
-        let _new = seats.enter([198, 51, 100, 1].into());
-        assert_eq!(seats.evicted(), 1);
+        let idle_pool = IdlePool::new(7);
+        let lone = resting(&idle_pool, [10, 0, 0, 1]);
+        let mut many: Vec<_> = (0..6).map(|last| resting(&idle_pool, [192, 0, 2, last % 2])).collect();
+        assert_eq!((idle_pool.idle(), idle_pool.evicted()), (7, 0));
+        let _new = idle_pool.enter([198, 51, 100, 1].into());
+        assert_eq!(idle_pool.evicted(), 1);
         assert!(!lone.must_go() && many[0].must_go());
         // One goes for each that comes.
         many.remove(0);
-        let _newer = seats.enter([198, 51, 100, 1].into());
-        assert_eq!(many.iter().filter(|guest| guest.must_go()).count(), 1);
+        let _newer = idle_pool.enter([198, 51, 100, 1].into());
+        assert_eq!(many.iter().filter(|slot| slot.must_go()).count(), 1);
         assert!(!lone.must_go());
     }
 
     #[test]
     fn the_busy_stay_and_come_back() {
-        let seats = Seats::new(2);
-        let mut busy = resting(&seats, [192, 0, 2, 1]);
-        busy.rise();
-        let _other = seats.enter([192, 0, 2, 1].into());
-        let _third = seats.enter([192, 0, 2, 1].into());
-        assert_eq!(seats.evicted(), 0);
+        let idle_pool = IdlePool::new(2);
+        let mut busy = resting(&idle_pool, [192, 0, 2, 1]);
+        busy.mark_busy();
+        let _other = idle_pool.enter([192, 0, 2, 1].into());
+        let _third = idle_pool.enter([192, 0, 2, 1].into());
+        assert_eq!(idle_pool.evicted(), 0);
         // Nobody is idle, so the first that is has to go.
-        busy.rest();
-        assert_eq!(seats.evicted(), 1);
+        busy.mark_idle();
+        assert_eq!(idle_pool.evicted(), 1);
         assert!(busy.must_go());
     }
 
     #[test]
     fn nothing_is_left_of_those_who_left() {
-        let seats = Seats::new(3);
+        let idle_pool = IdlePool::new(3);
         for round in 0..100_u8 {
-            let _guests: Vec<_> = (0..8).map(|last| resting(&seats, [round, 1, 2, last])).collect();
+            let _slots: Vec<_> = (0..8).map(|last| resting(&idle_pool, [round, 1, 2, last])).collect();
         }
-        assert_eq!((seats.here.get(), seats.leaving.get(), seats.idle()), (0, 0, 0));
-        assert!(seats.tree.borrow().is_empty());
+        assert_eq!((idle_pool.here.get(), idle_pool.leaving.get(), idle_pool.idle()), (0, 0, 0));
+        assert!(idle_pool.tree.borrow().is_empty());
     }
 }

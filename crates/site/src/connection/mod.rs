@@ -10,13 +10,12 @@ pub(crate) mod idle_pool;
 pub(crate) mod min_rate;
 mod read;
 pub(crate) mod socket;
+pub(crate) mod state;
 pub(crate) mod stream;
 mod write;
 
 use std::cell::Cell;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -26,136 +25,62 @@ use request::chunks::Chunks;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::task::coop::unconstrained;
-use tokio::time::Sleep;
 
-use crate::connection::idle_pool::Guest;
-use crate::connection::min_rate::Pace;
 use crate::connection::socket::Socket;
-use crate::connection::stream::Stream;
-use crate::connection::write::{Partial, Sending};
+pub use crate::connection::state::{Client, Ended};
+use crate::connection::state::{Connection, Next, Partial, Sending};
 use crate::context::{Partition, Site};
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
-use crate::http::access_record::Access;
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
 use crate::http2::frames::PREFACE;
-
-/// A connection as it comes from the gate.
-pub struct Client {
-    /// The socket, non-blocking; it need not be registered with the runtime.
-    pub stream: OwnedFd,
-    /// Bytes that were already read from it.
-    pub preread: Vec<u8>,
-    /// The client's address.
-    pub peer: SocketAddr,
-    /// Our address.
-    pub local: SocketAddr,
-    /// Whether it begins with a ClientHello.
-    pub tls: bool,
-    /// Whether it may begin with the preface of HTTP/2, in plaintext.
-    pub h2c: bool,
-}
-
-/// How serving a connection ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// It is closed.
-    Closed,
-    /// The next request is another partition's, or the worker drains; no answer is under way.
-    HandBack {
-        /// The socket, non-blocking.
-        stream: OwnedFd,
-        /// Bytes that were read from it and not yet answered.
-        preread: Vec<u8>,
-    },
-}
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 ///
 /// Not `async` as a whole, as an idle connection would keep the room for what it was made of.
 pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Output = Ended> {
-    let ends = Ends { peer: client.peer, local: client.local, tls: client.tls };
+    let conn = ConnInfo { peer: client.peer, local: client.local, tls: client.tls };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
-    let guest = site.seats.enter(ends.peer.ip());
+    let slot = site.idle_pool.enter(conn.peer.ip());
     let preread = client.preread;
-    let mut link = Link {
+    let mut connection = Connection {
         site,
-        ends,
+        conn,
         socket,
         preread,
         arrived,
         since: arrived,
         timer: None,
         takes: None,
-        guest,
+        slot,
         begun: Cell::new(false),
         h2c: client.h2c && !client.tls,
     };
     async move {
-        let mut drained = pin!(unconstrained(link.site.partition.drained()));
-        let mut next = if link.ends.tls { Next::Handshake } else { link.first() };
+        let mut drained = pin!(unconstrained(connection.site.partition.drained()));
+        let mut next = if connection.conn.tls { Next::Handshake } else { connection.first() };
         loop {
             next = match next {
-                Next::Read => link.wait(drained.as_mut()).await,
+                Next::Read => connection.wait(drained.as_mut()).await,
                 // On the heap, as an idle connection would keep the room for the largest of them.
-                Next::Write(partial) => Box::pin(link.finish_write(*partial)).await,
-                Next::File(sending) => Box::pin(link.send_file(*sending)).await,
-                Next::General => Box::pin(link.general()).await,
-                Next::Http2 => Box::pin(link.http2(drained.as_mut())).await,
-                Next::Handshake => Box::pin(link.handshake()).await,
-                Next::Refuse(refusal) => Box::pin(link.refuse(refusal)).await,
-                Next::Misdirected => Box::pin(link.end_with(StatusCode::MISDIRECTED_REQUEST)).await,
-                Next::TooMany => Box::pin(link.end_with(StatusCode::TOO_MANY_REQUESTS)).await,
-                Next::Close => return link.close(),
-                Next::HandBack => return link.hand_back(),
+                Next::Write(partial) => Box::pin(connection.finish_write(*partial)).await,
+                Next::File(sending) => Box::pin(connection.send_file(*sending)).await,
+                Next::General => Box::pin(connection.general()).await,
+                Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
+                Next::Handshake => Box::pin(connection.handshake()).await,
+                Next::Refuse(refusal) => Box::pin(connection.refuse(refusal)).await,
+                Next::Misdirected => Box::pin(connection.end_with(StatusCode::MISDIRECTED_REQUEST)).await,
+                Next::TooMany => Box::pin(connection.end_with(StatusCode::TOO_MANY_REQUESTS)).await,
+                Next::Close => return connection.close(),
+                Next::HandBack => return connection.hand_back(),
             };
         }
     }
 }
 
-/// What is to be done next.
-pub(crate) enum Next {
-    Read,
-    Write(Box<Partial>),
-    File(Box<Sending>),
-    General,
-    Handshake,
-    Http2,
-    Refuse(Refusal),
-    /// A request on a connection under TLS that is not ours.
-    Misdirected,
-    /// A request of a client that has made too many.
-    TooMany,
-    Close,
-    HandBack,
-}
-
-/// A connection and how far it has come.
-pub(crate) struct Link<'a, P> {
-    pub(crate) site: &'a Rc<Site<P>>,
-    pub(crate) ends: Ends,
-    /// `None` only while it is lent out, or after it broke.
-    pub(crate) socket: Option<Socket>,
-    /// Bytes read and not yet answered.
-    pub(crate) preread: Vec<u8>,
-    /// When the bytes being worked on arrived.
-    pub(crate) arrived: Instant,
-    /// Since when the next head, or the rest of it, has been awaited.
-    pub(crate) since: Instant,
-    pub(crate) timer: Option<Pin<Box<Sleep>>>,
-    /// How fast the client takes what is sent to it, once it had to be waited for: one that lets answer after answer
-    /// wait has only one grace period for all.
-    takes: Option<Rc<Pace>>,
-    pub(crate) guest: Guest<'a>,
-    /// Whether a head of it has been worked on: filters are to see the next one.
-    begun: Cell<bool>,
-    /// Whether it may begin with the preface of HTTP/2.
-    h2c: bool,
-}
-
-/// What [`Link::work`] did with its bytes.
+/// What [`Connection::work`] did with its bytes.
 struct Worked {
     /// Bytes used up.
     used: usize,
@@ -170,7 +95,7 @@ enum Preface {
     Other,
 }
 
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// The first read is done at once: the gate passes on connections on which a request waits.
     fn first(&mut self) -> Next {
         if !self.preread.is_empty() {
@@ -246,13 +171,13 @@ impl<P: Partition> Link<'_, P> {
             };
             let again = self.begun.replace(true);
             let owned = self.site.owns(head.host, head.path);
-            if self.ends.tls && !owned {
+            if self.conn.tls && !owned {
                 break Next::Misdirected;
             }
-            if !owned || (again && !self.ends.tls && self.site.partition.filtered()) {
+            if !owned || (again && !self.conn.tls && self.site.partition.filtered()) {
                 break Next::HandBack;
             }
-            if !self.site.partition.allows(&self.ends, self.arrived) {
+            if !self.site.partition.allows(&self.conn, self.arrived) {
                 break Next::TooMany;
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
@@ -311,23 +236,6 @@ impl<P: Partition> Link<'_, P> {
         }
     }
 
-    pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
-        self.site.partition.record(&Access::of(&self.ends, head, status, body_bytes, self.arrived));
-    }
-
-    /// How fast the client takes what is sent to it.
-    pub(crate) fn takes(&mut self) -> Rc<Pace> {
-        let limits = self.site.partition.limits();
-        let new = || Rc::new(Pace::new(limits.response_rate, limits.stall_timeout));
-        self.takes.get_or_insert_with(new).clone()
-    }
-
-    /// Takes the socket out, registered with the runtime.
-    pub(crate) fn lend(&mut self) -> Option<Stream> {
-        self.guest.sit();
-        self.socket.take()?.register().ok()
-    }
-
     /// After an answer that took its time: the next request.
     pub(crate) fn go_on(&mut self) -> Next {
         self.arrived = Instant::now();
@@ -363,7 +271,7 @@ impl<P: Partition> Link<'_, P> {
         let raw = &preread[..head.length];
         let rest = preread.slice(head.length..);
         let takes = self.takes();
-        let over = exchange(self.site, stream, self.ends, takes, raw, &head, rest).await;
+        let over = exchange(self.site, stream, self.conn, takes, raw, &head, rest).await;
         self.record(Some(&head), over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {

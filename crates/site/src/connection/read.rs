@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use tokio::io::ReadBuf;
 
-use super::{Link, Next};
 use crate::connection::socket::{Socket, expired, is_set};
+use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
 use crate::context::Partition;
 use crate::head::Refusal;
@@ -25,7 +25,7 @@ enum Waited {
     MustGo,
 }
 
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// Waits for bytes, the deadline, or the end of the worker.
     pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let limits = self.site.partition.limits();
@@ -34,9 +34,9 @@ impl<P: Partition> Link<'_, P> {
         let Some(mut stream) = self.lend() else {
             return Next::Close;
         };
-        self.guest.rest();
+        self.slot.mark_idle();
         let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
-        self.guest.rise();
+        self.slot.mark_busy();
         self.socket = Some(Socket::Registered(stream));
         match waited {
             Waited::Read(count) => {
@@ -68,7 +68,7 @@ impl<P: Partition> Link<'_, P> {
             Poll::Ready(_) => return Poll::Ready(Waited::Gone),
             Poll::Pending => {}
         }
-        if self.guest.must_go() {
+        if self.slot.must_go() {
             return Poll::Ready(Waited::MustGo);
         }
         // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
@@ -76,7 +76,7 @@ impl<P: Partition> Link<'_, P> {
         if is_set(&self.timer, deadline) && !self.site.partition.draining() {
             return Poll::Pending;
         }
-        self.guest.wake(cx);
+        self.slot.wake(cx);
         if drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }

@@ -11,38 +11,16 @@ use tokio::net::TcpStream;
 
 use crate::connection::min_rate::{self, Pace};
 use crate::connection::socket::Socket;
+use crate::connection::state::{Connection, Next, Partial, Sending};
 use crate::connection::stream::Stream;
-use crate::connection::{Link, Next};
 use crate::context::Partition;
-use crate::files::File;
 use crate::head::{self, Checked};
 use crate::tls::stream::{STEP_BYTES, TlsStream};
 
 /// LIMIT: bytes of a file sent before others have their turn, about 0.2 ms of copying.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// An answer of the fast path that the socket did not take at once.
-pub(crate) struct Partial {
-    pub rest: Vec<u8>,
-    pub head: Vec<u8>,
-    pub status: u16,
-    pub body_bytes: u64,
-    pub keep: bool,
-}
-
-/// A file to be sent whole.
-pub(crate) struct Sending {
-    /// The head of the answer.
-    pub lead: Vec<u8>,
-    pub file: File,
-    /// Bytes of it to send; none for `HEAD`.
-    pub size: u64,
-    /// The head of the request.
-    pub head: Vec<u8>,
-    pub keep: bool,
-}
-
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// Writes all of `bytes` to a client that is fast enough.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
         let mut stream = self.lend()?;
@@ -81,7 +59,7 @@ impl<P: Partition> Link<'_, P> {
 
     /// Sends a file, in plaintext from the page cache to the socket.
     pub(crate) async fn send_file(&mut self, sending: Sending) -> Next {
-        let (sent, whole) = if self.ends.tls {
+        let (sent, whole) = if self.conn.tls {
             self.seal(&sending).await
         } else {
             match self.lead(&sending).await {

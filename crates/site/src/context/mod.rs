@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conditioning::checks::{self, Setting};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::Response;
+use http::header::HeaderValue;
 use request::path::NormalPath;
 use worker::counters::DropCounters;
 
 use crate::config::limits::Limits;
 use crate::config::setup::Setup;
-use crate::connection::idle_pool::Seats;
+use crate::connection::idle_pool::IdlePool;
 use crate::connection::socket::Socket;
 use crate::files::Files;
 use crate::files::cache::{self, CACHE_BYTES, Cache};
@@ -29,9 +30,10 @@ use crate::files::cache::{Root, Roots};
 use crate::head::Refusal;
 use crate::http::accept_encoding::Negotiator;
 use crate::http::access_record::Access;
-use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::body::{BoundedBody, Intake, ResponseBody};
+use crate::http::conn_info::ConnInfo;
 use crate::http::date::Clock;
+use crate::http::finish::{Codec, finish};
 use crate::proxy::limit::{Permit, Refused};
 use crate::router::access::guesses::Guesses;
 use crate::router::hook::Hooks;
@@ -74,10 +76,10 @@ pub trait Partition: 'static {
         &self,
         rule: &Rule,
         files: Option<&Files>,
-        ends: Ends,
+        conn: ConnInfo,
         request: http::Request<BoundedBody>,
     ) -> impl Future<Output = http::Response<ResponseBody>> {
-        let _ = (rule, files, ends, request);
+        let _ = (rule, files, conn, request);
         std::future::ready(crate::http::response::error(http::StatusCode::NOT_IMPLEMENTED))
     }
 
@@ -86,13 +88,13 @@ pub trait Partition: 'static {
     fn relay(
         &self,
         service: usize,
-        ends: Ends,
+        conn: ConnInfo,
         request: http::Request<BoundedBody>,
     ) -> impl Future<Output = http::Response<ResponseBody>>;
 
     /// A place for one more stream of HTTP/2, for as long as it is answered, if they are counted.
-    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Refused> {
-        let _ = ends;
+    fn admit_stream(&self, conn: ConnInfo) -> Result<Option<Permit>, Refused> {
+        let _ = conn;
         Ok(None)
     }
 
@@ -111,8 +113,8 @@ pub trait Partition: 'static {
     }
 
     /// Whether a client may make one more request of this site now; asked once for each. Must be quick.
-    fn allows(&self, ends: &Ends, now: Instant) -> bool {
-        let _ = (ends, now);
+    fn allows(&self, conn: &ConnInfo, now: Instant) -> bool {
+        let _ = (conn, now);
         true
     }
 
@@ -175,7 +177,7 @@ pub struct Site<P> {
     /// How connections under TLS are set up; those that come from now on take this one.
     pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     pub(crate) hsts: RefCell<Option<Rc<Hsts>>>,
-    pub(crate) seats: Seats,
+    pub(crate) idle_pool: IdlePool,
     pub(crate) scratch: RefCell<Box<[u8]>>,
 }
 
@@ -186,7 +188,9 @@ impl<P: Partition> Site<P> {
         let rules = names.rules.clone();
         let runs = |name: &String| {
             let name = NormalPath::of_file(name.as_bytes());
-            name.is_ok_and(|name| rules.plan(&name).is_ok_and(|plan| plan.rule.is_some_and(Rule::passes_on)))
+            name.is_ok_and(|name| {
+                rules.find(&name).is_ok_and(|route| route.rule.is_some_and(Rule::passes_on))
+            })
         };
         let index_runs = names.index.iter().any(runs);
         let roots = match (setup.root.take(), setup.vhosts.take()) {
@@ -194,7 +198,7 @@ impl<P: Partition> Site<P> {
             (None, Some(folder)) => Roots::hosts(folder, names),
             (None, None) => Roots::None,
         };
-        let seats = Seats::new(partition.limits().connections);
+        let idle_pool = IdlePool::new(partition.limits().connections);
         let settings = std::mem::take(&mut setup.settings);
         Site {
             partition,
@@ -209,7 +213,7 @@ impl<P: Partition> Site<P> {
             shed: DropCounters::default(),
             tls: RefCell::default(),
             hsts: RefCell::default(),
-            seats,
+            idle_pool,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
         }
     }
@@ -232,23 +236,30 @@ impl<P: Partition> Site<P> {
     /// What a request for a path waits for, as far as the path tells.
     pub(crate) fn waits_for(&self, path: &str) -> Waits {
         let Ok(path) = NormalPath::parse(path) else { return Waits::Never };
-        let Ok(plan) = self.rules.plan(&path) else { return Waits::Never };
-        let is_passed_on = plan.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
+        let Ok(route) = self.rules.find(&path) else { return Waits::Never };
+        let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
-        let is_rewritten = plan.rule.is_some_and(|rule| matches!(rule.action, Action::Rewrite(_)));
-        let waits = |rule: &Rule| rule.passes_on() || rule.terms.members.is_some();
+        let is_rewritten = route.rule.is_some_and(|rule| matches!(rule.action, Action::Rewrite(_)));
+        let waits = |rule: &Rule| rule.passes_on() || rule.policy.basic_auth.is_some();
         match is_passed_on || self.partition.service(&path).is_some() {
             true => Waits::Backend,
-            false if plan.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::Password,
+            false if route.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::Password,
             false => Waits::Never,
         }
     }
 
-    /// Adds that to an answer.
-    pub(crate) fn add_hsts(&self, ends: Ends, headers: &mut HeaderMap) {
-        if let Some(hsts) = self.hsts.borrow().as_ref().filter(|_| ends.tls) {
-            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.value.clone());
-        }
+    /// Makes a response one for the client, with what all responses say.
+    pub(crate) fn finish(
+        &self,
+        conn: ConnInfo,
+        codec: Codec,
+        intake: Intake,
+        response: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
+        self.clock.tick(Instant::now());
+        let hsts = self.hsts.borrow();
+        let hsts = hsts.as_ref().filter(|_| conn.tls).map(|hsts| &hsts.value);
+        finish(response, codec, intake, &self.clock.date(), hsts)
     }
 
     /// Has every answer over TLS say this in `Strict-Transport-Security`.

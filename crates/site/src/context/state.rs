@@ -26,11 +26,12 @@ use crate::context::{Partition, Site};
 use crate::files::Files;
 use crate::http::access_record::Access;
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response;
+use crate::proxy::backend::{Backend as _, BackendRequest};
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
-use crate::proxy::service::Relay;
+use crate::proxy::service::ServiceProxy;
 use crate::proxy::upstream;
 use crate::proxy::upstream::Backends;
 use crate::router::rules::Rule;
@@ -49,17 +50,17 @@ const MIN_RATE: u32 = 500;
 const RANGES_MAX: usize = 16;
 
 /// LIMIT: between two lines about connections that failed under TLS: anybody can make as many as they like.
-const NOISE_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// How many were not told of, and since when.
 #[derive(Default)]
-struct Noise(Cell<(Option<Instant>, u64)>);
+struct LogLimiter(Cell<(Option<Instant>, u64)>);
 
-impl Noise {
+impl LogLimiter {
     /// How many there were in the meantime, if it is time for another line.
     fn tell(&self, now: Instant) -> Option<u64> {
         let (last, untold) = self.0.get();
-        let tell = last.is_none_or(|last| now.duration_since(last) >= NOISE_EVERY);
+        let tell = last.is_none_or(|last| now.duration_since(last) >= LOG_EVERY);
         self.0.set(if tell { (Some(now), 0) } else { (last, untold + 1) });
         tell.then_some(untold)
     }
@@ -136,11 +137,11 @@ impl fmt::Display for KeptSource<'_> {
 }
 
 /// What the launcher has told this worker.
-pub struct Own {
+pub struct WorkerState {
     routes: Routes<RouteTarget>,
     /// Paths of services, longest first, with their partition.
     services: Vec<(String, u16)>,
-    relays: RefCell<HashMap<u16, Rc<Relay>>>,
+    service_proxies: RefCell<HashMap<u16, Rc<ServiceProxy>>>,
     limits: Limits,
     start_timeout: Duration,
     connections: u32,
@@ -154,8 +155,8 @@ pub struct Own {
     log: Log,
     /// Whether requests go through filters.
     pub filtered: bool,
-    noise: Noise,
-    sources: Noise,
+    tls_failures: LogLimiter,
+    sources: LogLimiter,
     limit: ConcurrencyLimit,
     /// Streams of HTTP/2 that are answered.
     streams: ConcurrencyLimit,
@@ -164,14 +165,14 @@ pub struct Own {
     /// Ports of ours at which connections are of many clients.
     shared_ports: Vec<u16>,
     /// Backends that had no place left.
-    full: RefCell<HashMap<BackendId, Noise>>,
+    full: RefCell<HashMap<BackendId, LogLimiter>>,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
     /// Servers behind the site.
     pub backends: Backends,
 }
 
-impl Own {
+impl WorkerState {
     /// Has clients whose records fail to decrypt named to the launcher; where it has no room for that, another time.
     pub fn on_tampered(&mut self, name: impl Fn(ChildToLauncher) + 'static) {
         self.tampered = Some(Box::new(name));
@@ -183,7 +184,7 @@ impl Own {
         Self {
             routes: Routes::default(),
             services: Vec::new(),
-            relays: RefCell::default(),
+            service_proxies: RefCell::default(),
             limits: Limits {
                 head_bytes: limits.head_bytes as usize,
                 head_timeout: ms(limits.head_timeout_ms),
@@ -203,8 +204,8 @@ impl Own {
             receiver,
             log,
             filtered: false,
-            noise: Noise::default(),
-            sources: Noise::default(),
+            tls_failures: LogLimiter::default(),
+            sources: LogLimiter::default(),
             limit: ConcurrencyLimit::new(limits.connections),
             streams: streams(limits.connections),
             shares: ShareLimits::default(),
@@ -255,16 +256,18 @@ impl Own {
     }
 
     /// The way to the service `partition`.
-    pub fn relay(&self, partition: u16) -> Rc<Relay> {
+    pub fn service_proxy(&self, partition: u16) -> Rc<ServiceProxy> {
         let name = || {
             let path =
                 self.services.iter().find(|(_, number)| *number == partition).map(|(path, _)| path.as_str());
             format!("service at {}", path.unwrap_or("(no path)"))
         };
-        let mut relays = self.relays.borrow_mut();
-        relays
+        let mut service_proxies = self.service_proxies.borrow_mut();
+        service_proxies
             .entry(partition)
-            .or_insert_with(|| Relay::new(&name(), self.start_timeout, self.connections, self.priority))
+            .or_insert_with(|| {
+                ServiceProxy::new(&name(), self.start_timeout, self.connections, self.priority)
+            })
             .clone()
     }
 
@@ -281,7 +284,7 @@ impl Own {
     async fn with_permit<F>(
         &self,
         backend: BackendId,
-        ends: Ends,
+        conn: ConnInfo,
         request: Request<BoundedBody>,
         answer: impl FnOnce(Request<BoundedBody>) -> F,
     ) -> Response<ResponseBody>
@@ -294,7 +297,7 @@ impl Own {
             Err(error) => return response::error(error.status()),
         };
         let mut request = Request::from_parts(parts, body);
-        let permit = match self.limit.acquire(backend, self.client(ends)).await {
+        let permit = match self.limit.acquire(backend, self.client(conn)).await {
             Ok(permit) => permit,
             Err(refused) => return self.refuse(backend, refused, request.uri().path()),
         };
@@ -306,8 +309,8 @@ impl Own {
     }
 
     /// Whose share a request counts for.
-    fn client(&self, ends: Ends) -> IpAddr {
-        if self.shared_ports.contains(&ends.local.port()) { ANYBODY } else { ends.peer.ip() }
+    fn client(&self, conn: ConnInfo) -> IpAddr {
+        if self.shared_ports.contains(&conn.local.port()) { ANYBODY } else { conn.peer.ip() }
     }
 
     fn refuse(&self, backend: BackendId, refused: Refused, path: &str) -> Response<ResponseBody> {
@@ -334,14 +337,14 @@ impl Own {
     }
 }
 
-impl Partition for Own {
+impl Partition for WorkerState {
     fn owns(&self, host: &[u8], path: &str) -> bool {
         self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
     }
 
-    fn allows(&self, ends: &Ends, now: Instant) -> bool {
-        let known = || !self.shared_ports.contains(&ends.local.port());
-        !self.rates.limit() || !known() || self.rates.allow(ends.peer.ip(), now, &self.receiver)
+    fn allows(&self, conn: &ConnInfo, now: Instant) -> bool {
+        let known = || !self.shared_ports.contains(&conn.local.port());
+        !self.rates.limit() || !known() || self.rates.allow(conn.peer.ip(), now, &self.receiver)
     }
 
     fn filtered(&self) -> bool {
@@ -372,27 +375,27 @@ impl Partition for Own {
         &self,
         rule: &Rule,
         files: Option<&Files>,
-        ends: Ends,
+        conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let answer = |request| self.backends.answer(rule.number, upstream::Asked { ends, files, request });
-        self.with_permit(BackendId::Target(rule.number), ends, request, answer).await
+        let answer = |request| self.backends.answer(rule.number, upstream::Asked { conn, files, request });
+        self.with_permit(BackendId::Target(rule.number), conn, request, answer).await
     }
 
     async fn relay(
         &self,
         service: usize,
-        ends: Ends,
+        conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
         let service = service as u16;
-        let relay = Own::relay(self, service);
-        let answer = |request| relay.send(ends, request);
-        self.with_permit(BackendId::Service(service), ends, request, answer).await
+        let relay = self.service_proxy(service);
+        let answer = |request| relay.send(BackendRequest { conn, files: None, root: "", request });
+        self.with_permit(BackendId::Service(service), conn, request, answer).await
     }
 
-    fn admit_stream(&self, ends: Ends) -> Result<Option<Permit>, Refused> {
-        self.streams.try_acquire(BackendId::Streams, self.client(ends)).map(Some)
+    fn admit_stream(&self, conn: ConnInfo) -> Result<Option<Permit>, Refused> {
+        self.streams.try_acquire(BackendId::Streams, self.client(conn)).map(Some)
     }
 
     fn record(&self, access: &Access<'_>) {
@@ -401,7 +404,7 @@ impl Partition for Own {
             time_us: now_us(),
             duration_us: u32::try_from(access.duration_us).unwrap_or(u32::MAX),
             site: self.log.site(),
-            peer: access.ends.peer,
+            peer: access.conn.peer,
             status: access.status,
             body_bytes: access.body_bytes,
             version: if access.method.is_empty() { u8::MAX } else { access.minor },
@@ -414,7 +417,7 @@ impl Partition for Own {
     }
 
     fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
-        if let Some(others) = self.noise.tell(Instant::now()) {
+        if let Some(others) = self.tls_failures.tell(Instant::now()) {
             self.log.event(Level::Warning, Failed { peer, error, others });
         }
     }
@@ -439,12 +442,12 @@ impl Partition for Own {
     }
 }
 
-impl Site<Own> {
+impl Site<WorkerState> {
     /// What was shed, by whom most is held, and what waits.
     pub fn report(&self) -> Vec<ChildToLauncher> {
         let mut shed = self.shed.snapshot();
         shed.admitted = self.partition.receiver.counters.requests.get();
-        shed.evicted = self.seats.evicted();
+        shed.evicted = self.idle_pool.evicted();
         for limit in [&self.partition.limit, &self.partition.streams] {
             let counts = limit.counts();
             shed.delayed += counts.delayed;
@@ -453,9 +456,9 @@ impl Site<Own> {
             shed.waiting_now += counts.waiting as u32;
         }
         shed.over_rate = self.partition.rates.refused();
-        shed.incomplete_now = self.seats.idle();
+        shed.incomplete_now = self.idle_pool.idle();
         let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
-        for (range, held) in self.seats.ranges(RANGES_MAX) {
+        for (range, held) in self.idle_pool.ranges(RANGES_MAX) {
             heavy.entry(range.parts()).or_default().0 += held;
         }
         let requests = self.partition.limit.ranges(RANGES_MAX);
@@ -467,7 +470,7 @@ impl Site<Own> {
         for (range, waiting) in requests.waiting {
             heavy.entry(range.parts()).or_default().1 += waiting;
         }
-        for relay in self.partition.relays.borrow().values() {
+        for relay in self.partition.service_proxies.borrow().values() {
             relay.report(&mut shed);
             for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
                 heavy.entry(range.parts()).or_default().1 += waiting;

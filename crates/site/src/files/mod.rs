@@ -201,7 +201,7 @@ impl Files {
 
     /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
     /// of something: one that is empty is still being written, or never was.
-    pub fn neighbour(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
+    pub fn precompressed(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
         if !self.names.rules.is_as_open(&path, &file.path) {
             return None;

@@ -4,7 +4,7 @@
 //! anything a client sent into an answer unencoded.
 
 use crate::config::settings::Encoding;
-use crate::files::cache::{Form, coded_tag};
+use crate::files::cache::{Representation, coded_tag};
 use crate::files::{File, Missing};
 use crate::http::body::{FileBody, Piece, ResponseBody};
 use crate::http::conditional::{self, Validators, Verdict};
@@ -21,7 +21,7 @@ pub(crate) enum Shape {
     /// The file as it is.
     Plain,
     /// A form that is kept.
-    Form(Encoding, Rc<Form>),
+    Representation(Encoding, Rc<Representation>),
     /// Compressed as it is sent.
     Stream(Encoding, Box<dyn FnOnce(FileBody) -> ResponseBody>),
 }
@@ -51,7 +51,7 @@ pub(crate) fn of_file(
 ) -> Response<ResponseBody> {
     let etag = match &shape {
         Shape::Plain => file.meta.etag(),
-        Shape::Form(_, form) => form.etag.clone(),
+        Shape::Representation(_, representation) => representation.etag.clone(),
         Shape::Stream(encoding, _) => coded_tag(&file.meta.etag(), *encoding),
     };
     let last_modified = file.meta.last_modified();
@@ -65,7 +65,9 @@ pub(crate) fn of_file(
             Wanted::Whole => ranged(whole(file)),
             Wanted::Spans(spans) => ranged(partial(file, &spans)),
         },
-        (Verdict::Proceed, Shape::Form(encoding, form)) => kept(&file, encoding, &form),
+        (Verdict::Proceed, Shape::Representation(encoding, representation)) => {
+            kept(&file, encoding, &representation)
+        }
         (Verdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
     };
     let fields = response.headers_mut();
@@ -93,10 +95,10 @@ fn encoded(file: &File, encoding: Encoding) -> Response<ResponseBody> {
     response
 }
 
-fn kept(file: &File, encoding: Encoding, form: &Form) -> Response<ResponseBody> {
+fn kept(file: &File, encoding: Encoding, representation: &Representation) -> Response<ResponseBody> {
     let mut response = encoded(file, encoding);
-    response.headers_mut().insert(header::CONTENT_LENGTH, form.whole.body_bytes().into());
-    *response.body_mut() = ResponseBody::Full(form.whole.body());
+    response.headers_mut().insert(header::CONTENT_LENGTH, representation.whole.body_bytes().into());
+    *response.body_mut() = ResponseBody::Full(representation.whole.body());
     response
 }
 

@@ -14,7 +14,9 @@ use request::path::NormalPath;
 use crate::config::settings::Encoding;
 use crate::context::{Partition, Site};
 use crate::files::cache::Root;
-use crate::files::cache::{self, Cache, Dress, ENTRY_BYTES, Entry, Form, has_forms};
+use crate::files::cache::{
+    self, Cache, ENTRY_BYTES, Entry, Representation, ResponseHeaders, has_representations,
+};
 use crate::files::listing;
 use crate::files::response as file_response;
 use crate::files::response::Shape;
@@ -24,10 +26,10 @@ use crate::http::body::{FileBody, ResponseBody};
 use crate::http::compress::body::Coded;
 use crate::http::compress::dynamic::{accept_encoding, vary};
 use crate::http::compress::{Effort, Encoder, PIECE_BYTES};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response;
-use crate::router::dispatch::{self, Origin};
-use crate::router::rules::{Plan, Rule, Rules};
+use crate::router::authorize::{Origin, authorize};
+use crate::router::rules::{RouteMatch, Rule, Rules};
 
 /// Bytes by which an encoded form must be smaller than the file to be kept.
 const GAIN_BYTES: u64 = 64;
@@ -43,22 +45,20 @@ pub(crate) enum Outcome<'r> {
 }
 
 /// Answers a request for `path` from files; `root` is `None` where there are none. The rules of the file that the path
-/// leads to are added to `plan`, and hold as well.
+/// leads to are added to `route`, and hold as well.
 pub(crate) async fn answer<'r, P: Partition>(
     site: &'r Site<P>,
     root: Option<&Rc<Root>>,
-    (path, plan): (&NormalPath<'_>, &mut Plan<'r>),
-    ends: Ends,
+    (path, route): (&NormalPath<'_>, &mut RouteMatch<'r>),
+    conn: ConnInfo,
     request: &Parts,
 ) -> Outcome<'r> {
     let Some(root) = root else {
         let refusal = response::method(&request.method);
         return Outcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
     };
-    let resolved = resolve(&site.rules, root, path, plan);
-    if let Some(refused) =
-        dispatch::admit(site, &resolved.rules, Origin::Server, ends, &request.headers).await
-    {
+    let resolved = resolve(&site.rules, root, path, route);
+    if let Some(refused) = authorize(site, &resolved.rules, Origin::Server, conn, &request.headers).await {
         return Outcome::Answer(refused);
     }
     if let Some((rule, name)) = resolved.run {
@@ -68,9 +68,9 @@ pub(crate) async fn answer<'r, P: Partition>(
         return Outcome::Answer(refusal);
     }
     match resolved.found {
-        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, plan), request, file).await),
+        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), request, file).await),
         Ok(Found::Source(name)) => {
-            site.partition.kept_source(ends.peer, &name);
+            site.partition.kept_source(conn.peer, &name);
             Outcome::Missing(response::error(StatusCode::FORBIDDEN))
         }
         Ok(Found::Elsewhere(path)) => {
@@ -97,14 +97,14 @@ pub(crate) struct Resolved<'r> {
     pub run: Option<(&'r Rule, NormalPath<'static>)>,
 }
 
-/// Finds what `path` leads to, and adds the rules of an index file to `plan`.
+/// Finds what `path` leads to, and adds the rules of an index file to `route`.
 ///
 /// SECURITY: a rule is for a file, by whatever path it was found; the source of a script is nobody's.
 pub(crate) fn resolve<'r>(
     rules: &'r Rules,
     root: &Root,
     path: &NormalPath<'_>,
-    plan: &mut Plan<'r>,
+    route: &mut RouteMatch<'r>,
 ) -> Resolved<'r> {
     let found = root.files.lookup(path);
     let (name, is_source) = match &found {
@@ -115,13 +115,13 @@ pub(crate) fn resolve<'r>(
     let (Ok(name), is_index) = (NormalPath::of_file(name), path.is_folder()) else {
         return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
     };
-    let (mut rule, mut new) = (plan.rule, Vec::new());
+    let (mut rule, mut new) = (route.rule, Vec::new());
     if is_index {
-        let Ok(of_file) = rules.plan(&name) else {
+        let Ok(of_file) = rules.find(&name) else {
             return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
         };
         rule = of_file.rule;
-        new = plan.resolve_to(of_file);
+        new = route.resolve_to(of_file);
     }
     // A rule that acts on what clients ask for, a redirect or a rewrite, has been asked by now, or not been theirs.
     let runs = |rule: &&Rule| rule.passes_on() && (is_source || (is_index && !rule.fallback));
@@ -132,29 +132,31 @@ pub(crate) fn resolve<'r>(
 async fn of_file<P: Partition>(
     site: &Site<P>,
     root: &Rc<Root>,
-    (path, plan): (&NormalPath<'_>, &Plan<'_>),
+    (path, route): (&NormalPath<'_>, &RouteMatch<'_>),
     request: &Parts,
     file: File,
 ) -> Response<ResponseBody> {
-    let dress = Dress::new(site.cache.settings(), plan);
-    let forms = has_forms(site.cache.settings(), file.media, file.meta.size);
-    let shape = match forms && !request.headers.contains_key(header::RANGE) {
-        true => shape(site, root, (path, &file), request, &dress).await,
+    let response_headers = ResponseHeaders::new(site.cache.settings(), route);
+    let representations = has_representations(site.cache.settings(), file.media, file.meta.size);
+    let shape = match representations && !request.headers.contains_key(header::RANGE) {
+        true => shape(site, root, (path, &file), request, &response_headers).await,
         false => Shape::Plain,
     };
     let mut response = file_response::of_file(file, &request.method, &request.headers, shape);
     if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
-        dress_up(response.headers_mut(), &dress, forms);
+        add_response_headers(response.headers_mut(), &response_headers, representations);
     }
     response
 }
 
 /// What the fast path has in its ready heads.
-fn dress_up(headers: &mut HeaderMap, dress: &Dress, forms: bool) {
-    if let Some(value) = dress.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok()) {
+fn add_response_headers(headers: &mut HeaderMap, response_headers: &ResponseHeaders, representations: bool) {
+    if let Some(value) =
+        response_headers.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok())
+    {
         headers.insert(header::CACHE_CONTROL, value);
     }
-    if forms {
+    if representations {
         vary(headers);
     }
 }
@@ -165,7 +167,7 @@ async fn shape<P: Partition>(
     root: &Rc<Root>,
     (path, file): (&NormalPath<'_>, &File),
     request: &Parts,
-    dress: &Dress,
+    response_headers: &ResponseHeaders,
 ) -> Shape {
     let value = accept_encoding(&request.headers);
     let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
@@ -174,12 +176,12 @@ async fn shape<P: Partition>(
     }
     site.cache.take_finished();
     let tick = site.clock.tick(Instant::now());
-    let Some(entry) = site.cache.fill(root, path, file, dress, tick) else {
+    let Some(entry) = site.cache.fill(root, path, file, response_headers, tick) else {
         return Shape::Plain;
     };
     for encoding in accepted.iter() {
-        match form(&site.cache, root, &entry, file, encoding).await {
-            Made::Form(form) => return Shape::Form(encoding, form),
+        match representation(&site.cache, root, &entry, file, encoding).await {
+            Made::Representation(representation) => return Shape::Representation(encoding, representation),
             Made::Stream(compress) => return Shape::Stream(encoding, compress),
             Made::UnderWay => return Shape::Plain,
             Made::NotWorth => {}
@@ -189,30 +191,36 @@ async fn shape<P: Partition>(
 }
 
 enum Made {
-    Form(Rc<Form>),
+    Representation(Rc<Representation>),
     Stream(Box<dyn FnOnce(FileBody) -> ResponseBody>),
     UnderWay,
     NotWorth,
 }
 
 /// A form that is kept, or made now: small ones at once, large ones as they are sent to whoever asked first.
-async fn form(cache: &Cache, root: &Root, entry: &Rc<Entry>, file: &File, encoding: Encoding) -> Made {
+async fn representation(
+    cache: &Cache,
+    root: &Root,
+    entry: &Rc<Entry>,
+    file: &File,
+    encoding: Encoding,
+) -> Made {
     let cell = entry.coded(encoding);
     if entry.large && cell.get().is_none() {
-        let neighbour = || cache::neighbour(root, file, encoding);
-        match neighbour() {
+        let precompressed = || cache::precompressed(root, file, encoding);
+        match precompressed() {
             Some((body, meta)) => {
-                let form = Rc::new(entry.form(encoding, &body, Some(meta)));
-                cache.count_form(entry, &form);
+                let representation = Rc::new(entry.representation(encoding, &body, Some(meta)));
+                cache.count_representation(entry, &representation);
                 // Set meanwhile by somebody else, it is the same.
-                let _ = cell.set(Some(form));
+                let _ = cell.set(Some(representation));
             }
             None if entry.under_way[encoding as usize].get() => return Made::UnderWay,
             None => return stream(cache, entry, encoding).map_or(Made::NotWorth, Made::Stream),
         }
     }
     match cell.get_or_init(|| make(cache, root, entry, file, encoding)).await {
-        Some(form) => Made::Form(form.clone()),
+        Some(representation) => Made::Representation(representation.clone()),
         None => Made::NotWorth,
     }
 }
@@ -223,17 +231,17 @@ async fn make(
     entry: &Rc<Entry>,
     file: &File,
     encoding: Encoding,
-) -> Option<Rc<Form>> {
-    let form = match cache::neighbour(root, file, encoding) {
-        Some((body, meta)) => entry.form(encoding, &body, Some(meta)),
+) -> Option<Rc<Representation>> {
+    let representation = match cache::precompressed(root, file, encoding) {
+        Some((body, meta)) => entry.representation(encoding, &body, Some(meta)),
         None => {
             let body = compressed(file, encoding, cache.settings().static_level).await?;
-            worth(&body, file.meta.size).then(|| entry.form(encoding, &body, None))?
+            worth(&body, file.meta.size).then(|| entry.representation(encoding, &body, None))?
         }
     };
-    let form = Rc::new(form);
-    cache.count_form(entry, &form);
-    Some(form)
+    let representation = Rc::new(representation);
+    cache.count_representation(entry, &representation);
+    Some(representation)
 }
 
 fn worth(body: &[u8], size: u64) -> bool {
@@ -293,10 +301,12 @@ impl Cache {
     /// Takes in what was compressed while it was sent.
     pub(crate) fn take_finished(&self) {
         for (entry, encoding, body) in self.finished().take() {
-            let form = worth(&body, entry.meta.size).then(|| Rc::new(entry.form(encoding, &body, None)));
+            let representation =
+                worth(&body, entry.meta.size).then(|| Rc::new(entry.representation(encoding, &body, None)));
             // What there is no room for is not made again for everybody who asks.
-            let form = form.filter(|form| self.count_form(&entry, form));
-            let _ = entry.coded(encoding).set(form);
+            let representation =
+                representation.filter(|representation| self.count_representation(&entry, representation));
+            let _ = entry.coded(encoding).set(representation);
         }
     }
 }

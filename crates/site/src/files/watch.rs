@@ -121,8 +121,8 @@ impl Watch {
         let Some(inotify) = self.inotify.borrow().clone() else {
             return Watched::No;
         };
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let each = std::iter::once(0).chain(ends);
+        let conn = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let each = std::iter::once(0).chain(conn);
         each.map(|end| self.watches_folder(inotify.get_ref(), root, &path[..end]))
             .min()
             .unwrap_or(Watched::No)

@@ -5,13 +5,13 @@
 use std::time::Instant;
 
 use crate::head::Head;
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 
 /// One request and its answer, for the access log.
 #[derive(Debug)]
 pub struct Access<'a> {
     /// The two ends of the connection.
-    pub ends: &'a Ends,
+    pub conn: &'a ConnInfo,
     /// The method; empty if the head was refused.
     pub method: &'a str,
     /// The target as sent; empty if the head was refused.
@@ -35,14 +35,14 @@ pub struct Access<'a> {
 impl<'a> Access<'a> {
     /// What was said and sent; `head` is `None` if it was refused. `since` is when it arrived.
     pub(crate) fn of(
-        ends: &'a Ends,
+        conn: &'a ConnInfo,
         head: Option<&Head<'a>>,
         status: u16,
         body_bytes: u64,
         since: Instant,
     ) -> Self {
         Access {
-            ends,
+            conn,
             method: head.map_or("", |head| head.method),
             target: head.map_or("", |head| head.target),
             minor: head.map_or(1, |head| head.minor),

@@ -4,9 +4,11 @@
 
 use std::net::SocketAddr;
 
+use http::HeaderValue;
+
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub struct ConnInfo {
     /// The client's.
     pub peer: SocketAddr,
     /// Ours.
@@ -15,9 +17,13 @@ pub struct Ends {
     pub tls: bool,
 }
 
-impl Ends {
+impl ConnInfo {
     /// The scheme by which the client asks.
     pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }
 }
+
+/// The certificate that a client has shown on its connection; goes with its requests.
+#[derive(Clone)]
+pub(crate) struct ClientCertificate(pub(crate) HeaderValue);

@@ -9,6 +9,8 @@ pub mod compress;
 pub mod conditional;
 pub mod conn_info;
 pub mod date;
+pub(crate) mod finish;
+pub(crate) mod internal_redirect;
 pub mod mime;
 pub mod range;
 pub mod response;

@@ -11,11 +11,11 @@ use request::path::NormalPath;
 use crate::connection::socket::Socket;
 use crate::context::{Partition, Site};
 use crate::files::cache::Root;
-use crate::files::cache::{self, Dress, Entry, Form, Pick};
+use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
 use crate::files::{File, Found};
 use crate::head::{Framing, Head, Refusal, Verb};
-use crate::router::dispatch;
+use crate::router;
 
 /// What came of it.
 pub(crate) enum Fast {
@@ -65,19 +65,19 @@ pub(crate) fn answer<P: Partition>(
             },
         },
     };
-    let form = match entry.vary {
+    let representation = match entry.vary {
         false => &entry.plain,
         true => match entry.pick(site.negotiator.accepted(head.accept_encoding)) {
-            Pick::Form(form) => form,
+            Pick::Representation(representation) => representation,
             Pick::Absent => return Fast::General,
         },
     };
-    let (ready, status) = match compare(head, &form.etag, &entry.last_modified) {
-        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => {
+    let (ready, status) = match compare(head, &representation.etag, &entry.last_modified) {
+        Compared::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => {
             return large(site, head, secure, &entry, root.as_ref());
         }
-        Compared::Whole => (&form.whole, 200),
-        Compared::Unchanged => (&form.unchanged, 304),
+        Compared::Whole => (&representation.whole, 200),
+        Compared::Unchanged => (&representation.unchanged, 304),
         Compared::Unsure => return Fast::General,
     };
     let bytes = ready.bytes(tick, || site.clock.date());
@@ -97,21 +97,26 @@ pub(crate) fn answer<P: Partition>(
 }
 
 /// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
-pub(crate) fn cached<P: Partition>(site: &Site<P>, head: &Head<'_>, tick: u64) -> Option<(Rc<Form>, bool)> {
+pub(crate) fn cached<P: Partition>(
+    site: &Site<P>,
+    head: &Head<'_>,
+    tick: u64,
+) -> Option<(Rc<Representation>, bool)> {
     if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
         return None;
     }
     let root = site.roots.find(head.host, tick)?;
     let kept = site.cache.get(&root, head.path, tick);
     let entry = kept.or_else(|| fill(site, head, &[], &root, tick).ok()).filter(|entry| entry.open)?;
-    let Pick::Form(form) = entry.pick(site.negotiator.accepted(head.accept_encoding)) else {
+    let Pick::Representation(representation) = entry.pick(site.negotiator.accepted(head.accept_encoding))
+    else {
         return None;
     };
-    match compare(head, &form.etag, &entry.last_modified) {
+    match compare(head, &representation.etag, &entry.last_modified) {
         // Its body is not here.
-        Compared::Whole if entry.large && Rc::ptr_eq(form, &entry.plain) => None,
-        Compared::Whole => Some((form.clone(), false)),
-        Compared::Unchanged => Some((form.clone(), true)),
+        Compared::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => None,
+        Compared::Whole => Some((representation.clone(), false)),
+        Compared::Unchanged => Some((representation.clone(), true)),
         Compared::Unsure => None,
     }
 }
@@ -126,26 +131,26 @@ fn fill<P: Partition>(
     tick: u64,
 ) -> Result<Rc<Entry>, Fast> {
     let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
-    let mut plan = site.rules.plan(&path).map_err(|_| Fast::General)?;
-    if !plan.is_open() || dispatch::service_of(site, &plan, &path).is_some() {
+    let mut route = site.rules.find(&path).map_err(|_| Fast::General)?;
+    if !route.is_open() || router::service_of(site, &route, &path).is_some() {
         return Err(Fast::General);
     }
     // A path of two readings may be another site's.
     if !matches!(path.widest(), Ok(None)) {
         return Err(Fast::General);
     }
-    let resolved = serve::resolve(&site.rules, root, &path, &mut plan);
+    let resolved = serve::resolve(&site.rules, root, &path, &mut route);
     let file = match resolved.found {
-        Ok(Found::File(file)) if plan.is_open() && resolved.run.is_none() => file,
+        Ok(Found::File(file)) if route.is_open() && resolved.run.is_none() => file,
         _ => return Err(Fast::General),
     };
-    let dress = Dress::new(site.cache.settings(), &plan);
-    match site.cache.fill(root, &path, &file, &dress, tick) {
+    let response_headers = ResponseHeaders::new(site.cache.settings(), &route);
+    match site.cache.fill(root, &path, &file, &response_headers, tick) {
         Some(entry) => Ok(entry),
         None if head.if_none_match.is_none() && head.if_modified_since.is_none() => {
             let settings = site.cache.settings();
             let lines = [secure, connection_line(head)].concat();
-            let lead = cache::head(&file, settings, &dress, &lines, site.clock.date());
+            let lead = cache::head(&file, settings, &response_headers, &lines, site.clock.date());
             Err(Fast::File { head: lead, file })
         }
         None => Err(Fast::General),
@@ -165,9 +170,9 @@ fn large<P: Partition>(
     let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {
         Some(Found::File(file)) if file.meta == entry.meta => {
-            let (settings, dress) = (site.cache.settings(), entry.dress());
+            let (settings, response_headers) = (site.cache.settings(), entry.response_headers());
             let lines = [secure, connection_line(head)].concat();
-            let lead = cache::head(&file, settings, dress, &lines, site.clock.date());
+            let lead = cache::head(&file, settings, response_headers, &lines, site.clock.date());
             Fast::File { head: lead, file }
         }
         _ => Fast::General,

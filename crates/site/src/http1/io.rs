@@ -5,7 +5,7 @@
 //!
 //! Why an end: hyper with `half_close` allowed does not read past the request it is busy with, and when it
 //! has answered and flushed, it asks for the next. That it is told "no more" lets its future resolve by
-//! itself, without `Connection: close` on the answer; [`Gauge::finished`] tells this end from a real one.
+//! itself, without `Connection: close` on the answer; [`ExchangeState::finished`] tells this end from a real one.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -30,7 +30,7 @@ use crate::proxy::limit::Stall;
 const STEP_BYTES: usize = 16 << 10;
 
 /// What the exchange must know of hyper's use of the stream.
-pub(crate) struct Gauge {
+pub(crate) struct ExchangeState {
     /// hyper has answered and asked for another request.
     pub finished: Cell<bool>,
     /// All bytes of the request have been given to hyper.
@@ -57,7 +57,7 @@ pub(crate) struct Gauge {
     pub stall: RefCell<Option<Stall>>,
 }
 
-impl Gauge {
+impl ExchangeState {
     /// For a client that keeps these limits, and takes answers at this pace.
     pub fn new(limits: &Limits, takes: Rc<Pace>) -> Self {
         Self {
@@ -152,9 +152,9 @@ pub(crate) enum Left {
 }
 
 /// The adapter.
-pub(crate) struct Wire {
+pub(crate) struct SingleRequestIo {
     pub stream: Rc<RefCell<Stream>>,
-    pub gauge: Rc<Gauge>,
+    pub state: Rc<ExchangeState>,
     /// The head, rewritten.
     pub head: Bytes,
     /// What was read from the socket after the head.
@@ -162,7 +162,7 @@ pub(crate) struct Wire {
     pub left: Left,
 }
 
-impl Wire {
+impl SingleRequestIo {
     /// Whether the request has been read from the socket completely, as far as can be told.
     pub fn complete(&self) -> bool {
         self.left == Left::Exactly(0)
@@ -175,7 +175,7 @@ impl Wire {
             // SECURITY: hyper takes blanks behind a size, and any byte in an extension, which others do not.
             Left::Chunked(chunks) => chunks.look(bytes).map_err(io::Error::other)?,
         }
-        self.gauge.delivered.set(self.complete());
+        self.state.delivered.set(self.complete());
         Ok(())
     }
 
@@ -196,17 +196,17 @@ impl Wire {
         let mut buffer = ReadBuf::new(&mut bytes[..room.min(STEP_BYTES)]);
         let polled = self.stream.borrow_mut().poll_read(cx, &mut buffer);
         if polled.is_pending() {
-            self.gauge.sends.wait();
+            self.state.sends.wait();
         }
         ready!(polled)?;
         self.use_up(buffer.filled())?;
         out.put_slice(buffer.filled());
-        self.gauge.sends.moved(buffer.filled().len());
+        self.state.sends.moved(buffer.filled().len());
         Poll::Ready(Ok(()))
     }
 }
 
-impl hyper::rt::Read for Wire {
+impl hyper::rt::Read for SingleRequestIo {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -216,14 +216,14 @@ impl hyper::rt::Read for Wire {
         if this.head.has_remaining() {
             let count = this.head.len().min(out.remaining());
             out.put_slice(&this.head.split_to(count));
-            this.gauge.delivered.set(this.head.is_empty() && this.complete());
+            this.state.delivered.set(this.head.is_empty() && this.complete());
             return Poll::Ready(Ok(()));
         }
         if this.complete() {
-            this.gauge.finished.set(true);
+            this.state.finished.set(true);
             return Poll::Ready(Ok(()));
         }
-        if this.gauge.intake.get() == Intake::Slow {
+        if this.state.intake.get() == Intake::Slow {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let room = this.allowed(out.remaining());
@@ -238,9 +238,9 @@ impl hyper::rt::Read for Wire {
     }
 }
 
-impl hyper::rt::Write for Wire {
+impl hyper::rt::Write for SingleRequestIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.gauge.write(&self.stream, bytes, |stream, moved| stream.poll_write(cx, bytes, moved))
+        self.state.write(&self.stream, bytes, |stream, moved| stream.poll_write(cx, bytes, moved))
     }
 
     fn poll_write_vectored(
@@ -249,7 +249,7 @@ impl hyper::rt::Write for Wire {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        self.gauge.write(&self.stream, first, |stream, moved| match stream {
+        self.state.write(&self.stream, first, |stream, moved| match stream {
             Stream::Plain(tcp) => {
                 let count = ready!(Pin::new(tcp).poll_write_vectored(cx, slices))?;
                 *moved += count;
@@ -265,7 +265,7 @@ impl hyper::rt::Write for Wire {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.gauge.flush(&self.stream, cx)
+        self.state.flush(&self.stream, cx)
     }
 
     /// Does nothing: hyper flushes before it; whether the connection goes on is not hyper's to say.

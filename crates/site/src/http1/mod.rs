@@ -16,7 +16,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -29,12 +28,12 @@ use crate::connection::stream::Stream;
 use crate::context::{Partition, Site, Waits};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::http::body::{BoundedBody, BoxError, Intake, ResponseBody};
-use crate::http::conn_info::Ends;
-use crate::http::response;
+use crate::http::conn_info::{ClientCertificate, ConnInfo};
+use crate::http::finish::Codec;
 use crate::http::websocket;
-use crate::http1::io::{Gauge, Left, Wire};
+use crate::http1::io::{ExchangeState, Left, SingleRequestIo};
 use crate::proxy::limit::Side;
-use crate::router::dispatch;
+use crate::router;
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
 pub(crate) const CLIENT_GONE: u16 = 499;
@@ -63,39 +62,39 @@ pub(crate) struct Over {
 pub(crate) async fn exchange<P: Partition>(
     site: &Rc<Site<P>>,
     stream: Stream,
-    ends: Ends,
+    conn: ConnInfo,
     takes: Rc<Pace>,
     raw: &[u8],
     head: &Head<'_>,
     preread: Bytes,
 ) -> Over {
-    let gauge = Rc::new(Gauge::new(site.partition.limits(), takes));
-    let shown = stream.client_certificate().map(dispatch::Shown);
+    let state = Rc::new(ExchangeState::new(site.partition.limits(), takes));
+    let shown = stream.client_certificate().map(ClientCertificate);
     let stream = Rc::new(RefCell::new(stream));
     let left = match head.framing {
         Framing::None => Left::Exactly(0),
         Framing::Length(length) => Left::Exactly(length),
         Framing::Chunked => Left::Chunked(Chunks::default()),
     };
-    let wire = Wire {
+    let io = SingleRequestIo {
         stream: stream.clone(),
-        gauge: gauge.clone(),
+        state: state.clone(),
         head: head::rewrite(raw, head).into(),
         preread,
         left,
     };
     let keep = head.keep && head.framing != Framing::Chunked;
-    let old = head.minor == 0 && keep;
+    let codec = if head.minor == 0 && keep { Codec::Http1KeepAlive } else { Codec::Http1 };
     let websocket = websocket::names_websocket(head);
     let service = {
-        let (site, gauge) = (site.clone(), gauge.clone());
+        let (site, state) = (site.clone(), state.clone());
         hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            let (site, gauge) = (site.clone(), gauge.clone());
+            let (site, state) = (site.clone(), state.clone());
             if let Some(shown) = &shown {
                 request.extensions_mut().insert(shown.clone());
             }
             let refused = websocket.then(|| websocket::take_up(&mut request)).flatten();
-            async move { Ok::<_, Infallible>(respond(&site, &gauge, ends, request, refused, old).await) }
+            async move { Ok::<_, Infallible>(respond(&site, &state, conn, request, refused, codec).await) }
         })
     };
     let mut connection = hyper::server::conn::http1::Builder::new()
@@ -103,45 +102,48 @@ pub(crate) async fn exchange<P: Partition>(
         .keep_alive(keep)
         .header_read_timeout(None)
         .max_headers(HEADER_LINES_MAX + 1)
-        .serve_connection(wire, service);
-    // A client that stops sending may still be reading, so only what others would work on is given up for it.
-    let watch = match site.waits_for(head.path) {
-        Waits::Backend => Watch::ToTheEnd,
-        Waits::Password => Watch::UntilAnswered,
-        Waits::Never => Watch::Never,
-    };
-    let outcome = drive(&mut connection, &stream, &gauge, watch).await;
+        .serve_connection(io, service);
+    let watch = Watch::of(site.waits_for(head.path));
+    let outcome = drive(&mut connection, &stream, &state, watch).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
-        _ if gauge.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
+        _ if state.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
         _ => {}
     }
-    let wire = connection.into_parts().io;
-    if gauge.broke.get() && head.minor == 0 {
-        wire.stream.borrow_mut().reset();
+    let io = connection.into_parts().io;
+    if state.broke.get() && head.minor == 0 {
+        io.stream.borrow_mut().reset();
     }
-    let complete = wire.complete();
-    let preread = wire.preread;
-    let status = match gauge.status.get() {
+    let over = conclude(io, stream, &state, (outcome, keep));
+    match state.tunnel.take() {
+        Some(opened) => pass_through(over, opened, site.partition.limits().idle_timeout).await,
+        None => over,
+    }
+}
+
+/// What is left of the connection after an exchange; `keep` says whether the request lets another one follow.
+fn conclude(
+    io: SingleRequestIo,
+    stream: Rc<RefCell<Stream>>,
+    state: &ExchangeState,
+    (outcome, keep): (Outcome, bool),
+) -> Over {
+    let complete = io.complete();
+    let SingleRequestIo { preread, stream: lent, .. } = io;
+    drop(lent);
+    let status = match state.status.get() {
         0 => CLIENT_GONE,
         status => status,
     };
-    let over = Over {
-        // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
-        stream: {
-            drop(wire.stream);
-            Rc::into_inner(stream).map(RefCell::into_inner)
-        }
-        .filter(|_| outcome == Outcome::Answered),
+    // INVARIANT: the connection and its adapter are gone, so nobody else holds the stream.
+    let stream = Rc::into_inner(stream).map(RefCell::into_inner);
+    Over {
+        stream: stream.filter(|_| outcome == Outcome::Answered),
         preread,
-        keep: keep && outcome == Outcome::Answered && gauge.finished.get() && complete,
+        keep: keep && outcome == Outcome::Answered && state.finished.get() && complete,
         linger: !complete,
         status,
-        body_bytes: gauge.body_bytes.get().min(gauge.written.get()),
-    };
-    match gauge.tunnel.take() {
-        Some(opened) => pass_through(over, opened, site.partition.limits().idle_timeout).await,
-        None => over,
+        body_bytes: state.body_bytes.get().min(state.written.get()),
     }
 }
 
@@ -168,10 +170,19 @@ enum Watch {
 }
 
 impl Watch {
-    fn is_on(self, gauge: &Gauge) -> bool {
+    /// A client that stops sending may still be reading, so only what others work on is given up for it.
+    fn of(waits: Waits) -> Self {
+        match waits {
+            Waits::Backend => Watch::ToTheEnd,
+            Waits::Password => Watch::UntilAnswered,
+            Waits::Never => Watch::Never,
+        }
+    }
+
+    fn is_on(self, state: &ExchangeState) -> bool {
         match self {
             Watch::ToTheEnd => true,
-            Watch::UntilAnswered => gauge.status.get() == 0,
+            Watch::UntilAnswered => state.status.get() == 0,
             Watch::Never => false,
         }
     }
@@ -186,7 +197,12 @@ enum Outcome {
 }
 
 /// Polls hyper until it is done, or the client is gone or too slow.
-async fn drive<C>(connection: &mut C, stream: &RefCell<Stream>, gauge: &Gauge, watch: Watch) -> Outcome
+async fn drive<C>(
+    connection: &mut C,
+    stream: &RefCell<Stream>,
+    state: &ExchangeState,
+    watch: Watch,
+) -> Outcome
 where
     C: Future<Output = hyper::Result<()>> + Unpin,
 {
@@ -198,26 +214,26 @@ where
             if let Poll::Ready(result) = Pin::new(&mut *connection).poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
-            if watch.is_on(gauge) && is_gone(cx, &mut stream.borrow_mut(), gauge, &mut visible) {
+            if watch.is_on(state) && is_gone(cx, &mut stream.borrow_mut(), state, &mut visible) {
                 return Poll::Ready(Outcome::Broken);
             }
-            let stall = gauge.stall.borrow();
+            let stall = state.stall.borrow();
             if stall.as_ref().is_some_and(|stall| stall.poll_given_up(cx, Side::Answer).is_ready()) {
                 return Poll::Ready(Outcome::Slow);
             }
             drop(stall);
-            let Some(next) = next_look(gauge, watch, visible) else {
+            let Some(next) = next_look(state, watch, visible) else {
                 return Poll::Pending;
             };
             if !expired(cx, &mut timer, next) {
                 return Poll::Pending;
             }
-            if let Some(outcome) = too_slow(gauge, asked) {
+            if let Some(outcome) = too_slow(state, asked) {
                 return Poll::Ready(outcome);
             }
             if std::mem::replace(&mut asked, true) {
                 // hyper has nothing to write after all.
-                gauge.probe.set(None);
+                state.probe.set(None);
             }
         }
     })
@@ -226,8 +242,8 @@ where
 
 /// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which makes
 /// that not `visible` any more.
-fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, visible: &mut bool) -> bool {
-    if !gauge.delivered.get() || !*visible {
+fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, state: &ExchangeState, visible: &mut bool) -> bool {
+    if !state.delivered.get() || !*visible {
         return stream.is_closed();
     }
     stream.poll_gone(cx, visible)
@@ -235,68 +251,55 @@ fn is_gone(cx: &mut Context<'_>, stream: &mut Stream, gauge: &Gauge, visible: &m
 
 /// When to look next whether the client is too slow, or has gone behind what nobody takes. A body that nobody wants any
 /// more may stay away.
-fn next_look(gauge: &Gauge, watch: Watch, visible: bool) -> Option<Instant> {
-    let hidden = !gauge.delivered.get() || !visible;
-    let gone = (watch.is_on(gauge) && hidden).then(|| Instant::now() + GONE_LOOK);
-    let body = gauge.sends.deadline().filter(|_| gauge.intake.get() == Intake::Open);
-    let response = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
+fn next_look(state: &ExchangeState, watch: Watch, visible: bool) -> Option<Instant> {
+    let hidden = !state.delivered.get() || !visible;
+    let gone = (watch.is_on(state) && hidden).then(|| Instant::now() + GONE_LOOK);
+    let body = state.sends.deadline().filter(|_| state.intake.get() == Intake::Open);
+    let response = state.takes.deadline().map(|at| state.probe.get().map_or(at, |probe| at.min(probe)));
     [gone, body, response].into_iter().flatten().min()
 }
 
 /// Gives up a client that is too slow, one that takes an answer not before the kernel was `asked` once more. If its
 /// answer has not begun, it gets one: the body ends with an error then.
-fn too_slow(gauge: &Gauge, asked: bool) -> Option<Outcome> {
+fn too_slow(state: &ExchangeState, asked: bool) -> Option<Outcome> {
     let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= Instant::now());
-    if asked && passed(gauge.takes.deadline()) {
+    if asked && passed(state.takes.deadline()) {
         return Some(Outcome::Slow);
     }
-    if gauge.intake.get() == Intake::Open && passed(gauge.sends.deadline()) {
-        gauge.intake.set(Intake::Slow);
-        return (gauge.status.get() != 0).then_some(Outcome::Broken);
+    if state.intake.get() == Intake::Open && passed(state.sends.deadline()) {
+        state.intake.set(Intake::Slow);
+        return (state.status.get() != 0).then_some(Outcome::Broken);
     }
     None
 }
 
 async fn respond<P: Partition>(
     site: &Site<P>,
-    gauge: &Rc<Gauge>,
-    ends: Ends,
+    state: &Rc<ExchangeState>,
+    conn: ConnInfo,
     request: Request<Incoming>,
     refused: Option<StatusCode>,
-    old: bool,
+    codec: Codec,
 ) -> Response<Counted> {
     let limit = site.partition.limits().body_bytes;
     let (parts, body) = request.into_parts();
-    let intake = &gauge.intake;
+    let intake = &state.intake;
     let body = BoundedBody::new(body, limit, intake.clone());
-    let mut response = match refused {
+    let response = match refused {
         Some(status) => websocket::refusal(status),
-        None => dispatch::respond(site, ends, Request::from_parts(parts, body)).await,
+        None => router::respond(site, conn, Request::from_parts(parts, body)).await,
     };
-    match intake.get() {
-        Intake::TooLarge => response = response::error(StatusCode::PAYLOAD_TOO_LARGE),
-        Intake::Slow => response = response::error(StatusCode::REQUEST_TIMEOUT),
-        Intake::Open | Intake::Done | Intake::Abandoned => {}
-    }
-    let headers = response.headers_mut();
-    // hyper closes when it cannot read what is left of a request; the client should know.
-    if matches!(intake.get(), Intake::TooLarge | Intake::Slow | Intake::Abandoned) {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    } else if old {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
-    }
-    headers.insert(header::SERVER, HeaderValue::from_static(crate::http::SERVER));
-    site.add_hsts(ends, headers);
-    gauge.status.set(response.status().as_u16());
-    *gauge.tunnel.borrow_mut() = websocket::opened(&response);
-    *gauge.stall.borrow_mut() = response.extensions_mut().remove();
-    response.map(|inner| Counted { inner, gauge: gauge.clone(), error: None })
+    let mut response = site.finish(conn, codec, intake.get(), response);
+    state.status.set(response.status().as_u16());
+    *state.tunnel.borrow_mut() = websocket::opened(&response);
+    *state.stall.borrow_mut() = response.extensions_mut().remove();
+    response.map(|inner| Counted { inner, state: state.clone(), error: None })
 }
 
 /// A response body that counts.
 struct Counted {
     inner: ResponseBody,
-    gauge: Rc<Gauge>,
+    state: Rc<ExchangeState>,
     /// Why the body has broken off; hyper is told when it has written what came before.
     error: Option<BoxError>,
 }
@@ -315,14 +318,14 @@ impl Body for Counted {
         }
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
         if let Poll::Ready(Some(Err(error))) = polled {
-            this.gauge.broke.set(true);
+            this.state.broke.set(true);
             this.error = Some(error);
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-            this.gauge.body_bytes.set(this.gauge.body_bytes.get() + length);
+            this.state.body_bytes.set(this.state.body_bytes.get() + length);
         }
         polled
     }

@@ -12,22 +12,22 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::files::cache::{Form, Ready};
+use crate::files::cache::{PrebuiltResponse, Representation};
 use crate::http::body::{BoxError, ResponseBody, Shared};
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
 const STEP_BYTES: usize = 16 << 10;
 
-/// The answer that `form` is, or that it is unchanged.
-pub(super) fn response(form: Rc<Form>, unchanged: bool) -> Response<ResponseBody> {
-    let (status, ready) = match unchanged {
-        true => (StatusCode::NOT_MODIFIED, &form.unchanged),
-        false => (StatusCode::OK, &form.whole),
+/// The answer that `representation` is, or that it is unchanged.
+pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> Response<ResponseBody> {
+    let (status, prebuilt) = match unchanged {
+        true => (StatusCode::NOT_MODIFIED, &representation.unchanged),
+        false => (StatusCode::OK, &representation.whole),
     };
-    let (headers, length) = fields(ready);
+    let (headers, length) = fields(prebuilt);
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
-        false => ResponseBody::Shared(Box::new(Copied { form, sent: 0, length, step: STEP_BYTES })),
+        false => ResponseBody::Shared(Box::new(Copied { representation, sent: 0, length, step: STEP_BYTES })),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -36,11 +36,11 @@ pub(super) fn response(form: Rc<Form>, unchanged: bool) -> Response<ResponseBody
 }
 
 /// The fields, and how many bytes follow them.
-fn fields(ready: &Ready) -> (HeaderMap, usize) {
+fn fields(prebuilt: &PrebuiltResponse) -> (HeaderMap, usize) {
     // The date is not looked at, and written anew for whoever sends the bytes as they are: the caller adds that of now.
-    let bytes = ready.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
+    let bytes = prebuilt.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
     let mut headers = HeaderMap::with_capacity(16);
-    for line in bytes[..ready.split].split(|&byte| byte == b'\n').skip(1) {
+    for line in bytes[..prebuilt.split].split(|&byte| byte == b'\n').skip(1) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(at) = line.iter().position(|&byte| byte == b':') else { continue };
         let name = HeaderName::from_bytes(&line[..at]).ok().filter(|name| name != header::DATE);
@@ -48,12 +48,12 @@ fn fields(ready: &Ready) -> (HeaderMap, usize) {
             headers.append(name, value);
         }
     }
-    (headers, bytes.len() - ready.split - 2)
+    (headers, bytes.len() - prebuilt.split - 2)
 }
 
 /// The body of a form, copied as it is sent.
 struct Copied {
-    form: Rc<Form>,
+    representation: Rc<Representation>,
     sent: usize,
     length: usize,
     step: usize,
@@ -74,9 +74,9 @@ impl Body for Copied {
         if this.sent == this.length {
             return Poll::Ready(None);
         }
-        let ready = &this.form.whole;
-        let bytes = ready.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
-        let start = ready.split + 2 + this.sent;
+        let prebuilt = &this.representation.whole;
+        let bytes = prebuilt.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
+        let start = prebuilt.split + 2 + this.sent;
         let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + this.step)]);
         this.sent += piece.len();
         Poll::Ready(Some(Ok(Frame::data(piece))))

@@ -95,7 +95,7 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 
 /// Counts a frame of the client's.
-pub(crate) fn came(abuse: &mut Abuse, frame: Frame, now: Instant) -> Result<(), Excess> {
+pub(crate) fn received(abuse: &mut Abuse, frame: Frame, now: Instant) -> Result<(), Excess> {
     let Frame { kind, flags, length, .. } = frame;
     let has = |flag: u8| flags & flag != 0;
     let mut note = |event| abuse.note(event, now);
@@ -123,11 +123,11 @@ pub(crate) fn came(abuse: &mut Abuse, frame: Frame, now: Instant) -> Result<(), 
 }
 
 /// Counts a frame of ours.
-pub(crate) fn went(abuse: &mut Abuse, frame: Frame, now: Instant) -> Result<(), Excess> {
-    let ends = frame.flags & END_STREAM != 0;
+pub(crate) fn sent(abuse: &mut Abuse, frame: Frame, now: Instant) -> Result<(), Excess> {
+    let conn = frame.flags & END_STREAM != 0;
     match frame.kind {
-        0 if ends || frame.length > WORTH_BYTES => abuse.note(Event::Progress, now),
-        1 if ends => abuse.note(Event::Progress, now),
+        0 if conn || frame.length > WORTH_BYTES => abuse.note(Event::Progress, now),
+        1 if conn => abuse.note(Event::Progress, now),
         // Errors of the client's: of the protocol, of flow control, on a stream that is closed, of a size, refused (it
         // knew how many there may be), of compression.
         3 if matches!(frame.reason, 1 | 3 | 5 | 6 | 7 | 9) => abuse.note(Event::Provoked, now),
@@ -151,8 +151,8 @@ pub fn fuzz_frames(data: &[u8]) {
     let whole = find(data.len());
     let mut abuse = Abuse::new(conditioning::http2::Limits::default());
     for frame in &whole {
-        let _ = came(&mut abuse, *frame, Instant::now());
-        let _ = went(&mut abuse, *frame, Instant::now());
+        let _ = received(&mut abuse, *frame, Instant::now());
+        let _ = sent(&mut abuse, *frame, Instant::now());
     }
     assert!([1, 2, 8, 9, 10, 13].into_iter().all(|step| find(step) == whole));
 }

@@ -16,16 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{self, PREFACE, Scanner};
 use crate::connection::stream::Stream;
-use crate::http1::io::Gauge;
+use crate::http1::io::ExchangeState;
 
 /// What the client has done.
-pub(super) struct Meter {
+pub(super) struct FrameCounters {
     abuse: RefCell<Abuse>,
     /// What was too much.
     pub excess: Cell<Option<Excess>>,
 }
 
-impl Meter {
+impl FrameCounters {
     /// For blocks of at most so many bytes, as compressed.
     pub fn new(block_bytes: u32) -> Self {
         let limits = Limits { block_bytes, ..Limits::default() };
@@ -42,27 +42,32 @@ impl Meter {
 }
 
 /// The adapter.
-pub(super) struct Watched {
+pub(super) struct CountingIo {
     stream: Rc<RefCell<Stream>>,
-    gauge: Rc<Gauge>,
-    meter: Rc<Meter>,
+    state: Rc<ExchangeState>,
+    counters: Rc<FrameCounters>,
     /// What was read from the socket before.
     preread: Bytes,
-    came: Scanner,
-    went: Scanner,
+    received: Scanner,
+    sent: Scanner,
 }
 
-impl Watched {
-    pub fn new(stream: Rc<RefCell<Stream>>, gauge: Rc<Gauge>, meter: Rc<Meter>, preread: Bytes) -> Self {
-        let came = Scanner::after(PREFACE.len() as u32);
-        Self { stream, gauge, meter, preread, came, went: Scanner::default() }
+impl CountingIo {
+    pub fn new(
+        stream: Rc<RefCell<Stream>>,
+        state: Rc<ExchangeState>,
+        counters: Rc<FrameCounters>,
+        preread: Bytes,
+    ) -> Self {
+        let received = Scanner::after(PREFACE.len() as u32);
+        Self { stream, state, counters, preread, received, sent: Scanner::default() }
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for CountingIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.meter.excess.get().is_some() {
+        if this.counters.excess.get().is_some() {
             return Poll::Pending;
         }
         let before = out.filled().len();
@@ -72,28 +77,28 @@ impl AsyncRead for Watched {
         } else {
             ready!(this.stream.borrow_mut().poll_read(cx, out))?;
         }
-        let (meter, now) = (&this.meter, Instant::now());
-        this.came.scan(&out.filled()[before..], |frame| {
-            meter.note(|abuse| frames::came(abuse, frame, now));
+        let (counters, now) = (&this.counters, Instant::now());
+        this.received.scan(&out.filled()[before..], |frame| {
+            counters.note(|abuse| frames::received(abuse, frame, now));
         });
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for CountingIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let write = |stream: &mut Stream, moved: &mut usize| stream.poll_write(cx, bytes, moved);
-        let count = ready!(this.gauge.write(&this.stream, bytes, write))?;
-        let (meter, now) = (&this.meter, Instant::now());
-        this.went.scan(&bytes[..count], |frame| {
-            meter.note(|abuse| frames::went(abuse, frame, now));
+        let count = ready!(this.state.write(&this.stream, bytes, write))?;
+        let (counters, now) = (&this.counters, Instant::now());
+        this.sent.scan(&bytes[..count], |frame| {
+            counters.note(|abuse| frames::sent(abuse, frame, now));
         });
         Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.gauge.flush(&self.stream, cx)
+        self.state.flush(&self.stream, cx)
     }
 
     /// Does nothing: the connection is closed by whoever gets it back.

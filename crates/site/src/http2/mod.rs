@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::Reason;
-use h2::server::{Builder, Connection};
+use h2::server::{Builder, Connection as Http2Connection};
 use tokio::task::JoinSet;
 
-use self::io::{Meter, Watched};
+use self::io::{CountingIo, FrameCounters};
 use crate::config::limits::Limits;
 use crate::connection::socket::{Socket, expired};
+use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::connection::{Link, Next};
 use crate::context::Partition;
-use crate::http1::io::Gauge;
-use crate::router::dispatch::Shown;
+use crate::http::conn_info::ClientCertificate;
+use crate::http1::io::ExchangeState;
 
 /// LIMIT: requests at once, on one connection: what browsers expect (RFC 9113 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -60,17 +60,17 @@ enum Over {
 
 /// A connection at work.
 struct Session {
-    connection: Connection<Watched, Bytes>,
+    connection: Http2Connection<CountingIo, Bytes>,
     tasks: JoinSet<()>,
-    gauge: Rc<Gauge>,
-    meter: Rc<Meter>,
+    state: Rc<ExchangeState>,
+    counters: Rc<FrameCounters>,
     /// Since when no request is being answered.
     idle: Option<Instant>,
     /// Since when the client knows that it is to go.
     leaving: Option<Instant>,
     abusive: bool,
     /// The certificate that the client has shown.
-    shown: Option<Shown>,
+    shown: Option<ClientCertificate>,
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -86,7 +86,7 @@ fn builder(limits: &Limits) -> Builder {
     builder
 }
 
-impl<P: Partition> Link<'_, P> {
+impl<P: Partition> Connection<'_, P> {
     /// Speaks HTTP/2 until one of the two has had enough.
     pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let Some(stream) = self.lend() else {
@@ -99,9 +99,9 @@ impl<P: Partition> Link<'_, P> {
         let over = match begun {
             None => Over::Failed,
             Some(mut session) => {
-                self.guest.rest();
+                self.slot.mark_idle();
                 let over = poll_fn(|cx| self.poll_session(cx, &mut session, drained.as_mut(), limits)).await;
-                self.guest.rise();
+                self.slot.mark_busy();
                 over
             }
         };
@@ -121,11 +121,11 @@ impl<P: Partition> Link<'_, P> {
 
     /// Waits for the preface and the first settings; nothing if they are wrong, or late.
     async fn begin(&mut self, stream: Rc<RefCell<Stream>>, limits: &Limits) -> Option<Box<Session>> {
-        let shown = stream.borrow().client_certificate().map(Shown);
-        let gauge = Rc::new(Gauge::new(limits, self.takes()));
-        let meter = Rc::new(Meter::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
+        let shown = stream.borrow().client_certificate().map(ClientCertificate);
+        let state = Rc::new(ExchangeState::new(limits, self.takes()));
+        let counters = Rc::new(FrameCounters::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
         let preread = Bytes::from(std::mem::take(&mut self.preread));
-        let watched = Watched::new(stream, gauge.clone(), meter.clone(), preread);
+        let watched = CountingIo::new(stream, state.clone(), counters.clone(), preread);
         let began = tokio::time::timeout(limits.head_timeout, builder(limits).handshake(watched)).await;
         let connection = match began {
             Err(_) => {
@@ -140,7 +140,7 @@ impl<P: Partition> Link<'_, P> {
         };
         let idle = Some(Instant::now());
         let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-        Some(Box::new(Session { connection, tasks, gauge, meter, idle, leaving, abusive, shown }))
+        Some(Box::new(Session { connection, tasks, state, counters, idle, leaving, abusive, shown }))
     }
 
     fn poll_session(
@@ -159,12 +159,12 @@ impl<P: Partition> Link<'_, P> {
                 self.site.shed.note(|shed| shed.abusive += 1);
                 continue;
             }
-            let must_go = session.idle.is_some() && self.guest.must_go();
+            let must_go = session.idle.is_some() && self.slot.must_go();
             if session.leaving.is_none() && (must_go || drained.as_mut().poll(cx).is_ready()) {
                 session.leave();
                 continue;
             }
-            self.guest.wake(cx);
+            self.slot.wake(cx);
             let Some(next) = session.deadline(limits) else {
                 return Poll::Pending;
             };
@@ -174,7 +174,7 @@ impl<P: Partition> Link<'_, P> {
             match session.late(limits, asked) {
                 Late::Over(over) => return Poll::Ready(over),
                 Late::Leave => session.leave(),
-                Late::NotYet if std::mem::replace(&mut asked, true) => session.gauge.probe.set(None),
+                Late::NotYet if std::mem::replace(&mut asked, true) => session.state.probe.set(None),
                 Late::NotYet => {}
             }
         }
@@ -193,9 +193,9 @@ impl<P: Partition> Link<'_, P> {
                         request.extensions_mut().insert(shown.clone());
                     }
                     if session.idle.take().is_some() {
-                        self.guest.rise();
+                        self.slot.mark_busy();
                     }
-                    let task = stream::answer(self.site.clone(), self.ends, request, respond);
+                    let task = stream::answer(self.site.clone(), self.conn, request, respond);
                     session.tasks.spawn_local(task);
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -216,7 +216,7 @@ impl<P: Partition> Link<'_, P> {
         while let Poll::Ready(Some(_)) = Pin::new(&mut session.tasks).poll_join_next(cx) {}
         if session.tasks.is_empty() && session.idle.is_none() {
             session.idle = Some(Instant::now());
-            self.guest.rest();
+            self.slot.mark_idle();
         }
         Poll::Pending
     }
@@ -232,7 +232,7 @@ enum Late {
 impl Session {
     /// Tells a client that has done too much, once.
     fn ended_by_excess(&mut self) -> bool {
-        if self.abusive || self.meter.excess.get().is_none() {
+        if self.abusive || self.counters.excess.get().is_none() {
             return false;
         }
         self.abusive = true;
@@ -251,8 +251,8 @@ impl Session {
 
     /// When something is late, if nothing happens before.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
-        let gauge = &self.gauge;
-        let takes = gauge.takes.deadline().map(|at| gauge.probe.get().map_or(at, |probe| at.min(probe)));
+        let state = &self.state;
+        let takes = state.takes.deadline().map(|at| state.probe.get().map_or(at, |probe| at.min(probe)));
         [self.end(limits), takes].into_iter().flatten().min()
     }
 
@@ -269,7 +269,7 @@ impl Session {
     fn late(&self, limits: &Limits, asked: bool) -> Late {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if asked && passed(self.gauge.takes.deadline()) {
+        if asked && passed(self.state.takes.deadline()) {
             return Late::Over(Over::Slow);
         }
         match passed(self.end(limits)) {

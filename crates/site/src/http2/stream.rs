@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{self, HeaderValue};
+use http::header;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
@@ -22,18 +22,19 @@ use super::upload::{self, Receiving, Upload};
 use super::{cached, request, tunnel};
 use crate::connection::min_rate::Pace;
 use crate::context::{Partition, Site};
-use crate::files::cache::Form;
+use crate::files::cache::Representation;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::http::access_record::Access;
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
+use crate::http::finish::Codec;
 use crate::http::response;
 use crate::http::websocket;
 use crate::http1::CLIENT_GONE;
 use crate::http1::fast_path;
-use crate::proxy::headers::{clean_trailers, remove_of_connection};
+use crate::proxy::headers::clean_trailers;
 use crate::proxy::limit::{Side, Stall};
-use crate::router::dispatch;
+use crate::router;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
 const FILE_STEP_BYTES: usize = 32 << 10;
@@ -41,7 +42,7 @@ const FILE_STEP_BYTES: usize = 32 << 10;
 /// A request that is being answered; when it is over, however it ends, the log is told.
 struct Ticket<P: Partition> {
     site: Rc<Site<P>>,
-    ends: Ends,
+    conn: ConnInfo,
     /// Its head, as one of HTTP/1.1.
     raw: Vec<u8>,
     began: Instant,
@@ -56,7 +57,7 @@ impl<P: Partition> Drop for Ticket<P> {
             _ => None,
         };
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
-        let access = Access::of(&self.ends, head.as_ref(), status, body_bytes, self.began);
+        let access = Access::of(&self.conn, head.as_ref(), status, body_bytes, self.began);
         self.site.partition.record(&Access { minor: 2, ..access });
     }
 }
@@ -76,7 +77,7 @@ enum Broken {
 /// Answers a request.
 pub(super) async fn answer<P: Partition>(
     site: Rc<Site<P>>,
-    ends: Ends,
+    conn: ConnInfo,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
@@ -90,26 +91,26 @@ pub(super) async fn answer<P: Partition>(
     };
     let ticket = Ticket {
         site: site.clone(),
-        ends,
+        conn,
         began: Instant::now(),
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
         raw,
     };
     let silent = parts.method == Method::HEAD;
-    let Ok(_permit) = site.partition.admit_stream(ends) else {
-        return refuse(&site, ends, &ticket, respond);
+    let Ok(_permit) = site.partition.admit_stream(conn) else {
+        return refuse(&site, conn, &ticket, respond);
     };
     let asked = websocket::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    let admitted = match (site.partition.allows(&ends, ticket.began), refusal) {
+    let admitted = match (site.partition.allows(&conn, ticket.began), refusal) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
         (true, Some(status)) => Err(status),
         (true, None) => admit(&site, &ticket.raw),
     };
     let response = match admitted {
-        Ok(admitted) => produce(&site, ends, admitted, request, &mut respond).await,
+        Ok(admitted) => produce(&site, conn, admitted, request, &mut respond).await,
         Err(status) => {
             if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
@@ -118,14 +119,14 @@ pub(super) async fn answer<P: Partition>(
             if let Some(seconds) = response::retry_after(status) {
                 refused.headers_mut().insert(header::RETRY_AFTER, seconds.into());
             }
-            Some(refused)
+            Some((refused, Intake::Done))
         }
     };
     // The client has gone: nobody is left to be told.
-    let Some(mut response) = response else { return };
+    let Some((mut response, intake)) = response else { return };
     let opened = asked.and_then(|_| tunnel::settle(&mut response));
     // RFC 9110 9.3.6: what is sent on a tunnel has no length.
-    finish(&site, ends, silent || opened.is_some(), &mut response);
+    let response = finish(&site, conn, silent || opened.is_some(), (response, intake));
     ticket.status.set(response.status().as_u16());
     let sent = match opened {
         None => send(&site, &mut respond, response, silent, &ticket.body_bytes).await,
@@ -155,9 +156,13 @@ pub(super) async fn answer<P: Partition>(
 }
 
 /// Answers a request for which there is no place, at once and without a body.
-fn refuse<P: Partition>(site: &Site<P>, ends: Ends, ticket: &Ticket<P>, mut respond: SendResponse<Bytes>) {
-    let mut refusal = response::overloaded();
-    finish(site, ends, true, &mut refusal);
+fn refuse<P: Partition>(
+    site: &Site<P>,
+    conn: ConnInfo,
+    ticket: &Ticket<P>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let refusal = finish(site, conn, true, (response::overloaded(), Intake::Done));
     ticket.status.set(refusal.status().as_u16());
     let _ = respond.send_response(refusal.map(|_| ()), true);
 }
@@ -167,7 +172,7 @@ struct Admitted {
     length: Option<u64>,
     expects: bool,
     /// The answer, if it is in the cache, and whether the client has it.
-    cached: Option<(Rc<Form>, bool)>,
+    cached: Option<(Rc<Representation>, bool)>,
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
@@ -197,16 +202,16 @@ fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCod
 /// Has the request answered; nothing if the client has reset it meanwhile.
 async fn produce<P: Partition>(
     site: &Rc<Site<P>>,
-    ends: Ends,
+    conn: ConnInfo,
     admitted: Admitted,
     request: Request<Receiving>,
     respond: &mut SendResponse<Bytes>,
-) -> Option<Response<ResponseBody>> {
+) -> Option<(Response<ResponseBody>, Intake)> {
     let limits = site.partition.limits();
     let (mut parts, stream) = request.into_parts();
     // A body that nobody announced makes it a matter for the others.
-    if let (Some((form, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
-        return Some(cached::response(form, unchanged));
+    if let (Some((representation, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
+        return Some((cached::response(representation, unchanged), Intake::Done));
     }
     request::tidy(&mut parts);
     if admitted.expects && !stream.borrow().is_end_stream() {
@@ -224,7 +229,7 @@ async fn produce<P: Partition>(
         }
     };
     // By itself, because it is large: otherwise each stream would be as large, whoever answers it.
-    let mut answering = Box::pin(dispatch::respond(site, ends, Request::from_parts(parts, body)));
+    let mut answering = Box::pin(router::respond(site, conn, Request::from_parts(parts, body)));
     let response = poll_fn(|cx| {
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
             return Poll::Ready(Some(response));
@@ -232,34 +237,29 @@ async fn produce<P: Partition>(
         respond.poll_reset(cx).map(|_| None)
     })
     .await?;
-    Some(match intake.get() {
-        Intake::TooLarge => response::error(StatusCode::PAYLOAD_TOO_LARGE),
-        Intake::Slow => {
-            site.shed.note(|shed| shed.slow_body += 1);
-            response::error(StatusCode::REQUEST_TIMEOUT)
-        }
-        Intake::Open | Intake::Done | Intake::Abandoned => response,
-    })
+    if intake.get() == Intake::Slow {
+        site.shed.note(|shed| shed.slow_body += 1);
+    }
+    Some((response, intake.get()))
 }
 
-/// Adds what every answer has, and takes away what HTTP/2 has no place for.
-fn finish<P: Partition>(site: &Site<P>, ends: Ends, silent: bool, response: &mut Response<ResponseBody>) {
+/// Adds what every response has, and the length of its body.
+fn finish<P: Partition>(
+    site: &Site<P>,
+    conn: ConnInfo,
+    silent: bool,
+    (response, intake): (Response<ResponseBody>, Intake),
+) -> Response<ResponseBody> {
+    let mut response = site.finish(conn, Codec::Http2, intake, response);
     let size = response.body().size_hint().exact();
     let bodiless =
         response.status() == StatusCode::NO_CONTENT || response.status() == StatusCode::NOT_MODIFIED;
-    let headers = response.headers_mut();
-    remove_of_connection(headers);
-    headers.insert(header::SERVER, HeaderValue::from_static(crate::http::SERVER));
-    site.clock.tick(Instant::now());
-    if let Ok(date) = HeaderValue::from_bytes(&site.clock.date()) {
-        headers.entry(header::DATE).or_insert(date);
-    }
     // A service that was asked by HEAD need not have said how long its body would be.
     let unknown = bodiless || (silent && size == Some(0));
     if let Some(size) = size.filter(|_| !unknown) {
-        headers.entry(header::CONTENT_LENGTH).or_insert(size.into());
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(size.into());
     }
-    site.add_hsts(ends, headers);
+    response
 }
 
 /// How long a client that takes an answer is waited for.

@@ -49,7 +49,7 @@ pub(crate) struct Upload {
     stream: Receiving,
     /// Bytes announced.
     length: Option<u64>,
-    came: u64,
+    received: u64,
     pace: Pace,
     timer: Option<Pin<Box<Sleep>>>,
     intake: Rc<Cell<Intake>>,
@@ -59,7 +59,7 @@ impl Upload {
     /// Of `length` bytes, if that was announced.
     pub fn new(stream: Receiving, length: Option<u64>, limits: &Limits, intake: Rc<Cell<Intake>>) -> Self {
         let pace = Pace::new(limits.body_rate, limits.stall_timeout);
-        Self { stream, length, came: 0, pace, timer: None, intake }
+        Self { stream, length, received: 0, pace, timer: None, intake }
     }
 }
 
@@ -76,7 +76,7 @@ impl Body for Upload {
         match stream.poll_data(cx) {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());
-                this.came += data.len() as u64;
+                this.received += data.len() as u64;
                 // What is passed on is bounded by whoever takes it.
                 let _ = stream.flow_control().release_capacity(data.len());
                 return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -98,7 +98,7 @@ impl Body for Upload {
 
     fn size_hint(&self) -> SizeHint {
         match self.length {
-            Some(length) => SizeHint::with_exact(length.saturating_sub(self.came)),
+            Some(length) => SizeHint::with_exact(length.saturating_sub(self.received)),
             None if self.is_end_stream() => SizeHint::with_exact(0),
             None => SizeHint::default(),
         }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use wire::{ConnectorToSite, SiteToConnector, Unreachable};
 use worker::channel::Channel;
 
-use super::stream::Link;
+use super::stream::BackendStream;
 
 /// LIMIT: how long a request waits for a connector that has died to be there again; it starts within milliseconds.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTORS_MAX: u32 = 3;
 
 type Line = Channel<ConnectorToSite, SiteToConnector>;
-type Answer = Result<Link, Unreachable>;
+type Answer = Result<BackendStream, Unreachable>;
 
 /// The way to the connector.
 #[derive(Default)]
@@ -88,8 +88,8 @@ impl Dialer {
     }
 
     fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
-        match Link::new(socket) {
-            Ok(link) => self.take(id, Ok(link)),
+        match BackendStream::new(socket) {
+            Ok(stream) => self.take(id, Ok(stream)),
             Err(error) => {
                 eprintln!("error: the connector has handed over what is no connection: {error}");
                 self.take(id, Err(Unreachable::Forbidden));
@@ -99,7 +99,7 @@ impl Dialer {
     }
 
     /// A connection to `target`, or what to tell the client instead.
-    pub async fn connect(&self, target: u16) -> Result<Link, StatusCode> {
+    pub async fn connect(&self, target: u16) -> Result<BackendStream, StatusCode> {
         for _ in 0..CONNECTORS_MAX {
             let asked = tokio::time::timeout(CONNECTOR_TIMEOUT, self.line()).await;
             let line = asked.map_err(|_| StatusCode::BAD_GATEWAY)?;
@@ -113,7 +113,7 @@ impl Dialer {
                 continue;
             }
             match answer.await {
-                Ok(Ok(link)) => return Ok(link),
+                Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(why)) => return Err(status(why)),
                 // The connector is gone.
                 Err(_) => {}

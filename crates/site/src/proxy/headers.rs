@@ -9,19 +9,19 @@ use http::{Request, Version};
 use http_body::Body;
 use request::fields::{self, Origin};
 
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::websocket;
 
-pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_of_connection};
+pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers};
 
 /// Makes a client's request one for those behind us: origin form, one host, only its own fields, and ours.
-pub(crate) fn prepare<B>(request: &mut Request<B>, ends: Ends) {
-    let host = settle_host(request, ends);
+pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
+    let host = settle_host(request, conn);
     *request.version_mut() = Version::HTTP_11;
     let upgrade = websocket::asked(request.extensions());
     let headers = request.headers_mut();
     clean(headers);
-    fields::set_forwarded(headers, Origin { peer: ends.peer, scheme: ends.scheme() }, Some(host));
+    fields::set_forwarded(headers, Origin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
     if let Some(upgrade) = upgrade {
         websocket::ask(headers, upgrade);
     }
@@ -42,9 +42,9 @@ pub(crate) fn clean(headers: &mut HeaderMap) {
 }
 
 /// Makes the target a path and `Host` its host: our own address, where HTTP/1.0 has named none.
-pub(crate) fn settle_host<B>(request: &mut Request<B>, ends: Ends) -> HeaderValue {
+pub(crate) fn settle_host<B>(request: &mut Request<B>, conn: ConnInfo) -> HeaderValue {
     fields::settle_host(request).unwrap_or_else(|| {
-        let host = HeaderValue::try_from(ends.local.to_string());
+        let host = HeaderValue::try_from(conn.local.to_string());
         let host = host.unwrap_or(HeaderValue::from_static("localhost"));
         request.headers_mut().insert(header::HOST, host.clone());
         host
@@ -63,9 +63,12 @@ mod tests {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             request.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
         }
-        let ends =
-            Ends { peer: "192.0.2.7:5".parse().unwrap(), local: "127.0.0.1:80".parse().unwrap(), tls: true };
-        prepare(&mut request, ends);
+        let conn = ConnInfo {
+            peer: "192.0.2.7:5".parse().unwrap(),
+            local: "127.0.0.1:80".parse().unwrap(),
+            tls: true,
+        };
+        prepare(&mut request, conn);
         request
     }
 

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response, StatusCode};
-use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
@@ -18,12 +17,14 @@ use wire::ProxyHeader;
 use super::connect::Dialer;
 use super::timeout::{Download, Progress, Upload};
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::http::websocket::{self, Asked};
-use crate::proxy::http1_client::Peer;
+use crate::proxy::backend::{Backend, BackendRequest, Responding};
+use crate::proxy::headers;
+use crate::proxy::http1_client::Http1Client;
 use crate::proxy::response::{self, fault};
-use crate::proxy::{copy_of, headers, is_safe};
+use crate::proxy::retry::{copy_of, is_repeatable};
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
@@ -31,7 +32,7 @@ const IDLE_MAX: usize = 64;
 /// 5 s, and what is sent at that moment is lost; a new connection costs less.
 const REST_MAX: Duration = Duration::from_secs(4);
 
-type Sender = Peer<Upload>;
+type Sender = Http1Client<Upload>;
 
 /// A connection that is kept.
 struct Kept {
@@ -55,18 +56,25 @@ pub(crate) struct Http {
     idle: Rc<RefCell<Vec<Kept>>>,
 }
 
+impl Backend for Http {
+    fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
+        Box::pin(self.answer(request))
+    }
+}
+
 impl Http {
     pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, proxy_header: ProxyHeader) -> Self {
         Self { dialer, target, patience, proxy_header, idle: Rc::default() }
     }
 
     /// Has a server answer `request`.
-    pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
-        headers::prepare(&mut request, ends);
+    async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
+        let BackendRequest { conn, mut request, .. } = request;
+        headers::prepare(&mut request, conn);
         headers::announce_body(&mut request);
         let patience = self.patience;
         let body = |body| ResponseBody::stream(Download::new(body, patience));
-        match self.exchange(ends, request).await {
+        match self.exchange(conn, request).await {
             Ok(answer) => response::pass_back(answer, body).await,
             Err(status) => error(status),
         }
@@ -74,12 +82,12 @@ impl Http {
 
     async fn exchange(
         &self,
-        ends: Ends,
+        conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         let progress = Progress::new();
         let asked = websocket::asked(request.extensions());
-        let repeatable = request.body().is_end_stream() && is_safe(request.method());
+        let repeatable = is_repeatable(request.method(), request.body());
         let mut request = request.map(|body| Upload::new(body, progress.clone()));
         if let Some(mut sender) = self.kept() {
             let empty = || Upload::new(BoundedBody::empty(), progress.clone());
@@ -94,7 +102,7 @@ impl Http {
                 }
             }
         }
-        let mut sender = self.connect(ends).await?;
+        let mut sender = self.connect(conn).await?;
         progress.note();
         let sent = progress.watch(self.patience, sender.send(request)).await;
         match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
@@ -109,18 +117,18 @@ impl Http {
         std::iter::from_fn(|| idle.pop()).find(Kept::is_of_use).map(|kept| kept.sender)
     }
 
-    async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
-        let mut link = self.dialer.connect(self.target).await?;
+    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
+        let mut stream = self.dialer.connect(self.target).await?;
         let header = match self.proxy_header {
             ProxyHeader::None => Vec::new(),
-            ProxyHeader::Version1 => request::proxy::version1(ends.peer, ends.local),
-            ProxyHeader::Version2 => request::proxy::version2(ends.peer, ends.local),
+            ProxyHeader::Version1 => request::proxy::version1(conn.peer, conn.local),
+            ProxyHeader::Version2 => request::proxy::version2(conn.peer, conn.local),
         };
         // It fits into the buffer of a new connection.
-        link.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        let handshake = response::reader().handshake(TokioIo::new(link)).await;
+        stream.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        let handshake = response::reader().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        Ok(Peer::new(sender, connection))
+        Ok(Http1Client::new(sender, connection))
     }
 
     /// Keeps the connection once its answer has been passed on; that of one that is refused is closed.

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use crate::http::body::BoxError;
 
 /// The connection.
-pub(crate) struct Peer<B> {
+pub(crate) struct Http1Client<B> {
     sender: SendRequest<B>,
     driver: AbortHandle,
 }
@@ -29,7 +29,7 @@ impl Drop for Cut<'_> {
     }
 }
 
-impl<B> Peer<B>
+impl<B> Http1Client<B>
 where
     B: Body + Unpin + 'static,
     B::Error: Into<BoxError>,

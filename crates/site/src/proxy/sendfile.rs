@@ -1,5 +1,5 @@
 //! Answers that name a file to be sent in their place: `X-Sendfile` (a path of the file system below the root) and
-//! `X-Accel-Redirect` (a path of the site). Row E14.
+//! `X-Accel-Redirect` (a path of the site).
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: name
 //! what is not below the site's root, or pass the header on to a client.

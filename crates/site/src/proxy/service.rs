@@ -5,8 +5,7 @@
 //! that a service may have seen.
 //!
 //! A relayed request travels on one end of a socket pair whose other end went to the service in a bundle, as a
-//! client's connection would; such pairs are kept for further requests. Source: architecture.md, "The life of a
-//! connection", 6.
+//! client's connection would; such pairs are kept for further requests.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -25,12 +24,14 @@ use wire::Shed;
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::http::websocket;
-use crate::proxy::http1_client::Peer;
+use crate::proxy::backend::{Backend, BackendRequest, Responding};
+use crate::proxy::headers;
+use crate::proxy::http1_client::Http1Client;
 use crate::proxy::response::{self, fault};
-use crate::proxy::{copy_of, headers};
+use crate::proxy::retry::copy_of;
 
 /// LIMIT: how often a request is sent that nobody has read; each time another worker has died with it waiting.
 const TRIES_MAX: u32 = 3;
@@ -40,19 +41,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// LIMIT: pairs kept per service for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
 
-type Sender = Peer<BoundedBody>;
+type Sender = Http1Client<BoundedBody>;
 
 /// The way to one service.
-pub struct Relay {
+pub struct ServiceProxy {
     /// Where new pairs go.
     dispatcher: Rc<Dispatcher>,
-    pairs: Rc<Pairs>,
+    pool: Rc<Pool>,
     broken: Cell<bool>,
 }
 
 /// The pairs to one service that wait for further requests.
 #[derive(Default)]
-struct Pairs {
+struct Pool {
     idle: RefCell<Vec<Sender>>,
     /// Counts retirements of workers: pairs from before one are not used again.
     epoch: Cell<u64>,
@@ -62,7 +63,7 @@ struct Pairs {
     waiting: Cell<u32>,
 }
 
-impl Owner for Pairs {
+impl Owner for Pool {
     /// Dropping the service's end makes the request that waits on ours fail at once.
     fn undelivered(&self, _outgoing: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
@@ -83,15 +84,21 @@ impl Owner for Pairs {
     }
 }
 
-impl Relay {
+impl Backend for ServiceProxy {
+    fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
+        Box::pin(self.answer(request))
+    }
+}
+
+impl ServiceProxy {
     /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker, and get their turn
     /// by `priority`.
     pub fn new(name: &str, wait_max: Duration, connections: u32, priority: Priority) -> Rc<Self> {
-        let pairs = Rc::new(Pairs::default());
-        let dispatcher = Dispatcher::new(name, wait_max, connections, pairs.clone());
+        let pool = Rc::new(Pool::default());
+        let dispatcher = Dispatcher::new(name, wait_max, connections, pool.clone());
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
         dispatcher.set_policy(priority, None);
-        Rc::new(Self { dispatcher, pairs, broken: Cell::new(false) })
+        Rc::new(Self { dispatcher, pool, broken: Cell::new(false) })
     }
 
     /// Adds a worker of the service.
@@ -119,16 +126,17 @@ impl Relay {
     }
 
     /// Has the service answer `request`.
-    pub async fn send(&self, ends: Ends, mut request: Request<BoundedBody>) -> Response<ResponseBody> {
+    async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
+        let BackendRequest { conn, mut request, .. } = request;
         if self.broken.get() {
             return error(StatusCode::INTERNAL_SERVER_ERROR);
         }
-        headers::prepare(&mut request, ends);
+        headers::prepare(&mut request, conn);
         headers::announce_body(&mut request);
-        if let Ok(client) = HeaderValue::try_from(ends.peer.to_string()) {
+        if let Ok(client) = HeaderValue::try_from(conn.peer.to_string()) {
             request.headers_mut().insert(headers::CLIENT, client);
         }
-        match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(ends, request)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(conn, request)).await {
             Ok(Ok(answer)) => response::pass_back(answer, ResponseBody::stream).await,
             Ok(Err(status)) => error(status),
             Err(_) => error(StatusCode::GATEWAY_TIMEOUT),
@@ -137,7 +145,7 @@ impl Relay {
 
     async fn exchange(
         &self,
-        ends: Ends,
+        conn: ConnInfo,
         mut request: Request<BoundedBody>,
     ) -> Result<Response<Incoming>, StatusCode> {
         let asked = websocket::asked(request.extensions());
@@ -146,12 +154,12 @@ impl Relay {
             tries += 1;
             let again = request.body().is_end_stream() && tries < TRIES_MAX;
             let copy = again.then(|| copy_of(&request, BoundedBody::empty()));
-            let (epoch, undelivered) = (self.pairs.epoch.get(), self.pairs.undelivered.get());
-            let kept = self.pairs.idle.borrow_mut().pop();
+            let (epoch, undelivered) = (self.pool.epoch.get(), self.pool.undelivered.get());
+            let kept = self.pool.idle.borrow_mut().pop();
             let fresh = kept.is_none();
             let mut sender = match kept {
                 Some(sender) => sender,
-                None => self.connect(ends).await?,
+                None => self.connect(conn).await?,
             };
             match sender.send(request).await {
                 // Its pair ends with it: what is behind such an answer is nobody's.
@@ -165,7 +173,7 @@ impl Relay {
                 // A kept pair whose service has gone: the request was not sent and goes on a new one.
                 Err(mut failure) => match (failure.take_message().filter(|_| !fresh), copy) {
                     (Some(again), _) => request = again,
-                    (None, _) if fresh && self.pairs.undelivered.get() > undelivered => {
+                    (None, _) if fresh && self.pool.undelivered.get() > undelivered => {
                         return Err(match self.broken.get() {
                             true => StatusCode::INTERNAL_SERVER_ERROR,
                             false => StatusCode::SERVICE_UNAVAILABLE,
@@ -179,11 +187,11 @@ impl Relay {
     }
 
     /// Makes a pair and sends one end to the service.
-    async fn connect(&self, ends: Ends) -> Result<Sender, StatusCode> {
+    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         // The client itself, so that its requests get their turn by who it is.
-        let Ends { peer, local, .. } = ends;
-        self.pairs.waiting.set(self.pairs.waiting.get() + 1);
+        let ConnInfo { peer, local, .. } = conn;
+        self.pool.waiting.set(self.pool.waiting.get() + 1);
         self.dispatcher.send(Outgoing {
             stream: theirs,
             peer,
@@ -194,7 +202,7 @@ impl Relay {
         let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let handshake = response::reader().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        Ok(Peer::new(sender, connection))
+        Ok(Http1Client::new(sender, connection))
     }
 
     /// Keeps a pair once its answer has been passed on, if no worker has retired meanwhile.
@@ -202,11 +210,11 @@ impl Relay {
     /// While others wait for a worker it is closed instead, which gives them its place there: were it kept, the next
     /// to come would have it, and those who wait would do so for ever.
     fn keep(&self, mut sender: Sender, epoch: u64) {
-        let pairs = self.pairs.clone();
+        let pool = self.pool.clone();
         tokio::task::spawn_local(async move {
             let ready = sender.ready().await;
-            let mut idle = pairs.idle.borrow_mut();
-            if ready && pairs.waiting.get() == 0 && pairs.epoch.get() == epoch && idle.len() < IDLE_MAX {
+            let mut idle = pool.idle.borrow_mut();
+            if ready && pool.waiting.get() == 0 && pool.epoch.get() == epoch && idle.len() < IDLE_MAX {
                 idle.push(sender);
             }
         });

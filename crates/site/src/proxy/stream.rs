@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 ///
 /// A server may answer before it has read the whole request, and close: of a body that is too large for it, for example.
 /// A write that finds this out says nothing, so that whoever writes goes on to read the answer, or that there is none.
-pub(crate) struct Link {
+pub(crate) struct BackendStream {
     stream: Stream,
     /// The server takes no more.
     deaf: bool,
@@ -27,7 +27,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-impl Link {
+impl BackendStream {
     /// Takes over a connected socket.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ macro_rules! inner {
     };
 }
 
-impl AsyncRead for Link {
+impl AsyncRead for BackendStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -89,7 +89,7 @@ impl AsyncRead for Link {
     }
 }
 
-impl AsyncWrite for Link {
+impl AsyncWrite for BackendStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(inner!(self, stream => Pin::new(stream).poll_write(cx, bytes)));
         Poll::Ready(self.wrote(bytes.len(), written))

@@ -1,4 +1,4 @@
-//! Servers behind the site, which speak HTTP or FastCGI: rwasa's backpath (seed 004), nginx's `proxy_pass`.
+//! Servers behind the site, which speak HTTP or FastCGI: as rwasa's backpath and nginx's `proxy_pass`.
 //!
 //! Runs in: the site worker, under the site's uid, which has no network: its connector makes the connections. Untrusted
 //! input: requests of clients, and answers of servers, which may be compromised. Must never: let a slow or dead server
@@ -11,15 +11,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::http::{Request, Response, StatusCode};
-use wire::{Backend, Speech};
+use wire::Speech;
 use worker::log::Log;
 
 use super::http::Http;
 use super::sendfile;
 use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
+use crate::proxy::backend::{Backend, BackendRequest};
 use crate::proxy::fastcgi::{FastCgi, Scripts};
 use crate::router::rules::{Matcher, Rules};
 
@@ -29,23 +30,17 @@ pub(crate) use super::connect::Dialer;
 #[derive(Default)]
 pub struct Backends {
     dialer: Rc<Dialer>,
-    targets: HashMap<u16, Way>,
+    targets: HashMap<u16, Box<dyn Backend>>,
     /// The path of the root directory, as FastCGI servers are told it.
     root: String,
     /// What is not made yet.
-    announced: Vec<(u16, Backend)>,
-}
-
-/// How a target is talked to.
-enum Way {
-    Http(Http),
-    FastCgi(Box<FastCgi>),
+    announced: Vec<(u16, wire::Backend)>,
 }
 
 /// A request for a server behind the site.
 pub struct Asked<'a> {
     /// The two ends of the client's connection.
-    pub ends: Ends,
+    pub conn: ConnInfo,
     /// The site's files, for answers that name one.
     pub files: Option<&'a Files>,
     /// The request itself.
@@ -54,7 +49,7 @@ pub struct Asked<'a> {
 
 impl Backends {
     /// Takes note of a target, which rule `target` is for.
-    pub fn announce(&mut self, target: u16, backend: Backend) {
+    pub fn announce(&mut self, target: u16, backend: wire::Backend) {
         self.announced.push((target, backend));
     }
 
@@ -63,11 +58,11 @@ impl Backends {
         for (target, backend) in std::mem::take(&mut self.announced) {
             let patience = Duration::from_millis(backend.answer_timeout_ms.into());
             let dialer = self.dialer.clone();
-            let way = match backend.speech {
-                Speech::Http => Way::Http(Http::new(dialer, target, patience, backend.proxy_header)),
+            let way: Box<dyn Backend> = match backend.speech {
+                Speech::Http => Box::new(Http::new(dialer, target, patience, backend.proxy_header)),
                 Speech::FastCgi => {
                     let scripts = scripts(rules, target, backend.script.as_str());
-                    Way::FastCgi(Box::new(FastCgi::new(dialer, target, patience, scripts, log.clone())))
+                    Box::new(FastCgi::new(dialer, target, patience, scripts, log.clone()))
                 }
             };
             self.targets.insert(target, way);
@@ -89,12 +84,9 @@ impl Backends {
         let Some(way) = self.targets.get(&target) else {
             return error(StatusCode::BAD_GATEWAY);
         };
-        let Asked { ends, files, request } = asked;
+        let Asked { conn, files, request } = asked;
         let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
-        let answer = match way {
-            Way::Http(http) => http.send(ends, request).await,
-            Way::FastCgi(fastcgi) => fastcgi.send(ends, files, &root, request).await,
-        };
+        let answer = way.send(BackendRequest { conn, files, root: &root, request }).await;
         sendfile::take(answer, &root)
     }
 }

@@ -16,14 +16,12 @@ use crate::files::cache::Root;
 use crate::files::serve;
 use crate::files::{File, Found};
 use crate::http::body::{BoundedBody, FileBody, Piece, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
+use crate::http::internal_redirect::{FailedWith, redirect_internally};
 use crate::http::range::Span;
-use crate::router::dispatch::{Origin, Place, admit, pass_on, redirect_internally};
-use crate::router::rules::Plan;
-
-/// The error that a script makes the page of; CGI tells it as `REDIRECT_STATUS`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FailedWith(pub(crate) StatusCode);
+use crate::router::authorize::{Origin, authorize};
+use crate::router::dispatch::{Place, pass_on};
+use crate::router::rules::RouteMatch;
 
 /// The head of a request, kept for a script that makes the page of its error.
 pub(crate) struct Kept(Parts);
@@ -47,8 +45,8 @@ impl Kept {
 pub(crate) async fn apply<P: Partition>(
     site: &Site<P>,
     root: Option<&Rc<Root>>,
-    failed: &Plan<'_>,
-    ends: Ends,
+    failed: &RouteMatch<'_>,
+    conn: ConnInfo,
     kept: Kept,
     response: Response<ResponseBody>,
 ) -> Response<ResponseBody> {
@@ -58,23 +56,23 @@ pub(crate) async fn apply<P: Partition>(
     let (Some(path), Some(root)) = (path, root) else {
         return response;
     };
-    let Ok(mut plan) = site.rules.plan(&path) else {
+    let Ok(mut route) = site.rules.find(&path) else {
         return response;
     };
-    let resolved = serve::resolve(&site.rules, root, &path, &mut plan);
+    let resolved = serve::resolve(&site.rules, root, &path, &mut route);
     // The rules that have refused the request would refuse their own page.
     let asked = |rule: &&&crate::router::rules::Rule| {
         !failed.covering.iter().any(|known| std::ptr::eq(*known, **rule))
     };
-    let others: Vec<_> = plan.covering.iter().filter(asked).copied().collect();
-    if admit(site, &others, Origin::Server, ends, &kept.0.headers).await.is_some() {
+    let others: Vec<_> = route.covering.iter().filter(asked).copied().collect();
+    if authorize(site, &others, Origin::Server, conn, &kept.0.headers).await.is_some() {
         return response;
     }
     match (resolved.run, resolved.found) {
         (Some((rule, name)), _) => {
             let request = for_script(kept, &name, status);
-            let mut place = Place { root: Some(root), path: &name, plan: &mut plan };
-            let made = Box::pin(pass_on(site, &mut place, rule, ends, request)).await.response;
+            let mut place = Place { root: Some(root), path: &name, route: &mut route };
+            let made = Box::pin(pass_on(site, &mut place, rule, conn, request)).await.response;
             if made.status().is_success() { with_status(made, &response) } else { response }
         }
         (None, Ok(Found::File(file))) => with_file(response, file),

@@ -3,7 +3,7 @@
 //! Runs in: a site worker of the operator's own, under the site's uid, inside its jail. Untrusted input: requests, as
 //! far as the function looks at them. Must never: be called before the terms of the routes are met.
 //!
-//! Source: seed 004, "function hooks" (row E13).
+//! Source: the function hooks of rwasa.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use http::{Method, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 
 use crate::http::body::{BodyError, BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response;
 use crate::proxy::headers;
 
@@ -151,7 +151,7 @@ impl Hooks {
     pub(crate) async fn call(
         &self,
         name: &str,
-        ends: Ends,
+        conn: ConnInfo,
         request: http::Request<BoundedBody>,
     ) -> Result<Response<ResponseBody>, Box<Parts>> {
         // INVARIANT: a worker does not begin to serve with a route whose function it does not have.
@@ -160,9 +160,9 @@ impl Hooks {
         };
         let (head, body) = request.into_parts();
         let mut told = http::Request::from_parts(head.clone(), ());
-        headers::prepare(&mut told, ends);
+        headers::prepare(&mut told, conn);
         let (parts, ()) = told.into_parts();
-        let answer = function(Request { parts, peer: ends.peer, body });
+        let answer = function(Request { parts, peer: conn.peer, body });
         Ok(match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Answer::None) => response::error(StatusCode::NOT_FOUND),
             Ok(Answer::Pass) => return Err(Box::new(head)),
@@ -181,12 +181,15 @@ mod tests {
     use super::*;
 
     fn call(hooks: &Hooks, name: &str, path: &str) -> Result<Response<ResponseBody>, Box<Parts>> {
-        let ends =
-            Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap(), tls: false };
+        let conn = ConnInfo {
+            peer: "192.0.2.1:7".parse().unwrap(),
+            local: "192.0.2.2:80".parse().unwrap(),
+            tls: false,
+        };
         let request = http::Request::get(path).body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();
-        runtime.block_on(hooks.call(name, ends, request))
+        runtime.block_on(hooks.call(name, conn, request))
     }
 
     fn hooks() -> Hooks {
@@ -223,14 +226,17 @@ mod tests {
             assert!(!headers.contains_key("x-real-ip") && !headers.contains_key("connection"));
             Answer::text(headers["x-forwarded-for"].to_str().unwrap().to_owned())
         });
-        let ends =
-            Ends { peer: "192.0.2.1:7".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap(), tls: false };
+        let conn = ConnInfo {
+            peer: "192.0.2.1:7".parse().unwrap(),
+            local: "192.0.2.2:80".parse().unwrap(),
+            tls: false,
+        };
         let request =
             http::Request::get("/").header("x-real-ip", "6.6.6.6").header("x-forwarded-for", "6.6.6.6");
         let request = request.header("connection", "close").body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();
-        let response = runtime.block_on(hooks.call("told", ends, request)).unwrap();
+        let response = runtime.block_on(hooks.call("told", conn, request)).unwrap();
         assert!(matches!(response.body(), ResponseBody::Full(text) if text == "192.0.2.1"));
     }
 

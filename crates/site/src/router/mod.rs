@@ -3,8 +3,134 @@
 //! Untrusted input: requests. Must never: take an action before the access policy of every rule that covers the path is met.
 
 pub mod access;
-pub(crate) mod custom_error;
-pub(crate) mod dispatch;
+pub(crate) mod authorize;
+mod custom_error;
+mod dispatch;
 pub mod hook;
 pub mod rules;
 pub mod script;
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use http::header::{self, HeaderMap};
+use http::{Request, Response, StatusCode};
+use request::path::{NormalPath, for_backend};
+
+use self::authorize::{Origin, authorize};
+pub(crate) use self::dispatch::service_of;
+use self::dispatch::{Answered, Place, act};
+use self::rules::RouteMatch;
+use crate::context::{Partition, Site};
+use crate::files::cache::{Root, Roots};
+use crate::http::body::{BoundedBody, ResponseBody};
+use crate::http::compress::dynamic::{self, Asked};
+use crate::http::conn_info::{ClientCertificate, ConnInfo};
+use crate::http::internal_redirect::set_path;
+use crate::http::response;
+
+/// Answers a request whose head has been checked.
+pub(crate) async fn respond<P: Partition>(
+    site: &Site<P>,
+    conn: ConnInfo,
+    mut request: Request<BoundedBody>,
+) -> Response<ResponseBody> {
+    tell_certificate(&mut request);
+    let raw = request.uri().path().to_owned();
+    let Ok(path) = NormalPath::parse(&raw) else {
+        return response::error(StatusCode::BAD_REQUEST);
+    };
+    let Ok(mut route) = site.rules.find(&path) else {
+        return response::error(StatusCode::BAD_REQUEST);
+    };
+    if !is_ours_in_every_reading(site, &request, &path) {
+        return response::error(StatusCode::BAD_REQUEST);
+    }
+    normalize(&mut request);
+    let asked = Asked::new(request.method(), request.headers(), conn.tls);
+    let root = root_of(site, &request);
+    let kept = custom_error::Kept::of(site.cache.settings(), &request);
+    let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
+        Some(refused) => Answered::own(refused),
+        None => {
+            let place = Place { root: root.as_ref(), path: &path, route: &mut route };
+            // Boxed: a future of its own size would enlarge that of every request.
+            Box::pin(act(site, place, conn, request)).await
+        }
+    };
+    let mut response = match (answered.own, kept) {
+        (true, None) => answered.response,
+        (true, Some(kept)) => {
+            custom_error::apply(site, root.as_ref(), &route, conn, kept, answered.response).await
+        }
+        (false, _) => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
+    };
+    add_headers(&route, response.headers_mut());
+    response
+}
+
+/// Whether the path is this site's however a backend could read it.
+///
+/// SECURITY: else the rules of the site that it could lead to would not be asked.
+fn is_ours_in_every_reading<P: Partition>(
+    site: &Site<P>,
+    request: &Request<BoundedBody>,
+    path: &NormalPath<'_>,
+) -> bool {
+    match path.widest() {
+        Ok(None) => true,
+        Ok(Some(widest)) => {
+            site.partition.owns_reading(host_of(request).unwrap_or_default().as_bytes(), &widest)
+        }
+        Err(_) => false,
+    }
+}
+
+/// Puts the path into the form that every backend gets.
+fn normalize(request: &mut Request<BoundedBody>) {
+    let sent = for_backend(request.uri().path());
+    if sent != request.uri().path() {
+        let sent = sent.into_owned();
+        set_path(request.uri_mut(), &sent);
+    }
+}
+
+/// Makes the headers of RFC 9440 say what was shown, and nothing else.
+///
+/// SECURITY: on every request, before anybody reads it: whoever is behind us believes them.
+fn tell_certificate<B>(request: &mut Request<B>) {
+    let shown = request.extensions_mut().remove::<ClientCertificate>();
+    let headers = request.headers_mut();
+    headers.remove(certificate::CLIENT_CERT_CHAIN);
+    headers.remove(certificate::CLIENT_CERT);
+    if let Some(ClientCertificate(value)) = shown {
+        headers.insert(certificate::CLIENT_CERT, value);
+    }
+}
+
+/// The folder of the request's host.
+fn root_of<P: Partition>(site: &Site<P>, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
+    let tick = site.clock.tick(Instant::now());
+    match site.roots {
+        Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),
+        _ => site.roots.find(b"", tick),
+    }
+}
+
+/// The host, in lower case, without port and final dot.
+fn host_of(request: &Request<BoundedBody>) -> Option<String> {
+    let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    Some(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+}
+
+/// The headers of all rules that cover the path; those of the narrower rule stand in place of others' of the same name.
+pub(crate) fn add_headers(route: &RouteMatch<'_>, headers: &mut HeaderMap) {
+    for (name, value) in route.headers() {
+        headers.insert(name, value.clone());
+    }
+}

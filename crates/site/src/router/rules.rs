@@ -30,8 +30,8 @@ pub enum Matcher {
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing but setting terms.
-    Terms,
+    /// Nothing: the rule only sets an access policy.
+    Nothing,
     /// Sends the client there.
     Redirect {
         /// A path or a URL.
@@ -51,26 +51,26 @@ pub enum Action {
 
 /// Who may ask, and what is added to answers.
 #[derive(Default)]
-pub struct Terms {
+pub struct AccessPolicy {
     /// Headers of each answer.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The longest first; whether its clients may ask.
     networks: Vec<(u8, Network, bool)>,
     /// The users who may.
-    pub members: Option<Members>,
+    pub basic_auth: Option<BasicAuth>,
     /// Whether only internal redirects lead here: an index file, an error page, a rewrite, `X-Accel-Redirect`.
     pub internal: bool,
 }
 
 /// Users who may ask.
-pub struct Members {
+pub struct BasicAuth {
     /// Those of the file as it is now.
     pub users: RefCell<Rc<Users>>,
     /// What others are told: the realm that they are asked for.
     pub challenge: HeaderValue,
 }
 
-impl Terms {
+impl AccessPolicy {
     /// Adds a network, as `ADDRESS/BITS`; `None` if it is none.
     pub fn network(&mut self, text: &str, allow: bool) -> Option<()> {
         let bits = text.rsplit_once('/')?.1.parse().ok()?;
@@ -80,14 +80,14 @@ impl Terms {
     }
 
     /// Whether a client at this address may ask.
-    pub fn admits(&self, peer: IpAddr) -> bool {
+    pub fn allows(&self, peer: IpAddr) -> bool {
         let found = self.networks.iter().find(|(_, network, _)| network.contains(peer));
         found.map_or_else(|| !self.networks.iter().any(|(_, _, allow)| *allow), |(_, _, allow)| *allow)
     }
 
     /// Whether not everybody may ask.
     pub fn guards(&self) -> bool {
-        self.internal || self.members.is_some() || !self.networks.is_empty()
+        self.internal || self.basic_auth.is_some() || !self.networks.is_empty()
     }
 }
 
@@ -102,7 +102,7 @@ pub struct Rule {
     /// Whether only where there is no such file.
     pub fallback: bool,
     /// Who may ask.
-    pub terms: Terms,
+    pub policy: AccessPolicy,
 }
 
 /// All rules.
@@ -117,7 +117,7 @@ pub struct Rules {
 }
 
 /// What the rules say of one path.
-pub struct Plan<'r> {
+pub struct RouteMatch<'r> {
     /// The rule whose action is taken, if any has one.
     pub rule: Option<&'r Rule>,
     /// All rules that cover the path, the site's own first.
@@ -126,10 +126,10 @@ pub struct Plan<'r> {
     pub guarded: bool,
 }
 
-impl<'r> Plan<'r> {
+impl<'r> RouteMatch<'r> {
     /// Adds the rules of the file that the path leads to, which are asked in addition to those of the path. Returns the
     /// ones that are new.
-    pub fn resolve_to(&mut self, file: Plan<'r>) -> Vec<&'r Rule> {
+    pub fn resolve_to(&mut self, file: RouteMatch<'r>) -> Vec<&'r Rule> {
         let is_new = |rule: &&Rule| !self.covering.iter().any(|known| std::ptr::eq(*known, *rule));
         let new: Vec<_> = file.covering.into_iter().filter(is_new).collect();
         self.covering.extend(&new);
@@ -152,12 +152,12 @@ impl<'r> Plan<'r> {
 
     /// The headers for answers, later ones in place of earlier ones of the same name.
     pub fn headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
-        self.covering.iter().flat_map(|rule| &rule.terms.headers)
+        self.covering.iter().flat_map(|rule| &rule.policy.headers)
     }
 
     /// Whether only users with a password may ask.
     pub fn private(&self) -> bool {
-        self.covering.iter().any(|rule| rule.terms.members.is_some())
+        self.covering.iter().any(|rule| rule.policy.basic_auth.is_some())
     }
 }
 
@@ -195,8 +195,9 @@ impl Rules {
     /// There is no such rule, or it has no users.
     pub fn renew(&self, number: u16, users: Users) -> Result<(), String> {
         let rule = self.iter().find(|rule| rule.number == number);
-        let members = rule.and_then(|rule| rule.terms.members.as_ref()).ok_or("no rule has users there")?;
-        *members.users.borrow_mut() = Rc::new(users);
+        let basic_auth =
+            rule.and_then(|rule| rule.policy.basic_auth.as_ref()).ok_or("no rule has users there")?;
+        *basic_auth.users.borrow_mut() = Rc::new(users);
         Ok(())
     }
 
@@ -209,7 +210,7 @@ impl Rules {
     ///
     /// # Errors
     /// A backend could read dot segments in the path, which would lead it anywhere.
-    pub fn plan(&self, path: &NormalPath<'_>) -> Result<Plan<'_>, InvalidPath> {
+    pub fn find(&self, path: &NormalPath<'_>) -> Result<RouteMatch<'_>, InvalidPath> {
         // Nobody knows how a backend takes escaped slashes and parameters: the terms of both readings hold.
         let widest = path.widest()?;
         let mut covering: Vec<&Rule> = Vec::new();
@@ -219,12 +220,12 @@ impl Rules {
             if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
                 covering.push(one);
             }
-            if here && one.action != Action::Terms {
+            if here && one.action != Action::Nothing {
                 rule = Some(one);
             }
         }
-        let guarded = covering.iter().any(|rule| rule.terms.guards());
-        Ok(Plan { rule, covering, guarded })
+        let guarded = covering.iter().any(|rule| rule.policy.guards());
+        Ok(RouteMatch { rule, covering, guarded })
     }
 
     /// Whether the file at this path below the root is the source of a script, or a copy of one.
@@ -234,15 +235,16 @@ impl Rules {
         script::is_source(name, routed, &self.sent_sources)
     }
 
-    /// Whether who may have the file at `path` may have the one at `neighbour` too.
-    pub fn is_as_open(&self, neighbour: &[u8], path: &[u8]) -> bool {
-        if !self.iter().any(|rule| rule.terms.guards()) {
+    /// Whether who may have the file at `path` may have the one at `precompressed` too.
+    pub fn is_as_open(&self, precompressed: &[u8], path: &[u8]) -> bool {
+        if !self.iter().any(|rule| rule.policy.guards()) {
             return true;
         }
-        let (Ok(neighbour), Ok(path)) = (NormalPath::of_file(neighbour), NormalPath::of_file(path)) else {
+        let (Ok(precompressed), Ok(path)) = (NormalPath::of_file(precompressed), NormalPath::of_file(path))
+        else {
             return false;
         };
-        self.iter().all(|rule| !rule.guards(&neighbour) || rule.guards(&path))
+        self.iter().all(|rule| !rule.guards(&precompressed) || rule.guards(&path))
     }
 }
 
@@ -277,7 +279,7 @@ impl Rule {
     /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
     /// a script may have more of the path behind its name.
     fn guards(&self, path: &NormalPath<'_>) -> bool {
-        self.terms.guards()
+        self.policy.guards()
             && match &self.matcher {
                 Matcher::Path(prefix) => {
                     path.is_below(prefix)

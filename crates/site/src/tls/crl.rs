@@ -103,8 +103,8 @@ impl Lists {
 
     /// When the next one of them is over.
     pub fn next_end(&self, now: u64) -> Option<u64> {
-        let ends = self.0.values().flat_map(|file| &file.lists).map(|list| list.until);
-        ends.filter(|until| *until > now).min()
+        let conn = self.0.values().flat_map(|file| &file.lists).map(|list| list.until);
+        conn.filter(|until| *until > now).min()
     }
 
     /// The files with lists that are over.

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, StreamBody};
 use request::path::NormalPath;
 use site::config::setup::Setup;
 use site::{
-    Access, BodyError, BoundedBody, Client, Ended, Ends, Limits, MinRate, Partition, ResponseBody, Site,
+    Access, BodyError, BoundedBody, Client, ConnInfo, Ended, Limits, MinRate, Partition, ResponseBody, Site,
 };
 use wire::LauncherToSite;
 
@@ -71,7 +71,7 @@ impl Partition for Site1 {
     async fn relay(
         &self,
         service: usize,
-        ends: Ends,
+        ends: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
         assert_eq!(service, 7);

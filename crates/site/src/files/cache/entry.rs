@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use http::header::{HeaderName, HeaderValue};
 use tokio::sync::OnceCell;
 
-use super::ready::Ready;
+use super::prebuilt::PrebuiltResponse;
 use crate::config::settings::{Encoding, Settings};
 use crate::files::root;
 use crate::files::{File, Meta};
@@ -24,7 +24,7 @@ const OVERHEAD_BYTES: usize = 512;
 
 /// What an answer for a file says beside the file's own facts.
 #[derive(Clone, Debug, Default)]
-pub struct Dress {
+pub struct ResponseHeaders {
     /// The value of `Cache-Control`.
     pub cache_control: Option<String>,
     /// Headers of the rules that cover the path; they stand in place of ours.
@@ -33,16 +33,16 @@ pub struct Dress {
     pub open: bool,
 }
 
-impl Dress {
+impl ResponseHeaders {
     /// For a path under these rules.
-    pub fn new(settings: &Settings, plan: &crate::router::rules::Plan<'_>) -> Dress {
+    pub fn new(settings: &Settings, route: &crate::router::rules::RouteMatch<'_>) -> ResponseHeaders {
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
-        for (name, value) in plan.headers() {
+        for (name, value) in route.headers() {
             headers.retain(|(other, _)| other != name);
             headers.push((name.clone(), value.clone()));
         }
-        let cache_control = settings.cache_control.map(|seconds| cache_control(seconds, plan.private()));
-        Dress { cache_control, headers, open: plan.is_open() }
+        let cache_control = settings.cache_control.map(|seconds| cache_control(seconds, route.private()));
+        ResponseHeaders { cache_control, headers, open: route.is_open() }
     }
 
     fn line(&self, out: &mut String, name: &str, value: &str) {
@@ -66,7 +66,7 @@ impl Dress {
     }
 }
 
-/// For how long copies may be used unasked (seed 004): shared caches three times as long, and not at all for what only
+/// For how long copies may be used unasked, as in rwasa: shared caches three times as long, and not at all for what only
 /// users with a password may have.
 fn cache_control(seconds: u32, private: bool) -> String {
     match (seconds, private) {
@@ -77,26 +77,31 @@ fn cache_control(seconds: u32, private: bool) -> String {
 }
 
 /// One form of a file.
-pub struct Form {
+pub struct Representation {
     /// 200 with the body; without one for a large file as it is.
-    pub whole: Ready,
+    pub whole: PrebuiltResponse,
     /// 304.
-    pub unchanged: Ready,
+    pub unchanged: PrebuiltResponse,
     /// The entity tag, with its quotes.
     pub etag: String,
     /// The neighbour that it was read from, if it was compressed already.
-    pub(super) neighbour: Option<Meta>,
+    pub(super) precompressed: Option<Meta>,
 }
 
-impl Form {
-    pub(super) fn new(facts: &Facts<'_>, etag: String, coding: Option<Encoding>, body: &[u8]) -> Form {
+impl Representation {
+    pub(super) fn new(
+        facts: &Facts<'_>,
+        etag: String,
+        coding: Option<Encoding>,
+        body: &[u8],
+    ) -> Representation {
         let length = if facts.large && coding.is_none() { facts.size } else { body.len() as u64 };
         let (whole, unchanged) = (facts.fields(&etag, coding, Some(length)), facts.validators(&etag));
-        Form {
-            whole: Ready::new("200 OK", &whole, body),
-            unchanged: Ready::new("304 Not Modified", &unchanged, b""),
+        Representation {
+            whole: PrebuiltResponse::new("200 OK", &whole, body),
+            unchanged: PrebuiltResponse::new("304 Not Modified", &unchanged, b""),
             etag,
-            neighbour: None,
+            precompressed: None,
         }
     }
 
@@ -112,13 +117,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) size: u64,
     pub(crate) large: bool,
     pub(crate) vary: bool,
-    pub(crate) dress: &'a Dress,
+    pub(crate) response_headers: &'a ResponseHeaders,
 }
 
 impl Facts<'_> {
     pub(crate) fn fields(&self, etag: &str, coding: Option<Encoding>, length: Option<u64>) -> String {
         let mut out = String::with_capacity(320);
-        self.dress.line(&mut out, "Content-Type", self.media);
+        self.response_headers.line(&mut out, "Content-Type", self.media);
         if let Some(length) = length {
             let _ = write!(out, "Content-Length: {length}\r\n");
         }
@@ -129,14 +134,14 @@ impl Facts<'_> {
             }
             None => out.push_str("Accept-Ranges: bytes\r\n"),
         }
-        self.dress.line(&mut out, "X-Content-Type-Options", "nosniff");
+        self.response_headers.line(&mut out, "X-Content-Type-Options", "nosniff");
         out
     }
 
     fn validators(&self, etag: &str) -> String {
         let date = String::from_utf8_lossy(&self.last_modified);
         let mut out = format!("Last-Modified: {date}\r\nETag: {etag}\r\n");
-        self.dress.common(&mut out, self.vary);
+        self.response_headers.common(&mut out, self.vary);
         out
     }
 }
@@ -147,7 +152,7 @@ pub fn coded_tag(etag: &str, encoding: Encoding) -> String {
 }
 
 /// Whether files of this type and size have several forms.
-pub fn has_forms(settings: &Settings, media: &str, size: u64) -> bool {
+pub fn has_representations(settings: &Settings, media: &str, size: u64) -> bool {
     !settings.encodings.is_empty()
         && (compress::BYTES_MIN..=settings.max_bytes).contains(&size)
         && compress::is_worth(media.as_bytes())
@@ -162,7 +167,7 @@ pub type Root = root::Root<Table>;
 /// The answers for one path.
 pub struct Entry {
     /// As it is.
-    pub plain: Rc<Form>,
+    pub plain: Rc<Representation>,
     /// Whether the plain form's body is not here, but to be sent from the file.
     pub large: bool,
     /// Whether it has forms in encodings.
@@ -170,7 +175,7 @@ pub struct Entry {
     /// Whether everybody may have it.
     pub open: bool,
     /// In each encoding, once that was asked for; `None` in it: not worth it.
-    coded: [OnceCell<Option<Rc<Form>>>; 3],
+    coded: [OnceCell<Option<Rc<Representation>>>; 3],
     /// Whether an encoding of it is being made, and sent to whoever asked first.
     pub(crate) under_way: [Cell<bool>; 3],
     /// The value of `Last-Modified`.
@@ -181,7 +186,7 @@ pub struct Entry {
     /// The path of the index file below the root, where the path is that of its folder.
     index: Option<Box<[u8]>>,
     pub(super) media: &'static str,
-    pub(super) dress: Dress,
+    pub(super) response_headers: ResponseHeaders,
     /// The tick at which the file is to be looked at again, and the changes seen when it was looked at.
     pub(super) until: Cell<u64>,
     pub(super) changes: Cell<u64>,
@@ -194,7 +199,7 @@ pub struct Entry {
 /// What the fast path finds for a request.
 pub enum Pick<'e> {
     /// This form.
-    Form(&'e Rc<Form>),
+    Representation(&'e Rc<Representation>),
     /// The form is still to be made.
     Absent,
 }
@@ -205,19 +210,25 @@ impl Entry {
         file: &File,
         (large, vary): (bool, bool),
         body: &[u8],
-        dress: Dress,
+        response_headers: ResponseHeaders,
     ) -> Entry {
         let last_modified = file.meta.last_modified();
-        let facts =
-            Facts { media: file.media, last_modified, size: file.meta.size, large, vary, dress: &dress };
-        let plain = Rc::new(Form::new(&facts, file.meta.etag(), None, body));
+        let facts = Facts {
+            media: file.media,
+            last_modified,
+            size: file.meta.size,
+            large,
+            vary,
+            response_headers: &response_headers,
+        };
+        let plain = Rc::new(Representation::new(&facts, file.meta.etag(), None, body));
         let index: Option<Box<[u8]>> = key.ends_with('/').then(|| file.path.as_slice().into());
         let cost = OVERHEAD_BYTES + key.len() + index.as_ref().map_or(0, |index| index.len()) + plain.cost();
         Entry {
             plain,
             large,
             vary,
-            open: dress.open,
+            open: response_headers.open,
             coded: [const { OnceCell::const_new() }; 3],
             under_way: Default::default(),
             last_modified,
@@ -226,7 +237,7 @@ impl Entry {
             meta: file.meta,
             index,
             media: file.media,
-            dress,
+            response_headers,
             until: Cell::new(0),
             changes: Cell::new(0),
             used: Cell::new(false),
@@ -241,13 +252,13 @@ impl Entry {
         if self.vary {
             for encoding in accepted.iter() {
                 match self.coded[encoding as usize].get() {
-                    Some(Some(form)) => return Pick::Form(form),
+                    Some(Some(representation)) => return Pick::Representation(representation),
                     Some(None) => {}
                     None => return Pick::Absent,
                 }
             }
         }
-        Pick::Form(&self.plain)
+        Pick::Representation(&self.plain)
     }
 
     /// Whether the entry's path has led to this file before, whatever the file was then.
@@ -255,16 +266,16 @@ impl Entry {
         self.index.as_ref().is_none_or(|index| **index == *file.path)
     }
 
-    pub(crate) fn dress(&self) -> &Dress {
-        &self.dress
+    pub(crate) fn response_headers(&self) -> &ResponseHeaders {
+        &self.response_headers
     }
 
-    pub(crate) fn coded(&self, encoding: Encoding) -> &OnceCell<Option<Rc<Form>>> {
+    pub(crate) fn coded(&self, encoding: Encoding) -> &OnceCell<Option<Rc<Representation>>> {
         &self.coded[encoding as usize]
     }
 
     /// The forms that were made.
-    pub(super) fn made(&self) -> impl Iterator<Item = (Encoding, Option<&Rc<Form>>)> {
+    pub(super) fn made(&self) -> impl Iterator<Item = (Encoding, Option<&Rc<Representation>>)> {
         Encoding::ALL.into_iter().filter_map(|one| Some((one, self.coded(one).get()?.as_ref())))
     }
 
@@ -275,14 +286,20 @@ impl Entry {
             size: self.meta.size,
             large: self.large,
             vary: self.vary,
-            dress: &self.dress,
+            response_headers: &self.response_headers,
         }
     }
 
     /// A form in this encoding with this body.
-    pub(crate) fn form(&self, encoding: Encoding, body: &[u8], neighbour: Option<Meta>) -> Form {
-        let base = neighbour.map_or_else(|| self.meta.etag(), |meta| meta.etag());
-        let form = Form::new(&self.facts(), coded_tag(&base, encoding), Some(encoding), body);
-        Form { neighbour, ..form }
+    pub(crate) fn representation(
+        &self,
+        encoding: Encoding,
+        body: &[u8],
+        precompressed: Option<Meta>,
+    ) -> Representation {
+        let base = precompressed.map_or_else(|| self.meta.etag(), |meta| meta.etag());
+        let representation =
+            Representation::new(&self.facts(), coded_tag(&base, encoding), Some(encoding), body);
+        Representation { precompressed, ..representation }
     }
 }

@@ -5,16 +5,16 @@
 
 mod entry;
 mod policy;
-mod ready;
+mod prebuilt;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 pub(crate) use entry::Facts;
-pub use entry::{Dress, Entry, Form, Pick, Root, Table, coded_tag, has_forms};
+pub use entry::{Entry, Pick, Representation, ResponseHeaders, Root, Table, coded_tag, has_representations};
 pub use policy::{Clock, Policy};
-pub use ready::Ready;
+pub use prebuilt::PrebuiltResponse;
 
 use request::path::NormalPath;
 
@@ -60,17 +60,17 @@ pub struct Cache {
 pub(crate) fn head(
     file: &File,
     settings: &Settings,
-    dress: &Dress,
+    response_headers: &ResponseHeaders,
     connection: &[u8],
     date: [u8; DATE_BYTES],
 ) -> Vec<u8> {
-    let vary = has_forms(settings, file.media, file.meta.size);
+    let vary = has_representations(settings, file.media, file.meta.size);
     let last_modified = file.meta.last_modified();
     let size = file.meta.size;
-    let facts = Facts { media: file.media, last_modified, size, large: true, vary, dress };
-    let ready = Ready::new("200 OK", &facts.fields(&file.meta.etag(), None, Some(size)), b"");
-    let mut bytes = ready.bytes(1, || date).clone();
-    bytes.splice(ready.split..ready.split, connection.iter().copied());
+    let facts = Facts { media: file.media, last_modified, size, large: true, vary, response_headers };
+    let prebuilt = PrebuiltResponse::new("200 OK", &facts.fields(&file.meta.etag(), None, Some(size)), b"");
+    let mut bytes = prebuilt.bytes(1, || date).clone();
+    bytes.splice(prebuilt.split..prebuilt.split, connection.iter().copied());
     bytes
 }
 
@@ -121,12 +121,12 @@ impl Cache {
         match found {
             // The rules of another file, the next one of the names of index files, may be others: it is looked up anew.
             Some(Ok(Found::File(file))) if entry.is_of(&file) => {
-                if file.meta == entry.meta && self.same_neighbours(root, entry, &file) {
+                if file.meta == entry.meta && self.same_precompressed(root, entry, &file) {
                     self.note(root, entry, &file, changes, tick);
                     return Some(entry.clone());
                 }
                 self.remove(entry);
-                self.insert(root, &entry.key, &file, entry.dress.clone(), tick)
+                self.insert(root, &entry.key, &file, entry.response_headers.clone(), tick)
             }
             _ => {
                 self.remove(entry);
@@ -150,10 +150,10 @@ impl Cache {
     }
 
     /// Whether what was compressed already still is as it was, where it was looked for.
-    fn same_neighbours(&self, root: &Root, entry: &Entry, file: &File) -> bool {
-        entry.made().all(|(encoding, form)| {
-            let neighbour = root.files.neighbour(file, encoding).map(|(_, meta)| meta);
-            neighbour == form.and_then(|form| form.neighbour)
+    fn same_precompressed(&self, root: &Root, entry: &Entry, file: &File) -> bool {
+        entry.made().all(|(encoding, representation)| {
+            let precompressed = root.files.precompressed(file, encoding).map(|(_, meta)| meta);
+            precompressed == representation.and_then(|representation| representation.precompressed)
         })
     }
 
@@ -164,16 +164,23 @@ impl Cache {
         root: &Rc<Root>,
         path: &NormalPath<'_>,
         file: &File,
-        dress: &Dress,
+        response_headers: &ResponseHeaders,
         tick: u64,
     ) -> Option<Rc<Entry>> {
         let key = path.spelling();
         let kept = self.get(root, &key, tick).filter(|entry| entry.meta == file.meta);
-        kept.or_else(|| self.insert(root, &key, file, dress.clone(), tick))
+        kept.or_else(|| self.insert(root, &key, file, response_headers.clone(), tick))
     }
 
-    fn insert(&self, root: &Rc<Root>, path: &str, file: &File, dress: Dress, tick: u64) -> Option<Rc<Entry>> {
-        let vary = has_forms(&self.settings, file.media, file.meta.size);
+    fn insert(
+        &self,
+        root: &Rc<Root>,
+        path: &str,
+        file: &File,
+        response_headers: ResponseHeaders,
+        tick: u64,
+    ) -> Option<Rc<Entry>> {
+        let vary = has_representations(&self.settings, file.media, file.meta.size);
         let large = file.meta.size > ENTRY_BYTES;
         // A file in the middle of being written would be kept half-written, under a time that stays.
         if (large && !vary) || file.meta.fresh() {
@@ -181,7 +188,7 @@ impl Cache {
         }
         let changes = self.watch.changes();
         let body = if large { Vec::new() } else { contents(file)? };
-        let entry = Rc::new(Entry::new((root, path), file, (large, vary), &body, dress));
+        let entry = Rc::new(Entry::new((root, path), file, (large, vary), &body, response_headers));
         self.note(root, &entry, file, changes, tick);
         self.make_room(entry.cost.get())?;
         self.bytes.set(self.bytes.get() + entry.cost.get());
@@ -197,8 +204,8 @@ impl Cache {
     }
 
     /// Counts a form that is added to an entry; whether there is room for it.
-    pub(crate) fn count_form(&self, entry: &Rc<Entry>, form: &Form) -> bool {
-        let cost = form.cost();
+    pub(crate) fn count_representation(&self, entry: &Rc<Entry>, representation: &Representation) -> bool {
+        let cost = representation.cost();
         if cost > self.budget / FORM_SHARE {
             return false;
         }
@@ -256,15 +263,15 @@ impl Cache {
 }
 
 /// A neighbour that is compressed already, read whole, if it is not too large to be kept.
-pub(crate) fn neighbour(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, Meta)> {
+pub(crate) fn precompressed(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, Meta)> {
     /// LIMIT: as much as one form may have of the budget, head and all.
     const NEIGHBOUR_BYTES_MAX: u64 = (CACHE_BYTES / FORM_SHARE - (64 << 10)) as u64;
-    let (fd, meta) = root.files.neighbour(file, encoding)?;
+    let (fd, meta) = root.files.precompressed(file, encoding)?;
     if meta.size > NEIGHBOUR_BYTES_MAX || meta.fresh() {
         return None;
     }
-    let neighbour = File { fd, meta, media: file.media, path: Vec::new(), direct: false };
-    Some((contents(&neighbour)?, meta))
+    let precompressed = File { fd, meta, media: file.media, path: Vec::new(), direct: false };
+    Some((contents(&precompressed)?, meta))
 }
 
 /// All of a file, if it is the same after as before.

@@ -13,7 +13,7 @@ use crate::config::settings::{Encoding, Settings};
 use crate::http::accept_encoding::Negotiator;
 use crate::http::body::ResponseBody;
 
-/// The field whose length is anybody's guess (seed 004: against BREACH, which compares lengths).
+/// The field whose length is anybody's guess (against BREACH, which compares lengths).
 const NOISE: HeaderName = HeaderName::from_static("x-nb");
 
 /// LIMIT: random bytes of it, as rwasa has them.

@@ -23,7 +23,7 @@ use super::stdin::{self, Unsent};
 use super::words::Words;
 use crate::http::body::{BoxError, ResponseBody};
 use crate::proxy::response::HEAD_BYTES_MAX;
-use crate::proxy::stream::Link;
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Download, Upload};
 
 /// LIMIT: bytes read at once.
@@ -31,7 +31,7 @@ const STEP_BYTES: usize = 16 << 10;
 
 /// A request under way; the connection is closed if this is dropped before the end of the answer.
 pub(crate) struct Running {
-    reader: Option<ReadHalf<Link>>,
+    reader: Option<ReadHalf<BackendStream>>,
     decoder: Decoder,
     /// Writes the request.
     writer: Writer,
@@ -45,7 +45,7 @@ pub(crate) struct Running {
 }
 
 /// Ends with whom it belongs to.
-struct Writer(JoinHandle<Result<WriteHalf<Link>, Unsent>>);
+struct Writer(JoinHandle<Result<WriteHalf<BackendStream>, Unsent>>);
 
 impl Drop for Writer {
     fn drop(&mut self) {
@@ -69,8 +69,8 @@ fn bad_gateway(what: impl Into<String>) -> Failure {
 
 impl Running {
     /// Begins to write a request.
-    pub fn start(link: Link, begin: Vec<u8>, body: Upload, pool: Pool, words: Rc<Words>) -> Self {
-        let (reader, writer) = tokio::io::split(link);
+    pub fn start(stream: BackendStream, begin: Vec<u8>, body: Upload, pool: Pool, words: Rc<Words>) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
         let writer = Writer(tokio::task::spawn_local(stdin::write(writer, begin, body)));
         Self {
             reader: Some(reader),

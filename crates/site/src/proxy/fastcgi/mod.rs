@@ -1,4 +1,4 @@
-//! FastCGI: requests for scripts, answered by a server such as php-fpm (row E2).
+//! FastCGI: requests for scripts, answered by a server such as php-fpm.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and every byte of FastCGI
 //! servers, which run what others have written. Must never: name a script that is not the site's, or keep a whole body
@@ -24,13 +24,15 @@ use worker::log::Log;
 use crate::files::Files;
 use crate::files::response::status_of;
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
+use crate::proxy::backend::{Backend, BackendRequest, Responding};
 use crate::proxy::connect::Dialer;
+use crate::proxy::headers;
 use crate::proxy::response::begun;
-use crate::proxy::stream::Link;
+use crate::proxy::retry::is_repeatable;
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Progress, Upload};
-use crate::proxy::{headers, is_safe};
 use answer::Running;
 use parameters::{Told, parameters};
 use pool::Pool;
@@ -50,13 +52,19 @@ pub(crate) struct FastCgi {
 }
 
 /// A request as it is written.
-struct Ready {
+struct PreparedRequest {
     /// Its first records.
     begin: Vec<u8>,
     body: Upload,
     progress: Rc<Progress>,
     /// Whether it may be sent twice.
     repeatable: bool,
+}
+
+impl Backend for FastCgi {
+    fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
+        Box::pin(self.answer(request))
+    }
 }
 
 impl FastCgi {
@@ -66,19 +74,14 @@ impl FastCgi {
     }
 
     /// Has a server answer `request`.
-    pub async fn send(
-        &self,
-        ends: Ends,
-        files: Option<&Files>,
-        root: &str,
-        request: Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
+    async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
+        let BackendRequest { conn, files, root, request } = request;
         let is_head = request.method() == http::Method::HEAD;
-        let ready = match self.prepare(ends, files, root, request).await {
-            Ok(ready) => ready,
+        let prepared = match self.prepare(conn, files, root, request).await {
+            Ok(prepared) => prepared,
             Err(status) => return error(status),
         };
-        match self.exchange(ready).await {
+        match self.exchange(prepared).await {
             Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
             Ok(answer) => begun(answer).await,
             Err(status) => error(status),
@@ -87,38 +90,38 @@ impl FastCgi {
 
     async fn prepare(
         &self,
-        ends: Ends,
+        conn: ConnInfo,
         files: Option<&Files>,
         root: &str,
         mut request: Request<BoundedBody>,
-    ) -> Result<Ready, StatusCode> {
+    ) -> Result<PreparedRequest, StatusCode> {
         let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
-        let host = headers::settle_host(&mut request, ends);
+        let host = headers::settle_host(&mut request, conn);
         let (parts, body) = request.into_parts();
         let body = match body.size_hint().exact() {
             Some(_) => body,
             None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
-        let told = Told { ends, root, script: &script, parts: &parts, length, host: host.as_bytes() };
+        let told = Told { conn, root, script: &script, parts: &parts, length, host: host.as_bytes() };
         let all = parameters(&told);
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
-        let repeatable = is_safe(&parts.method) && body.is_end_stream();
-        Ok(Ready { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
+        let repeatable = is_repeatable(&parts.method, &body);
+        Ok(PreparedRequest { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
     }
 
-    async fn exchange(&self, ready: Ready) -> Result<Response<ResponseBody>, StatusCode> {
-        let Ready { begin, body, progress, repeatable } = ready;
+    async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
+        let PreparedRequest { begin, body, progress, repeatable } = prepared;
         // A request that could not be sent twice does not go on a connection that the server may be about to close.
-        let (link, kept) = self.pool.get(!repeatable).await?;
+        let (stream, kept) = self.pool.get(!repeatable).await?;
         let again = kept.then(|| begin.clone());
-        match self.run(link, begin, body, &progress).await {
+        match self.run(stream, begin, body, &progress).await {
             Err((_, true)) if again.is_some() => {
-                let (link, _) = self.pool.get(true).await?;
+                let (stream, _) = self.pool.get(true).await?;
                 let body = Upload::new(BoundedBody::empty(), progress.clone());
                 let begin = again.unwrap_or_default();
-                self.run(link, begin, body, &progress).await.map_err(|(status, _)| status)
+                self.run(stream, begin, body, &progress).await.map_err(|(status, _)| status)
             }
             outcome => outcome.map_err(|(status, _)| status),
         }
@@ -127,13 +130,13 @@ impl FastCgi {
     /// Sends a request and reads the head of its answer; an error comes with whether nothing was answered at all.
     async fn run(
         &self,
-        link: Link,
+        stream: BackendStream,
         begin: Vec<u8>,
         body: Upload,
         progress: &Rc<Progress>,
     ) -> Result<Response<ResponseBody>, (StatusCode, bool)> {
         progress.note();
-        let running = Running::start(link, begin, body, self.pool.clone(), self.words.clone());
+        let running = Running::start(stream, begin, body, self.pool.clone(), self.words.clone());
         let answer = progress.watch(self.patience, running.head()).await;
         match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
             Ok((reply, running)) => Ok(running.answer(reply, self.patience)),

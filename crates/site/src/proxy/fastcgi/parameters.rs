@@ -11,10 +11,9 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 
 use super::script::Script;
-use crate::http::conn_info::Ends;
+use crate::http::conn_info::ConnInfo;
+use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::proxy::headers::clean;
-use crate::router::custom_error::FailedWith;
-use crate::router::dispatch::Requested;
 
 /// Names and values.
 pub(crate) type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
@@ -24,7 +23,7 @@ const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE,
 
 /// What a script is told.
 pub(crate) struct Told<'a> {
-    pub ends: Ends,
+    pub conn: ConnInfo,
     /// The path of the root directory.
     pub root: &'a str,
     pub script: &'a Script,
@@ -39,7 +38,7 @@ pub(crate) struct Told<'a> {
 pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     let mut all: Parameters = Vec::with_capacity(48);
     let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
-    let Told { ends, script, parts, root, .. } = told;
+    let Told { conn, script, parts, root, .. } = told;
     let below = |path: &[u8]| [root.as_bytes(), path].concat();
     // What the client has asked for, whatever file that led to.
     let requested = parts.extensions.get::<Requested>().map(|Requested(requested)| requested);
@@ -60,12 +59,12 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
     }
     let (name, _) = split_port(told.host);
     set("SERVER_NAME", name);
-    set("SERVER_ADDR", ends.local.ip().to_canonical().to_string().as_bytes());
-    set("SERVER_PORT", ends.local.port().to_string().as_bytes());
-    set("REMOTE_ADDR", ends.peer.ip().to_canonical().to_string().as_bytes());
-    set("REMOTE_PORT", ends.peer.port().to_string().as_bytes());
-    set("REQUEST_SCHEME", ends.scheme().as_bytes());
-    if ends.tls {
+    set("SERVER_ADDR", conn.local.ip().to_canonical().to_string().as_bytes());
+    set("SERVER_PORT", conn.local.port().to_string().as_bytes());
+    set("REMOTE_ADDR", conn.peer.ip().to_canonical().to_string().as_bytes());
+    set("REMOTE_PORT", conn.peer.port().to_string().as_bytes());
+    set("REQUEST_SCHEME", conn.scheme().as_bytes());
+    if conn.tls {
         set("HTTPS", b"on");
         certificate(&parts.headers, &mut set);
     }
@@ -153,10 +152,13 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
-        let ends =
-            Ends { peer: "192.0.2.1:5".parse().unwrap(), local: "[::1]:443".parse().unwrap(), tls: secure };
+        let conn = ConnInfo {
+            peer: "192.0.2.1:5".parse().unwrap(),
+            local: "[::1]:443".parse().unwrap(),
+            tls: secure,
+        };
         let told = Told {
-            ends,
+            conn,
             root: "/srv/www",
             script: &script,
             parts: &parts,

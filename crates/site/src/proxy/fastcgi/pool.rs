@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use super::ahead::Held;
 use crate::proxy::connect::Dialer;
-use crate::proxy::stream::Link;
+use crate::proxy::stream::BackendStream;
 
 /// LIMIT: connections kept for further requests. Each holds a process of the server's that nobody else can use, so they
 /// are few, and not kept for long.
@@ -22,7 +22,7 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Pool {
     dialer: Rc<Dialer>,
     target: u16,
-    idle: Rc<RefCell<Vec<Link>>>,
+    idle: Rc<RefCell<Vec<BackendStream>>>,
     /// Bytes that were read of answers before their clients took them.
     pub held: Held,
 }
@@ -34,10 +34,10 @@ impl Pool {
     }
 
     /// A kept connection, or a new one; and which it is.
-    pub async fn get(&self, fresh: bool) -> Result<(Link, bool), StatusCode> {
+    pub async fn get(&self, fresh: bool) -> Result<(BackendStream, bool), StatusCode> {
         let kept = self.idle.borrow_mut().pop();
         match kept {
-            Some(link) if !fresh => Ok((link, true)),
+            Some(stream) if !fresh => Ok((stream, true)),
             // One that is kept goes for the new one: if it holds the server's last process, nobody else would answer.
             kept => {
                 drop(kept);
@@ -47,12 +47,12 @@ impl Pool {
     }
 
     /// Keeps a connection whose request is over, for a while.
-    pub fn put(&self, link: Link) {
+    pub fn put(&self, stream: BackendStream) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() >= IDLE_MAX || link.is_deaf() {
+        if idle.len() >= IDLE_MAX || stream.is_deaf() {
             return;
         }
-        idle.push(link);
+        idle.push(stream);
         let idle = Rc::downgrade(&self.idle);
         // The oldest goes first: whoever is used stays at the end.
         tokio::task::spawn_local(async move {

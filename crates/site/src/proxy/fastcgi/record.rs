@@ -118,14 +118,14 @@ pub fn begin<'a>(parameters: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<
     head(&mut out, BEGIN_REQUEST, 8);
     let [high, low] = RESPONDER.to_be_bytes();
     out.extend_from_slice(&[high, low, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
-    let mut pairs = Vec::with_capacity(1024);
+    let mut pool = Vec::with_capacity(1024);
     for (name, value) in parameters {
-        length(&mut pairs, name.len());
-        length(&mut pairs, value.len());
-        pairs.extend_from_slice(name);
-        pairs.extend_from_slice(value);
+        length(&mut pool, name.len());
+        length(&mut pool, value.len());
+        pool.extend_from_slice(name);
+        pool.extend_from_slice(value);
     }
-    for part in pairs.chunks(CONTENT_MAX) {
+    for part in pool.chunks(CONTENT_MAX) {
         head(&mut out, PARAMS, part.len());
         out.extend_from_slice(part);
     }

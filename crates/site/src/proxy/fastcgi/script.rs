@@ -68,8 +68,8 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
     let Some(files) = files else {
         return Ok(None);
     };
-    let ends = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
-    for end in ends.filter(|&end| is_script(&path[..end], suffix)) {
+    let conn = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
+    for end in conn.filter(|&end| is_script(&path[..end], suffix)) {
         let Ok(name) = NormalPath::of_file(&path[..end]) else { continue };
         match files.lookup(&name) {
             Ok(Found::File(_) | Found::Source(_)) => {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncWriteExt, WriteHalf};
 
 use super::record::{CONTENT_MAX, stdin_head};
 use crate::http::body::BoundedBody;
-use crate::proxy::stream::Link;
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Upload, next};
 
 /// Why a request could not be sent.
@@ -32,34 +32,38 @@ impl From<io::Error> for Unsent {
 
 /// Writes a request; gives the connection back once all of it is written.
 pub(crate) async fn write(
-    mut link: WriteHalf<Link>,
+    mut stream: WriteHalf<BackendStream>,
     begin: Vec<u8>,
     mut body: Upload,
-) -> Result<WriteHalf<Link>, Unsent> {
-    let written = write_all(&mut link, begin, &mut body).await;
+) -> Result<WriteHalf<BackendStream>, Unsent> {
+    let written = write_all(&mut stream, begin, &mut body).await;
     if let Err(error) = written {
         // The server waits for the rest, which will not come.
-        let _ = link.shutdown().await;
+        let _ = stream.shutdown().await;
         return Err(error);
     }
-    Ok(link)
+    Ok(stream)
 }
 
-async fn write_all(link: &mut WriteHalf<Link>, mut begin: Vec<u8>, body: &mut Upload) -> Result<(), Unsent> {
+async fn write_all(
+    stream: &mut WriteHalf<BackendStream>,
+    mut begin: Vec<u8>,
+    body: &mut Upload,
+) -> Result<(), Unsent> {
     if body.is_end_stream() {
         begin.extend_from_slice(&stdin_head(0));
-        return Ok(link.write_all(&begin).await?);
+        return Ok(stream.write_all(&begin).await?);
     }
-    link.write_all(&begin).await?;
+    stream.write_all(&begin).await?;
     while let Some(frame) = next(body).await {
         let frame = frame.map_err(|error| Unsent::Client(error.status()))?;
         let Ok(data) = frame.into_data() else { continue };
         for piece in data.chunks(CONTENT_MAX) {
-            link.write_all(&stdin_head(piece.len())).await?;
-            link.write_all(piece).await?;
+            stream.write_all(&stdin_head(piece.len())).await?;
+            stream.write_all(piece).await?;
         }
     }
-    Ok(link.write_all(&stdin_head(0)).await?)
+    Ok(stream.write_all(&stdin_head(0)).await?)
 }
 
 /// The whole of a body whose length was not said, if it is short.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn rule(number: u16, matcher: Matcher, action: Action) -> Rule {
-    Rule { number, matcher, action, fallback: false, terms: Terms::default() }
+    Rule { number, matcher, action, fallback: false, policy: AccessPolicy::default() }
 }
 
 fn path(number: u16, at: &str, action: Action) -> Rule {
@@ -15,25 +15,25 @@ fn suffix(number: u16, at: &str, action: Action) -> Rule {
 }
 
 fn denying(mut rule: Rule) -> Rule {
-    rule.terms.network("0.0.0.0/0", false).unwrap();
+    rule.policy.network("0.0.0.0/0", false).unwrap();
     rule
 }
 
-fn plan<'r>(rules: &'r Rules, raw: &str) -> Result<Plan<'r>, InvalidPath> {
-    rules.plan(&NormalPath::parse(raw)?)
+fn route<'r>(rules: &'r Rules, raw: &str) -> Result<RouteMatch<'r>, InvalidPath> {
+    rules.find(&NormalPath::parse(raw)?)
 }
 
 fn rules() -> Rules {
     let mut rules = Rules::default();
-    rules.add(path(0, "/", Action::Terms));
+    rules.add(path(0, "/", Action::Nothing));
     rules.add(path(1, "/app/", Action::Upstream));
     rules.add(path(2, "/app/v2/", Action::Upstream));
     rules.add(suffix(3, ".php", Action::Fastcgi));
-    rules.add(denying(path(4, "/admin/", Action::Terms)));
-    rules.add(denying(path(5, "/secret/index.html", Action::Terms)));
+    rules.add(denying(path(4, "/admin/", Action::Nothing)));
+    rules.add(denying(path(5, "/secret/index.html", Action::Nothing)));
     rules.add(suffix(6, ".hook", Action::Hook("h".into())));
     rules.add(path(7, "/", Action::Rewrite("/index.html".into())));
-    rules.add(denying(suffix(8, ".inc.php", Action::Terms)));
+    rules.add(denying(suffix(8, ".inc.php", Action::Nothing)));
     rules
 }
 
@@ -53,14 +53,14 @@ fn the_longest_path_acts_unless_a_suffix_fits() {
         ("/a.hook", 6),
         ("/a.hook/more", 7),
     ] {
-        assert_eq!(plan(&rules, raw).unwrap().rule.unwrap().number, number, "{raw}");
+        assert_eq!(route(&rules, raw).unwrap().rule.unwrap().number, number, "{raw}");
     }
 }
 
 #[test]
 fn no_spelling_passes_by_the_terms() {
     let rules = rules();
-    let guarded = |raw| plan(&rules, raw).unwrap().guarded;
+    let guarded = |raw| route(&rules, raw).unwrap().guarded;
     for raw in [
         "/admin/",
         "/admin/x",
@@ -96,30 +96,32 @@ fn no_spelling_passes_by_the_terms() {
         "/%2e%2e/admin/",
         "/admin/%",
     ] {
-        assert!(plan(&rules, raw).is_err(), "{raw}");
+        assert!(route(&rules, raw).is_err(), "{raw}");
     }
 }
 
 #[test]
 fn the_longest_network_counts() {
-    let mut terms = Terms::default();
-    let admits = |terms: &Terms, peer: &str| terms.admits(peer.parse().unwrap());
-    assert!(admits(&terms, "192.0.2.1") && !terms.guards());
-    terms.network("10.0.0.0/8", false).unwrap();
-    assert!(admits(&terms, "192.0.2.1") && !admits(&terms, "10.1.2.3") && terms.guards());
-    terms.network("10.1.0.0/16", true).unwrap();
-    assert!(admits(&terms, "10.1.2.3") && !admits(&terms, "10.2.2.3") && admits(&terms, "::ffff:10.1.2.3"));
+    let mut policy = AccessPolicy::default();
+    let admits = |policy: &AccessPolicy, peer: &str| policy.allows(peer.parse().unwrap());
+    assert!(admits(&policy, "192.0.2.1") && !policy.guards());
+    policy.network("10.0.0.0/8", false).unwrap();
+    assert!(admits(&policy, "192.0.2.1") && !admits(&policy, "10.1.2.3") && policy.guards());
+    policy.network("10.1.0.0/16", true).unwrap();
+    assert!(
+        admits(&policy, "10.1.2.3") && !admits(&policy, "10.2.2.3") && admits(&policy, "::ffff:10.1.2.3")
+    );
     // With any that may, others may not.
-    assert!(!admits(&terms, "192.0.2.1") && !admits(&terms, "::1"));
-    assert!(terms.network("nonsense", true).is_none() && terms.network("1.2.3.4/40", true).is_none());
+    assert!(!admits(&policy, "192.0.2.1") && !admits(&policy, "::1"));
+    assert!(policy.network("nonsense", true).is_none() && policy.network("1.2.3.4/40", true).is_none());
 }
 
 #[test]
 fn a_file_has_its_own_rules_beside_those_of_the_path() {
     let rules = rules();
-    let mut of_path = plan(&rules, "/secret/").unwrap();
+    let mut of_path = route(&rules, "/secret/").unwrap();
     assert!(!of_path.guarded);
-    let new = of_path.resolve_to(plan(&rules, "/secret/index.html").unwrap());
+    let new = of_path.resolve_to(route(&rules, "/secret/index.html").unwrap());
     assert_eq!(new.iter().map(|rule| rule.number).collect::<Vec<_>>(), [5]);
     assert!(of_path.guarded);
 }
@@ -139,8 +141,8 @@ fn what_is_the_source_of_a_script() {
 #[test]
 fn a_neighbour_is_as_open_as_its_file() {
     let mut rules = Rules::default();
-    rules.add(denying(path(1, "/members/", Action::Terms)));
-    rules.add(denying(suffix(2, ".gz", Action::Terms)));
+    rules.add(denying(path(1, "/members/", Action::Nothing)));
+    rules.add(denying(suffix(2, ".gz", Action::Nothing)));
     assert!(rules.is_as_open(b"members/a.css.br", b"members/a.css"));
     assert!(!rules.is_as_open(b"members/a.css.gz", b"members/a.css"));
     assert!(!rules.is_as_open(b"a.css.gz", b"a.css"));
@@ -197,7 +199,7 @@ fn no_spelling_that_reaches_a_backends_folder_passes_by_its_rules() {
         }
         if generous(&raw).first().is_some_and(|name| name == "admin") {
             reached += 1;
-            assert!(plan(&rules, &raw).map_or(true, |plan| plan.guarded), "{raw}");
+            assert!(route(&rules, &raw).map_or(true, |route| route.guarded), "{raw}");
         }
     }
     assert!(reached > 1_000, "{reached}");

@@ -8,7 +8,7 @@ use crate::http::SERVER;
 use crate::http::date::DATE_BYTES;
 
 /// A head with a date, and perhaps a body, in one buffer.
-pub struct Ready {
+pub struct PrebuiltResponse {
     bytes: RefCell<Vec<u8>>,
     date_at: usize,
     /// Where the empty line begins, and where a `Connection` line can be put in.
@@ -16,8 +16,8 @@ pub struct Ready {
     tick: Cell<u64>,
 }
 
-impl Ready {
-    pub(super) fn new(status: &str, fields: &str, body: &[u8]) -> Ready {
+impl PrebuiltResponse {
+    pub(super) fn new(status: &str, fields: &str, body: &[u8]) -> PrebuiltResponse {
         let mut bytes = format!("HTTP/1.1 {status}\r\nServer: {SERVER}\r\nDate: ").into_bytes();
         let date_at = bytes.len();
         bytes.extend_from_slice(&[b'0'; DATE_BYTES]);
@@ -27,7 +27,7 @@ impl Ready {
         bytes.reserve_exact(2 + body.len());
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body);
-        Ready { bytes: RefCell::new(bytes), date_at, split, tick: Cell::new(0) }
+        PrebuiltResponse { bytes: RefCell::new(bytes), date_at, split, tick: Cell::new(0) }
     }
 
     /// The bytes, with `date` put in if they bear that of another tick.

@@ -1,0 +1,66 @@
+//! Whether a client may have what a path leads to.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses and passwords of clients. Must never: take
+//! the policy of one rule for that of all which cover a path.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+
+use crate::context::{Partition, Site};
+use crate::http::body::ResponseBody;
+use crate::http::conn_info::ConnInfo;
+use crate::http::response;
+use crate::router::access::users::Verdict;
+use crate::router::rules::Rule;
+
+/// Who has asked for a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The client, by its name.
+    Client,
+    /// This server, or one behind the site: an internal redirect.
+    Server,
+}
+
+/// The refusal, if one of the rules does not let this client have what they are for.
+pub(crate) async fn authorize<P: Partition>(
+    site: &Site<P>,
+    rules: &[&Rule],
+    origin: Origin,
+    conn: ConnInfo,
+    headers: &HeaderMap,
+) -> Option<Response<ResponseBody>> {
+    if rules.iter().any(|rule| rule.policy.internal) && origin == Origin::Client {
+        return Some(response::error(StatusCode::NOT_FOUND));
+    }
+    if !rules.iter().all(|rule| rule.policy.allows(conn.peer.ip())) {
+        return Some(response::error(StatusCode::FORBIDDEN));
+    }
+    let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+    let field = fields.next().filter(|_| fields.next().is_none());
+    for basic_auth in rules.iter().filter_map(|rule| rule.policy.basic_auth.as_ref()) {
+        let users = basic_auth.users.borrow().clone();
+        let verdict = match field {
+            Some(field) => users.verify(&site.guesses, conn.peer.ip(), field.as_bytes()).await,
+            None => Verdict::Bad,
+        };
+        if verdict == Verdict::Busy {
+            site.shed.note(|shed| shed.unavailable += 1);
+        }
+        if verdict != Verdict::Good {
+            return Some(unauthorised(verdict, &basic_auth.challenge));
+        }
+    }
+    None
+}
+
+fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseBody> {
+    if verdict == Verdict::Busy {
+        let mut response = response::error(StatusCode::SERVICE_UNAVAILABLE);
+        response.headers_mut().insert(header::RETRY_AFTER, response::RETRY_AFTER);
+        return response;
+    }
+    let mut response = response::error(StatusCode::UNAUTHORIZED);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge.clone());
+    response
+}
