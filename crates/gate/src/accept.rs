@@ -12,7 +12,8 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use wire::log::Level;
 
 use crate::connection::Connection;
-use crate::gate::{Gate, Listener};
+use crate::gate::Gate;
+use crate::listener::Listener;
 
 /// How many connections are accepted before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -54,8 +55,7 @@ pub fn accept(
                     // A guarded server has closed it. Another socket may listen at the same address by now.
                     Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return gate.unlisten(&listener),
                     // Out of descriptors, or of memory for sockets: somebody goes who has sent no whole request.
-                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
-                        if gate.incomplete.evict(&gate) => {}
+                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if gate.evict() => {}
                     // What lasts until something else changes must not be asked for again and again.
                     Err(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),

@@ -3,107 +3,20 @@
 //! Runs in: the gate. Sees: the head that is answered, for the log. Never: repeats anything of it to the client.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use request::head::{self, Checked, Head};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
 
-use crate::connection::{self, Connection};
+use crate::connection::Connection;
 use crate::gate::Gate;
 use crate::incomplete::Stage;
-use crate::tls;
+use crate::refusal::Refusal;
 
-/// LIMIT: after an answer, what the client still sends is thrown away for so long and so much, since closing
-/// the connection with unread bytes would destroy the answer on its way.
-pub const LINGER: Duration = Duration::from_secs(2);
+/// LIMIT: how much of what a client still sends after its answer is thrown away.
 const LINGER_BYTES: usize = 64 * 1024;
-
-/// Why a request is answered here.
-#[derive(Clone, Copy, Debug)]
-pub enum Refusal {
-    /// The head is not acceptable, or did not arrive in time.
-    Head(head::Refusal),
-    /// No site has this host and path.
-    NoSuchSite,
-    /// The partition is broken.
-    Broken,
-    /// No worker took the connection in time, or too many wait.
-    Unavailable,
-    /// The head is good, and no honest client sends it.
-    Strange,
-    /// The client makes more requests than it may.
-    TooMany,
-    /// The client makes more requests of one partition than it may, as this one's worker says.
-    ///
-    /// SECURITY: no offence, as bans are of all partitions.
-    TooManyThere,
-    /// It is no TLS, on a listener that speaks nothing else.
-    NotTls,
-    /// No filter could see the requests on it.
-    Unseen,
-    /// There is https for it, at this port.
-    Redirect(u16),
-}
-
-impl Refusal {
-    /// Status code, reason phrase, and a sentence for people.
-    fn words(self) -> (u16, &'static str, &'static str) {
-        match self {
-            Self::Head(head::Refusal::TooLarge) => (
-                431,
-                "Request Header Fields Too Large",
-                "The request head is longer than this server allows.",
-            ),
-            Self::Head(head::Refusal::Version) => {
-                (505, "HTTP Version Not Supported", "This server speaks HTTP/1.1 and HTTP/1.0.")
-            }
-            Self::Head(head::Refusal::NotImplemented) => {
-                (501, "Not Implemented", "This server is not a proxy.")
-            }
-            Self::Head(head::Refusal::Late) => {
-                (408, "Request Timeout", "The request did not arrive in time.")
-            }
-            Self::Head(head::Refusal::Expectation) => {
-                (417, "Expectation Failed", "This server knows no such expectation.")
-            }
-            Self::Head(head::Refusal::BodyTooLarge) => {
-                (413, "Content Too Large", "The request body is larger than this server allows.")
-            }
-            Self::Head(head::Refusal::Malformed(_)) => {
-                (400, "Bad Request", "What was sent is not a valid HTTP request.")
-            }
-            Self::NoSuchSite => (404, "Not Found", "There is no such site here."),
-            Self::Broken => (500, "Internal Server Error", "This part of the site is out of order."),
-            Self::Unavailable => {
-                (503, "Service Unavailable", "This part of the site is not available at the moment.")
-            }
-            Self::Strange => (400, "Bad Request", "This server does not accept requests like this one."),
-            Self::NotTls => (400, "Bad Request", "This port speaks TLS: use https."),
-            Self::Unseen => (400, "Bad Request", "This port speaks HTTP/1.1 only."),
-            Self::Redirect(_) => (308, "Permanent Redirect", "This site is at https."),
-            Self::TooMany | Self::TooManyThere => {
-                (429, "Too Many Requests", "These are more requests than one client may make.")
-            }
-        }
-    }
-
-    /// The header line that says when to come again, if that is any use.
-    fn retry_after(self) -> &'static str {
-        match self {
-            Self::Unavailable => "Retry-After: 5\r\n",
-            Self::TooMany | Self::TooManyThere => "Retry-After: 1\r\n",
-            _ => "",
-        }
-    }
-
-    /// Whether it counts against the client, who will be banned for several.
-    pub fn is_offence(self) -> bool {
-        use head::Refusal::{Late, Malformed, TooLarge};
-        matches!(self, Self::Head(Late | Malformed(_) | TooLarge) | Self::Strange | Self::TooMany)
-    }
-}
 
 /// Answers a connection, notes it, and closes it with care.
 pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
@@ -147,7 +60,7 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 /// Refuses a client that speaks TLS, to which there is but a word to say.
 fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
     note(gate, &connection, site, refusal.words().0, 0, None);
-    send_answer(gate, connection, &tls::alert(refusal), now);
+    send_answer(gate, connection, &refusal.alert(), now);
 }
 
 /// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
@@ -167,7 +80,7 @@ fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Inst
     // its end, and both are one packet.
     let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE);
     let _ = shutdown(&connection.stream, Shutdown::Write);
-    let lingers = match connection::discard(gate, &connection.stream, LINGER_BYTES) {
+    let lingers = match connection.discard(&mut gate.peeked.borrow_mut(), LINGER_BYTES) {
         Some(left) => gate.incomplete.take(connection, Stage::Answered { left }, now),
         None => false,
     };

@@ -5,27 +5,22 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::Exempt;
-use request::head::{self, Head};
+use request::head;
 use tokio::sync::Notify;
 use worker::counters::{Counters, DropCounters};
 use worker::dispatcher::{Dispatcher, Guarded};
 use worker::log::Log;
-use worker::routes::Routes;
 
-use crate::answer::Refusal;
 use crate::chain::Chain;
-use crate::incomplete::Incomplete;
+use crate::incomplete::{Incomplete, Stage};
+use crate::listener::{Listener, Protocol, RouteTarget};
 use crate::partition::Partition;
 use crate::policies::Policies;
-use crate::proxy_protocol::Proxies;
-use crate::tls::Protocol;
-
-/// The longest host name.
-const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
+use crate::refusal::Refusal;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -40,79 +35,8 @@ pub struct Limits {
     pub connections: u32,
 }
 
-/// Whose a request is.
-#[derive(Clone)]
-pub struct RouteTarget {
-    /// The partition that answers.
-    pub partition: Rc<Partition>,
-    /// The site in whose log it appears.
-    pub site: u16,
-}
-
-/// One address that is listened on.
-pub struct Listener {
-    /// Its place in the configuration.
-    pub number: u16,
-    address: SocketAddr,
-    /// Whose each request is that comes by it.
-    routes: RefCell<Routes<RouteTarget>>,
-    /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
-    pub shared: Cell<bool>,
-    /// What is spoken on it.
-    pub protocol: Cell<Protocol>,
-    /// Whether connections on which filters see no requests may pass them by.
-    pub unfiltered: Cell<bool>,
-    /// Requests that are redirected to https, with the port there; 0 for those that are not.
-    redirects: RefCell<Routes<u16>>,
-    /// The first site that was named for it.
-    first: RefCell<Option<RouteTarget>>,
-    /// Who may say whose a connection is.
-    pub proxies: Proxies,
-}
-
-impl Listener {
-    fn covers(&self, local: SocketAddr) -> bool {
-        let any = self.address.ip().is_unspecified() && self.address.is_ipv4() == local.is_ipv4();
-        self.address.port() == local.port() && (any || self.address.ip() == local.ip())
-    }
-
-    /// Whose a request is.
-    pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
-        let mut lower = [0; HOST_BYTES_MAX];
-        self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
-    }
-
-    /// The port at which there is https for a request, if it is to go there.
-    pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
-        let mut lower = [0; HOST_BYTES_MAX];
-        let redirects = self.redirects.borrow();
-        redirects.find(lower_case(head.host, &mut lower)?, head.path).copied().filter(|port| *port > 0)
-    }
-
-    /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
-    /// first.
-    pub fn target_of_host(&self, host: &[u8]) -> Option<RouteTarget> {
-        let found = self.routes.borrow().find(host, "/").cloned();
-        found.or_else(|| self.first.borrow().clone().filter(|_| host.is_empty()))
-    }
-
-    /// Whose it is what names no host.
-    pub fn default_target(&self) -> Option<RouteTarget> {
-        self.routes.borrow().find(b"", "/").cloned()
-    }
-}
-
-fn lower_case<'a>(host: &[u8], room: &'a mut [u8; HOST_BYTES_MAX]) -> Option<&'a [u8]> {
-    let lower = room.get_mut(..host.len())?;
-    lower.copy_from_slice(host);
-    lower.make_ascii_lowercase();
-    Some(lower)
-}
-
 /// The shared state of a gate.
 pub struct Gate {
-    /// Itself, for those who call it when something happens.
-    pub me: Weak<Gate>,
     /// What clients may take.
     pub limits: Limits,
     /// The log.
@@ -140,8 +64,7 @@ impl Gate {
     /// A gate with these limits and, for now, no policies and no routes; must be called inside the runtime.
     pub fn new(limits: Limits, log: Log) -> std::io::Result<Rc<Self>> {
         let incomplete = Incomplete::new(limits.head_timeout)?;
-        Ok(Rc::new_cyclic(|me| Self {
-            me: me.clone(),
+        Ok(Rc::new(Self {
             limits,
             log,
             // One byte more than a head may have shows that it has too many.
@@ -176,17 +99,7 @@ impl Gate {
 
     /// Adds a listener, which has no routes yet.
     pub fn listen(&self, number: u16, address: SocketAddr) -> Rc<Listener> {
-        let listener = Rc::new(Listener {
-            number,
-            address,
-            routes: RefCell::default(),
-            shared: Cell::new(false),
-            protocol: Cell::default(),
-            unfiltered: Cell::default(),
-            redirects: RefCell::default(),
-            first: RefCell::default(),
-            proxies: Proxies::default(),
-        });
+        let listener = Rc::new(Listener::new(number, address));
         self.listeners.borrow_mut().push(listener.clone());
         listener
     }
@@ -202,16 +115,9 @@ impl Gate {
     }
 
     /// Adds a line to the table of a listener.
-    pub fn add_route(&self, listener: u16, host: &str, path: &str, partition: u16, site: u16) {
-        let partition = self.new_partition(partition, &format!(" ({host}{path})"), site);
-        // What is no site's is a guarded server's, also before any process of that has said so.
-        partition.guarded.set(partition.guarded.get() || site == wire::NO_PARTITION);
+    pub fn add_route(&self, listener: u16, host: &str, path: &str, target: &RouteTarget) {
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            let target = RouteTarget { partition: partition.clone(), site };
-            if path == "/" {
-                listener.first.borrow_mut().get_or_insert_with(|| target.clone());
-            }
-            listener.routes.borrow_mut().add(host, path, target);
+            listener.add_route(host, path, target.clone());
         }
     }
 
@@ -229,7 +135,7 @@ impl Gate {
     pub fn redirect(&self, listener: u16, host: &str, path: &str, port: u16) {
         self.has_multiple_protocols.set(true);
         for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            listener.redirects.borrow_mut().add(host, path, port);
+            listener.add_redirect(host, path, port);
         }
     }
 
@@ -268,14 +174,10 @@ impl Gate {
             .for_each(|known| known.proxies.trust(network));
     }
 
-    /// The partition of this number. One that no route leads to is made up and never used.
-    pub fn partition(&self, number: u16) -> Rc<Partition> {
-        self.new_partition(number, "", wire::NO_PARTITION)
-    }
-
-    fn new_partition(&self, number: u16, add_route: &str, site: u16) -> Rc<Partition> {
+    /// The partition of this number, which `new` makes if there is none.
+    pub fn partition(&self, number: u16, new: impl FnOnce() -> Rc<Partition>) -> Rc<Partition> {
         let new = || {
-            let partition = Partition::new(self, format!("partition {number}{add_route}"), site);
+            let partition = new();
             if let Some(policies) = self.policies.get() {
                 policies.set_policy(&partition.dispatcher, self.limits.connections);
             }
@@ -284,9 +186,9 @@ impl Gate {
         self.partitions.borrow_mut().entry(number).or_insert_with(new).clone()
     }
 
-    /// The chain of filters, which every request goes through from now on.
-    pub fn chain(&self) -> &Chain {
-        self.chain.get_or_init(|| Chain::new(self))
+    /// The chain of filters, which `new` makes if there is none; every request goes through the chain from now on.
+    pub fn chain(&self, new: impl FnOnce() -> Chain) -> &Chain {
+        self.chain.get_or_init(new)
     }
 
     /// The chain of filters, if there is one.
@@ -341,9 +243,23 @@ impl Gate {
     /// A connection has come, for which there is room.
     pub fn connection_opened(&self) {
         if self.held() >= self.limits.connections {
-            self.incomplete.evict(self);
+            self.evict();
         }
         self.counters.connected();
+    }
+
+    /// Ends the oldest connection without a whole request of the heaviest branch of addresses; false if there is none.
+    pub fn evict(&self) -> bool {
+        let Some(held) = self.incomplete.leave_heaviest() else {
+            return false;
+        };
+        if held.stage == Stage::Begun {
+            // Bytes that nobody has read would make a reset of the end.
+            held.connection.discard(&mut self.peeked.borrow_mut(), self.limits.head_bytes);
+        }
+        self.drops.note(|shed| shed.evicted += 1);
+        self.connection_closed();
+        true
     }
 
     /// Waits until there is room.

@@ -13,7 +13,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{Key, Origin, Range, Tree};
@@ -23,14 +22,15 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use crate::answer;
-use crate::connection::{self, Connection, Seen};
-use crate::gate::Gate;
+use crate::connection::Connection;
 
 /// LIMIT: how many arrivals are looked at before what else there is to do gets its turn.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 /// LIMIT: how long a kept-alive connection that was handed back may be idle here, as in a worker by default.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// LIMIT: after an answer, what the client still sends is thrown away for so long, since closing
+/// the connection with unread bytes would destroy the answer on its way.
+const LINGER: Duration = Duration::from_secs(2);
 /// LIMIT: entries of connections that have left, beyond as many as there are, before the deadlines are tidied.
 const SLACK: usize = 1024;
 /// LIMIT: addresses without a connection here whose branch is kept, since clients come back: 512 KiB.
@@ -64,9 +64,12 @@ impl Stage {
     }
 }
 
-struct Held {
-    connection: Connection,
-    stage: Stage,
+/// A connection and its stage.
+pub struct Held {
+    /// The connection.
+    pub connection: Connection,
+    /// Its stage.
+    pub stage: Stage,
     key: Key,
 }
 
@@ -93,7 +96,7 @@ impl Incomplete {
             held: RefCell::default(),
             tree: RefCell::new(Tree::remembering(ADDRESSES_REMEMBERED)),
             deadlines: RefCell::default(),
-            allowed: Cell::new([head_timeout, head_timeout, IDLE_TIMEOUT, answer::LINGER]),
+            allowed: Cell::new([head_timeout, head_timeout, IDLE_TIMEOUT, LINGER]),
             alarm: Cell::new(None),
             earlier: Notify::new(),
         })
@@ -141,7 +144,7 @@ impl Incomplete {
     }
 
     /// Lets one go that is held at `slot`.
-    fn leave(&self, slot: u32) -> Option<Held> {
+    pub fn leave(&self, slot: u32) -> Option<Held> {
         let held = self.held.borrow_mut().get_mut(slot as usize)?.take()?;
         self.tree.borrow_mut().remove(held.key);
         Some(held)
@@ -178,132 +181,71 @@ impl Incomplete {
         }
     }
 
-    /// Ends the oldest one of the heaviest branch of addresses; false if there is none.
-    pub fn evict(&self, gate: &Gate) -> bool {
+    /// Takes out the oldest one of the heaviest branch of addresses, if there is any.
+    pub fn leave_heaviest(&self) -> Option<Held> {
         let heaviest = self.tree.borrow().heaviest().map(|(_, slot)| *slot);
-        let Some(held) = heaviest.and_then(|slot| self.leave(slot)) else {
+        heaviest.and_then(|slot| self.leave(slot))
+    }
+
+    /// Waits until something has arrived on connections, or clients have closed them; `events` then has their slots, at
+    /// most [`BATCH`] of them. False if nothing more can be waited for.
+    pub async fn arrivals(&self, events: &mut Vec<Event>) -> bool {
+        let Ok(mut ready) = self.events.readable().await else {
             return false;
         };
-        if held.stage == Stage::Begun {
-            // Bytes that nobody has read would make a reset of the end.
-            connection::discard(gate, &held.connection.stream, gate.limits.head_bytes);
+        events.clear();
+        let count = epoll::wait(&self.events, spare_capacity(events), Some(&AT_ONCE)).unwrap_or(0);
+        if count < BATCH {
+            ready.clear_ready();
         }
-        gate.drops.note(|shed| shed.evicted += 1);
-        gate.connection_closed();
         true
     }
 
-    /// Looks at each connection on which something has arrived, until the task is ended.
-    pub async fn attend(gate: Rc<Gate>) {
-        let mut events = Vec::with_capacity(BATCH);
-        loop {
-            let Ok(mut ready) = gate.incomplete.events.readable().await else {
-                return;
-            };
-            events.clear();
-            let space = spare_capacity(&mut events);
-            let count = epoll::wait(&gate.incomplete.events, space, Some(&AT_ONCE)).unwrap_or(0);
-            if count < BATCH {
-                ready.clear_ready();
-            }
-            drop(ready);
-            let now = Instant::now();
-            events.iter().for_each(|event: &Event| gate.incomplete.arrived(&gate, event, now));
-            if count == BATCH {
-                tokio::task::yield_now().await;
-            }
+    /// Does something with the connection that is held at `slot`, unless it has left since its event was noted.
+    pub fn with<T>(&self, slot: u32, act: impl FnOnce(&mut Held) -> T) -> Option<T> {
+        self.held.borrow_mut().get_mut(slot as usize).and_then(Option::as_mut).map(act)
+    }
+
+    /// The head of the connection at `slot` has begun to arrive.
+    pub fn head_began(&self, slot: u32, now: Instant) {
+        let begin = |held: &mut Held| {
+            (held.stage, held.connection.since) = (Stage::Begun, now);
+            held.key
+        };
+        if let Some(key) = self.with(slot, begin) {
+            self.expect(Stage::Begun, key, now);
         }
     }
 
-    /// Something has arrived on a connection, or its client has closed it.
-    fn arrived(&self, gate: &Rc<Gate>, event: &Event, now: Instant) {
-        let slot = event.data.u64() as u32;
-        let flags = event.flags;
-        let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        let mut all = self.held.borrow_mut();
-        // It may have left since the event was noted.
-        let Some(held) = all.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let seen = match held.stage {
-            Stage::Answered { left } => match connection::discard(gate, &held.connection.stream, left) {
-                Some(left) => {
-                    held.stage = Stage::Answered { left };
-                    return;
-                }
-                None => Seen::Gone,
-            },
-            _ => held.connection.peek(gate, now),
-        };
-        match seen {
-            // SECURITY: bytes that stay in the socket hide the end of the stream from a look.
-            Seen::Partial { begun } if !closed => {
-                if begun && held.stage != Stage::Begun {
-                    (held.stage, held.connection.since) = (Stage::Begun, now);
-                    let key = held.key;
-                    drop(all);
-                    self.expect(Stage::Begun, key, now);
-                }
-            }
-            Seen::Partial { .. } | Seen::Gone => {
-                drop(all);
-                if self.leave(slot).is_some() {
-                    gate.connection_closed();
-                }
-            }
-            seen => {
-                drop(all);
-                if let Some(held) = self.leave(slot) {
-                    held.connection.dispatch(gate, seen, now);
-                }
-            }
-        }
-    }
-
-    /// Ends what is past its deadline, until the task is ended.
-    pub async fn watch(gate: Rc<Gate>) {
-        let this = &gate.incomplete;
+    /// Waits until deadlines have passed, or for ever.
+    pub async fn deadline(&self) {
         loop {
-            match this.alarm.get() {
-                None => this.earlier.notified().await,
+            match self.alarm.get() {
+                None => self.earlier.notified().await,
                 Some(alarm) => tokio::select! {
-                    () = tokio::time::sleep_until(alarm.into()) => this.expire(&gate, Instant::now()),
-                    () = this.earlier.notified() => {}
+                    () = tokio::time::sleep_until(alarm.into()) => return,
+                    () = self.earlier.notified() => {}
                 },
             }
         }
     }
 
-    fn expire(&self, gate: &Rc<Gate>, now: Instant) {
+    /// Takes out one whose deadline has passed. When there is none left, the next deadline is set.
+    pub fn leave_late(&self, now: Instant) -> Option<Held> {
         for number in 0..Stage::COUNT {
             while let Some(key) = self.due(number, now) {
-                if let Some(slot) = self.slot_of(key, number) {
-                    self.late(gate, slot, now);
+                if let Some(held) = self.slot_of(key, number).and_then(|slot| self.leave(slot)) {
+                    return Some(held);
                 }
             }
         }
         let first = |queue: &VecDeque<(Instant, Key)>| queue.front().map(|(due, _)| *due);
         self.alarm.set(self.deadlines.borrow().iter().filter_map(first).min());
+        None
     }
 
     fn due(&self, number: usize, now: Instant) -> Option<Key> {
         let first = self.deadlines.borrow_mut()[number].pop_front_if(|(due, _)| *due <= now);
         first.map(|(_, key)| key)
-    }
-
-    /// The deadline of a connection's stage has passed.
-    fn late(&self, gate: &Rc<Gate>, slot: u32, now: Instant) {
-        match self.leave(slot) {
-            Some(Held { connection, stage: Stage::Begun, .. }) => {
-                connection.dispatch(gate, Seen::LATE, now);
-            }
-            Some(Held { stage, .. }) => {
-                if stage == Stage::Silent {
-                    gate.drops.note(|shed| shed.late_first_byte += 1);
-                }
-                gate.connection_closed();
-            }
-            None => {}
-        }
     }
 }

@@ -9,15 +9,22 @@
 
 mod accept;
 mod answer;
+mod attend;
 mod chain;
 mod connection;
+mod dispatch;
 mod gate;
 mod incomplete;
+mod listener;
 mod partition;
+mod peek;
 mod policies;
 mod proxy_protocol;
+mod refusal;
 mod report;
+mod route;
 mod start;
 mod tls;
+mod workers;
 
 pub use start::run;

@@ -4,18 +4,23 @@
 //! partition take the room of others.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::rc::{Rc, Weak};
+use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{Bans, Exempt, Rate};
+use worker::dispatcher::Dispatcher;
 
-use worker::dispatcher::{Dispatcher, Outgoing, Owner};
-
-use crate::answer::{self, Refusal};
-use crate::connection::Connection;
-use crate::gate::{Gate, Limits};
+/// What the owner of a dispatcher and its partition share.
+#[derive(Clone, Default)]
+pub struct Reports {
+    /// Whether the partition is answered for with 500.
+    pub broken: Rc<Cell<bool>>,
+    /// Whether a server that we only guard is behind the partition.
+    pub guarded: Rc<Cell<bool>>,
+    /// How much clients ask of the partition's workers, if these have said that of any.
+    pub rate: Rc<RefCell<Option<Rate>>>,
+}
 
 /// One partition.
 pub struct Partition {
@@ -36,22 +41,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The partition called `name`, whose requests are logged as those of `site`.
-    pub fn new(gate: &Gate, name: String, site: u16) -> Rc<Self> {
-        let guarded = Rc::new(Cell::new(false));
-        let broken = Rc::new(Cell::new(false));
-        let (gate_of_host, shared) = (gate.me.clone(), Rc::default());
-        let rate = Rc::new(RefCell::default());
-        let host = Host {
-            gate: gate_of_host,
-            site,
-            shared,
-            guarded: guarded.clone(),
-            broken: broken.clone(),
-            rate: Rc::clone(&rate),
-        };
-        let Limits { start_timeout, connections, .. } = gate.limits;
-        let dispatcher = Dispatcher::new(name, start_timeout, connections, Rc::new(host));
+    /// The partition whose connections `dispatcher` sends to its workers; `reports` is what these say of it.
+    pub fn new(dispatcher: Rc<Dispatcher>, reports: &Reports) -> Rc<Self> {
+        let Reports { broken, guarded, rate } = reports.clone();
         Rc::new(Self { dispatcher, broken, guarded, banned: RefCell::default(), rate })
     }
 
@@ -84,86 +76,9 @@ impl Partition {
     pub fn has_banned(&self, client: IpAddr, now: Instant) -> bool {
         self.banned.borrow_mut().as_mut().is_some_and(|banned| banned.is_banned(client, now))
     }
-}
 
-impl Partition {
     /// Whether a client may make one more request here now, as far as its workers have said.
     pub fn within_rate(&self, client: IpAddr, now: Instant) -> bool {
         self.rate.borrow_mut().as_mut().is_none_or(|rate| rate.take_if_known(client, now))
-    }
-}
-
-/// What is told by the workers of a partition.
-struct Host {
-    gate: Weak<Gate>,
-    site: u16,
-    /// Connections that its workers handed back and that are still here.
-    shared: Rc<Cell<u32>>,
-    guarded: Rc<Cell<bool>>,
-    broken: Rc<Cell<bool>>,
-    rate: Rc<RefCell<Option<Rate>>>,
-}
-
-impl Owner for Host {
-    fn undelivered(&self, outgoing: Outgoing) {
-        if let Some(gate) = self.gate.upgrade() {
-            let now = Instant::now();
-            let refusal = if self.broken.get() { Refusal::Broken } else { Refusal::Unavailable };
-            answer::refuse(&gate, Connection::undelivered(outgoing, now), self.site, refusal, now);
-        }
-    }
-
-    fn delivered(&self) {
-        if let Some(gate) = self.gate.upgrade() {
-            gate.drops.note(|shed| shed.admitted += 1);
-            gate.connection_closed();
-        }
-    }
-
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>) {
-        if let Some(gate) = self.gate.upgrade() {
-            // All that a guarded server keeps alive idles here, and it is all that this gate is for.
-            let share = (!self.guarded.get()).then(|| Share::new(&self.shared));
-            Connection::handed_back(&gate, stream, preread, client, share, false);
-        }
-    }
-
-    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
-        if let Some(gate) = self.gate.upgrade() {
-            let mut rate = self.rate.borrow_mut();
-            rate.get_or_insert_with(|| gate.policies().rate_of_partition()).record(
-                client,
-                used,
-                Instant::now(),
-            );
-        }
-        true
-    }
-
-    fn retiring(&self) {}
-}
-
-/// The place of one connection among those that came from the same processes of ours.
-pub struct Share(Rc<Cell<u32>>);
-
-impl Share {
-    /// One more of them.
-    pub fn new(count: &Rc<Cell<u32>>) -> Self {
-        count.set(count.get() + 1);
-        Self(count.clone())
-    }
-
-    /// Whether these connections leave too little room for others.
-    ///
-    /// LIMIT: an eighth of what the gate may hold. Those that wait come from a worker that retires, and have
-    /// nothing to lose but the time of a new connection.
-    pub fn exceeds(&self, limits: &Limits) -> bool {
-        self.0.get() > (limits.connections / 8).max(1)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }

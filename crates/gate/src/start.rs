@@ -15,11 +15,12 @@ use worker::log::Log;
 use worker::{Fault, Start};
 
 use crate::accept;
-use crate::gate::{Gate, Limits, Listener};
-use crate::incomplete::Incomplete;
+use crate::attend;
+use crate::gate::{Gate, Limits};
+use crate::listener::{Listener, Protocol};
 use crate::policies::Policies;
 use crate::report;
-use crate::tls::Protocol;
+use crate::workers;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
@@ -132,7 +133,7 @@ impl Setup {
         let gate = &self.gate;
         match (message, descriptor) {
             (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
-                gate.add_route(listener, host.as_str(), path.as_str(), partition, site);
+                workers::add_route(gate, listener, host.as_str(), path.as_str(), partition, site);
             }
             (LauncherToGate::SharedConnections { listener }, None) => gate.share_connections(listener),
             (LauncherToGate::ProxyTrusted { listener, network }, None) => {
@@ -140,33 +141,33 @@ impl Setup {
                 gate.trust_proxy(listener, network.as_str().parse().map_err(wrong)?);
             }
             (LauncherToGate::Unfiltered { listener }, None) => gate.allow_unfiltered(listener),
-            (LauncherToGate::ChainFirst {}, Some(channel)) => gate.chain().begin(channel)?,
+            (LauncherToGate::ChainFirst {}, Some(channel)) => workers::chain(gate).begin(channel)?,
             (LauncherToGate::ChainLast { chain }, Some(channel)) => {
                 self.receive_from_chain(chain, channel)?
             }
             (LauncherToGate::Attach { partition }, Some(channel)) => {
-                gate.partition(partition).dispatcher.attach(channel)?
+                workers::partition(gate, partition).dispatcher.attach(channel)?
             }
             (LauncherToGate::AttachShared { partition }, Some(channel)) => {
-                let partition = gate.partition(partition);
+                let partition = workers::partition(gate, partition);
                 partition.guarded.set(true);
                 partition.dispatcher.attach_shared(channel, &gate.guarded)?;
             }
             (LauncherToGate::AttachProcess { partition }, Some(channel)) => {
-                gate.guarded.attach(channel, gate.partition(partition).dispatcher.clone())?
+                gate.guarded.attach(channel, workers::partition(gate, partition).dispatcher.clone())?
             }
             (LauncherToGate::Capacity { partition, connections }, None) => {
-                gate.partition(partition).dispatcher.limit(connections);
+                workers::partition(gate, partition).dispatcher.limit(connections);
             }
             (LauncherToGate::Broken { partition, broken }, None) => {
-                gate.partition(partition).set_broken(broken);
+                workers::partition(gate, partition).set_broken(broken);
             }
             (LauncherToGate::Ban { partition, address_high, address_low, seconds }, None) => {
                 let client = wire::address_of(address_high, address_low).to_canonical();
                 let now = Instant::now();
                 let until = (seconds > 0).then(|| now + Duration::from_secs(seconds.into()));
                 if !gate.tamper_exempt.borrow().contains(client) {
-                    gate.partition(partition).ban(client, until, now);
+                    workers::partition(gate, partition).ban(client, until, now);
                 }
             }
             (LauncherToGate::Report {}, None) => self.control.report(gate.counters()),
@@ -183,7 +184,7 @@ impl Setup {
     /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees: the
     /// launcher is told, who replaces the chain.
     fn receive_from_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
-        let received = self.gate.chain().end(channel)?;
+        let received = workers::end_chain(&self.gate, channel)?;
         let control = self.control.clone();
         tokio::task::spawn_local(async move {
             if received.await == ChannelEnd::ProtocolViolations {
@@ -200,8 +201,8 @@ impl Setup {
         {
             self.gate.adopt(Policies::new(policies.as_ref(), exempt));
             self.control.send(&ChildToLauncher::Ready {}, None).await?;
-            tokio::task::spawn_local(Incomplete::attend(self.gate.clone()));
-            tokio::task::spawn_local(Incomplete::watch(self.gate.clone()));
+            tokio::task::spawn_local(attend::arrivals(self.gate.clone()));
+            tokio::task::spawn_local(attend::deadlines(self.gate.clone()));
             listeners.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
         }
         Ok(())

@@ -13,37 +13,13 @@ use request::head;
 use request::hello;
 use wire::{Kind, NO_PARTITION};
 
-use crate::answer::Refusal;
 use crate::connection::{Connection, Seen};
-use crate::gate::{Gate, Listener};
-
-/// What is spoken on a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.1.
-    #[default]
-    Plain,
-    /// TLS, and nothing else.
-    Tls,
-    /// HTTP/1.1, and HTTP/2 to those who begin with its preface.
-    PlainOrHttp2,
-}
+use crate::gate::Gate;
+use crate::listener::{Listener, Protocol};
+use crate::refusal::Refusal;
 
 /// RFC 9113 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// A fatal alert (RFC 8446 6): the record of a connection that has not come to keys.
-pub fn alert(refusal: Refusal) -> [u8; 7] {
-    const DECODE_ERROR: u8 = 50;
-    const INTERNAL_ERROR: u8 = 80;
-    const UNRECOGNIZED_NAME: u8 = 112;
-    let description = match refusal {
-        Refusal::NoSuchSite => UNRECOGNIZED_NAME,
-        Refusal::Head(head::Refusal::Malformed(_)) => DECODE_ERROR,
-        _ => INTERNAL_ERROR,
-    };
-    [21, 3, 3, 0, 2, 2, description]
-}
 
 impl Connection {
     /// What a connection's first bytes say on such a listener; nothing, where they are those of a request.

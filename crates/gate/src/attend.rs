@@ -1,0 +1,81 @@
+//! The event loop of connections without a whole request: arrivals, and deadlines that have passed.
+//!
+//! Runs in: the gate. Sees: when something arrives, and from whom. Never: waits for one connection.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustix::event::epoll::{Event, EventFlags};
+
+use crate::connection::Seen;
+use crate::gate::Gate;
+use crate::incomplete::{BATCH, Held, Stage};
+
+/// Looks at each connection on which something has arrived, until the task is ended.
+pub async fn arrivals(gate: Rc<Gate>) {
+    let mut events = Vec::with_capacity(BATCH);
+    while gate.incomplete.arrivals(&mut events).await {
+        let now = Instant::now();
+        events.iter().for_each(|event: &Event| arrived(&gate, event, now));
+        if events.len() == BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Something has arrived on a connection, or its client has closed it.
+fn arrived(gate: &Rc<Gate>, event: &Event, now: Instant) {
+    let slot = event.data.u64() as u32;
+    let flags = event.flags;
+    let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    let incomplete = &gate.incomplete;
+    let look = |held: &mut Held| match held.stage {
+        Stage::Answered { left } => match held.connection.discard(&mut gate.peeked.borrow_mut(), left) {
+            Some(left) => {
+                held.stage = Stage::Answered { left };
+                None
+            }
+            None => Some((Seen::Gone, held.stage)),
+        },
+        stage => Some((held.connection.peek(gate, now), stage)),
+    };
+    let Some(Some((seen, stage))) = incomplete.with(slot, look) else {
+        return;
+    };
+    match seen {
+        // SECURITY: bytes that stay in the socket hide the end of the stream from a look.
+        Seen::Partial { begun } if !closed => {
+            if begun && stage != Stage::Begun {
+                incomplete.head_began(slot, now);
+            }
+        }
+        Seen::Partial { .. } | Seen::Gone => {
+            if incomplete.leave(slot).is_some() {
+                gate.connection_closed();
+            }
+        }
+        seen => {
+            if let Some(held) = incomplete.leave(slot) {
+                held.connection.dispatch(gate, seen, now);
+            }
+        }
+    }
+}
+
+/// Ends what is past its deadline, until the task is ended.
+pub async fn deadlines(gate: Rc<Gate>) {
+    loop {
+        gate.incomplete.deadline().await;
+        let now = Instant::now();
+        while let Some(Held { connection, stage, .. }) = gate.incomplete.leave_late(now) {
+            if stage == Stage::Begun {
+                connection.dispatch(&gate, Seen::LATE, now);
+                continue;
+            }
+            if stage == Stage::Silent {
+                gate.drops.note(|shed| shed.late_first_byte += 1);
+            }
+            gate.connection_closed();
+        }
+    }
+}

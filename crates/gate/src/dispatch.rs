@@ -1,0 +1,136 @@
+//! Where connections come in, and where they go: to a partition, through the filters, to an answer of our own.
+//!
+//! Runs in: the gate. Sees: what workers and filters hand back. Never: keeps anything of a connection that was passed on.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use crate::answer;
+use crate::connection::{Connection, Seen, Share};
+use crate::gate::Gate;
+use crate::incomplete::Stage;
+use crate::listener::Protocol;
+
+impl Connection {
+    /// Takes a new connection: many have their head there already, and are passed on at once.
+    pub fn accepted(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr, now: Instant) {
+        let new = Self {
+            stream,
+            peer,
+            local,
+            preread: Vec::new(),
+            since: now,
+            searched: 0,
+            share: None,
+            filtered: false,
+            kind: wire::Kind::Plain,
+            awaits_proxy_header: gate.listener(local).is_some_and(|listener| listener.proxies.expected()),
+            watched: false,
+        };
+        new.begin(gate, Stage::Silent, now);
+    }
+
+    /// Takes a connection that a worker handed back, or that comes from the last filter. `client` is whose it was when
+    /// it went there, as far as that is known: on listeners with `proxy_protocol`, its peer does not say it.
+    pub fn handed_back(
+        gate: &Rc<Gate>,
+        stream: OwnedFd,
+        preread: Vec<u8>,
+        client: Option<SocketAddr>,
+        share: Option<Share>,
+        filtered: bool,
+    ) {
+        let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
+            found.ok().and_then(|found| SocketAddr::try_from(found).ok())
+        };
+        let peer = rustix::net::getpeername(&stream)
+            .map(|found| found.ok_or(Errno::NOTCONN))
+            .and_then(|found| found);
+        let (peer, local) = (address(peer), address(rustix::net::getsockname(&stream)));
+        let (Some(peer), Some(local)) = (peer, local) else {
+            // Not a connection of a client, or one that is gone.
+            return;
+        };
+        let peer = match gate.listener(local) {
+            // SECURITY: nothing comes back of a connection with TLS, whose middle would be taken for a beginning here.
+            Some(listener) if listener.protocol.get() == Protocol::Tls => return,
+            // SECURITY: nor is anybody believed who cannot have had the connection of a proxy.
+            Some(listener) if listener.proxies.expected() => {
+                match client.filter(|_| listener.proxies.trusts(peer.ip())) {
+                    Some(client) => client,
+                    None => return,
+                }
+            }
+            _ => peer,
+        };
+        if !gate.has_room() {
+            return;
+        }
+        gate.connection_opened();
+        let stage = if preread.is_empty() { Stage::Idle } else { Stage::Begun };
+        let now = Instant::now();
+        let (since, searched, kind, awaits_proxy_header, watched) = (now, 0, wire::Kind::Plain, false, false);
+        Self {
+            stream,
+            peer,
+            local,
+            preread,
+            since,
+            searched,
+            share,
+            filtered,
+            kind,
+            awaits_proxy_header,
+            watched,
+        }
+        .begin(gate, stage, now);
+    }
+
+    fn begin(mut self, gate: &Rc<Gate>, stage: Stage, now: Instant) {
+        match self.peek(gate, now) {
+            // SECURITY: a worker may hand one connection back any number of times.
+            Seen::Partial { .. }
+                if self.share.as_ref().is_some_and(|share| share.exceeds(gate.limits.connections)) =>
+            {
+                gate.connection_closed();
+            }
+            Seen::Partial { begun } => {
+                let stage = if begun { Stage::Begun } else { stage };
+                if !gate.incomplete.take(self, stage, now) {
+                    gate.connection_closed();
+                }
+            }
+            seen => self.dispatch(gate, seen, now),
+        }
+    }
+
+    /// Passes the connection on, answers it, or lets it go.
+    pub fn dispatch(self, gate: &Rc<Gate>, seen: Seen, now: Instant) {
+        if matches!(seen, Seen::Whole { .. } | Seen::Unfiltered { .. }) {
+            gate.incomplete.unwatch(&self);
+        }
+        match seen {
+            Seen::Whole { partition, counted: true } => partition.dispatcher.send(self.outgoing()),
+            Seen::Whole { partition, counted: false } => partition.dispatcher.send_uncounted(self.outgoing()),
+            Seen::Unfiltered { length } => match (self.take_out(length), gate.filters()) {
+                (Some(connection), Some(chain)) => chain.send(connection.outgoing()),
+                _ => gate.connection_closed(),
+            },
+            Seen::Refused(refusal, site) => {
+                gate.refused(self.peer, self.local, refusal, now);
+                answer::refuse(gate, self, site, refusal, now);
+            }
+            Seen::Banned => {
+                gate.drops.note(|shed| shed.banned += 1);
+                // Bytes that nobody has read would make a reset of the end, which says more than silence.
+                self.discard(&mut gate.peeked.borrow_mut(), gate.limits.head_bytes);
+                gate.connection_closed();
+            }
+            Seen::Gone | Seen::Partial { .. } => gate.connection_closed(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! An address that is listened on: what is spoken there, whose each request is, who may say where a client is.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use conditioning::Network;
+use request::head::Head;
+use worker::routes::Routes;
+
+use crate::partition::Partition;
+
+/// The longest host name.
+const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
+
+/// What is spoken on a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Plain,
+    /// TLS, and nothing else.
+    Tls,
+    /// HTTP/1.1, and HTTP/2 to those who begin with its preface.
+    PlainOrHttp2,
+}
+
+/// Who may say that a connection is somebody else's; if nobody, connections begin with requests.
+#[derive(Debug, Default)]
+pub struct Proxies(RefCell<Vec<Network>>);
+
+impl Proxies {
+    /// Adds a network.
+    pub fn trust(&self, network: Network) {
+        self.0.borrow_mut().push(network);
+    }
+
+    /// Whether connections begin with a header.
+    pub fn expected(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+
+    /// Whether this is the address of a proxy that may say so.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.0.borrow().iter().any(|network| network.contains(peer.to_canonical()))
+    }
+}
+
+/// Whose a request is.
+#[derive(Clone)]
+pub struct RouteTarget {
+    /// The partition that answers.
+    pub partition: Rc<Partition>,
+    /// The site in whose log it appears.
+    pub site: u16,
+}
+
+/// One address that is listened on.
+pub struct Listener {
+    /// Its place in the configuration.
+    pub number: u16,
+    address: SocketAddr,
+    /// Whose each request is that comes by it.
+    routes: RefCell<Routes<RouteTarget>>,
+    /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
+    pub shared: Cell<bool>,
+    /// What is spoken on it.
+    pub protocol: Cell<Protocol>,
+    /// Whether connections on which filters see no requests may pass them by.
+    pub unfiltered: Cell<bool>,
+    /// Requests that are redirected to https, with the port there; 0 for those that are not.
+    redirects: RefCell<Routes<u16>>,
+    /// The first site that was named for it.
+    first: RefCell<Option<RouteTarget>>,
+    /// Who may say whose a connection is.
+    pub proxies: Proxies,
+}
+
+impl Listener {
+    /// A listener without routes, at an address of ours.
+    pub fn new(number: u16, address: SocketAddr) -> Self {
+        Self {
+            number,
+            address,
+            routes: RefCell::default(),
+            shared: Cell::new(false),
+            protocol: Cell::default(),
+            unfiltered: Cell::default(),
+            redirects: RefCell::default(),
+            first: RefCell::default(),
+            proxies: Proxies::default(),
+        }
+    }
+
+    /// Adds a route.
+    pub fn add_route(&self, host: &str, path: &str, target: RouteTarget) {
+        if path == "/" {
+            self.first.borrow_mut().get_or_insert_with(|| target.clone());
+        }
+        self.routes.borrow_mut().add(host, path, target);
+    }
+
+    /// Requests for `host` below `path` are redirected to https at `port`; not at all, if the port is 0.
+    pub fn add_redirect(&self, host: &str, path: &str, port: u16) {
+        self.redirects.borrow_mut().add(host, path, port);
+    }
+
+    /// Whether connections to this address of ours come by it.
+    pub fn covers(&self, local: SocketAddr) -> bool {
+        let any = self.address.ip().is_unspecified() && self.address.is_ipv4() == local.is_ipv4();
+        self.address.port() == local.port() && (any || self.address.ip() == local.ip())
+    }
+
+    /// Whose a request is.
+    pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
+        let mut lower = [0; HOST_BYTES_MAX];
+        self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
+    }
+
+    /// The port at which there is https for a request, if it is to go there.
+    pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
+        let mut lower = [0; HOST_BYTES_MAX];
+        let redirects = self.redirects.borrow();
+        redirects.find(lower_case(head.host, &mut lower)?, head.path).copied().filter(|port| *port > 0)
+    }
+
+    /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
+    /// first.
+    pub fn target_of_host(&self, host: &[u8]) -> Option<RouteTarget> {
+        let found = self.routes.borrow().find(host, "/").cloned();
+        found.or_else(|| self.first.borrow().clone().filter(|_| host.is_empty()))
+    }
+
+    /// Whose it is what names no host.
+    pub fn default_target(&self) -> Option<RouteTarget> {
+        self.routes.borrow().find(b"", "/").cloned()
+    }
+}
+
+fn lower_case<'a>(host: &[u8], room: &'a mut [u8; HOST_BYTES_MAX]) -> Option<&'a [u8]> {
+    let lower = room.get_mut(..host.len())?;
+    lower.copy_from_slice(host);
+    lower.make_ascii_lowercase();
+    Some(lower)
+}

@@ -1,0 +1,56 @@
+//! Whose a request is: policies first, then filters, then the routes of its listener.
+//!
+//! Runs in: the gate. Sees: checked heads. Never: sends a connection anywhere.
+
+use std::time::Instant;
+
+use request::head::Head;
+use wire::NO_PARTITION;
+
+use crate::connection::{Connection, Seen};
+use crate::gate::Gate;
+use crate::listener::RouteTarget;
+use crate::refusal::Refusal;
+
+impl Connection {
+    /// What becomes of a whole head.
+    pub fn route(&self, gate: &Gate, raw: &[u8], head: &Head<'_>, now: Instant) -> Seen {
+        let listener = gate.listener(self.local);
+        let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
+        if gate.policies().is_strange(raw) {
+            return Seen::Refused(Refusal::Strange, NO_PARTITION);
+        }
+        // What comes from the filters has been counted already.
+        if counted && !self.filtered && !gate.policies().within_rate(self.peer.ip(), now) {
+            return Seen::Refused(Refusal::TooMany, NO_PARTITION);
+        }
+        // Those who come from the network: what a filter let pass would have been redirected before.
+        if !self.filtered
+            && gate.has_multiple_protocols()
+            && let Some(port) = listener.as_ref().and_then(|listener| listener.redirect(head))
+        {
+            return Seen::Refused(Refusal::Redirect(port), NO_PARTITION);
+        }
+        if !self.filtered && gate.filters().is_some() {
+            return Seen::Unfiltered { length: raw.len() };
+        }
+        let Some(listener) = listener else {
+            // A guarded server has closed the socket by which it came.
+            return Seen::Refused(Refusal::Unavailable, NO_PARTITION);
+        };
+        self.route_to(listener.target(head), counted, now)
+    }
+
+    /// What becomes of a connection that is for `target`.
+    pub fn route_to(&self, target: Option<RouteTarget>, counted: bool, now: Instant) -> Seen {
+        match target {
+            None => Seen::Refused(Refusal::NoSuchSite, NO_PARTITION),
+            Some(target) if target.partition.is_broken() => Seen::Refused(Refusal::Broken, target.site),
+            Some(target) if counted && target.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
+            Some(target) if counted && !target.partition.within_rate(self.peer.ip(), now) => {
+                Seen::Refused(Refusal::TooManyThere, target.site)
+            }
+            Some(target) => Seen::Whole { partition: target.partition, counted },
+        }
+    }
+}

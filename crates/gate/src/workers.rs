@@ -1,0 +1,157 @@
+//! The processes that connections are sent to, as the gate makes and hears them: partitions with their workers, and the
+//! chain of filters.
+//!
+//! Runs in: the gate. Sees: what workers and filters say and hand back, which may be compromised. Never: trusts what they say
+//! of a connection; lets those of one partition take the room of others.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use wire::{FromWorker, NO_PARTITION, ToWorker};
+use worker::channel::{Channel, ChannelEnd};
+use worker::dispatcher::{Dispatcher, Outgoing, Owner};
+
+use crate::answer;
+use crate::chain::{Chain, Flow};
+use crate::connection::{Connection, Share};
+use crate::gate::{Gate, Limits};
+use crate::listener::RouteTarget;
+use crate::partition::{Partition, Reports};
+use crate::refusal::Refusal;
+
+/// The partition of this number. One that no route leads to is made up and never used.
+pub fn partition(gate: &Rc<Gate>, number: u16) -> Rc<Partition> {
+    gate.partition(number, || new_partition(gate, format!("partition {number}"), NO_PARTITION))
+}
+
+/// Adds a line to the table of a listener.
+pub fn add_route(gate: &Rc<Gate>, listener: u16, host: &str, path: &str, number: u16, site: u16) {
+    let new = || new_partition(gate, format!("partition {number} ({host}{path})"), site);
+    let partition = gate.partition(number, new);
+    // What is no site's is a guarded server's, also before any process of that has said so.
+    partition.guarded.set(partition.guarded.get() || site == NO_PARTITION);
+    gate.add_route(listener, host, path, &RouteTarget { partition, site });
+}
+
+/// The partition called `name`, whose requests are logged as those of `site`.
+fn new_partition(gate: &Rc<Gate>, name: String, site: u16) -> Rc<Partition> {
+    let reports = Reports::default();
+    let workers =
+        Workers { gate: Rc::downgrade(gate), site, shared: Rc::default(), reports: reports.clone() };
+    let Limits { start_timeout, connections, .. } = gate.limits;
+    Partition::new(Dispatcher::new(name, start_timeout, connections, Rc::new(workers)), &reports)
+}
+
+/// The chain of filters, which every request goes through from now on.
+pub fn chain(gate: &Rc<Gate>) -> &Chain {
+    gate.chain(|| {
+        let flow = Rc::<Flow>::default();
+        let filters = Filters { gate: Rc::downgrade(gate), flow: flow.clone() };
+        let Limits { start_timeout, connections, .. } = gate.limits;
+        let name = "the chain of filters";
+        Chain::new(Dispatcher::new(name, start_timeout, connections, Rc::new(filters)), flow)
+    })
+}
+
+/// Takes the channel from the last filter; what is returned receives from that to its end. An earlier channel is received
+/// from as before.
+pub fn end_chain(
+    gate: &Rc<Gate>,
+    channel: OwnedFd,
+) -> std::io::Result<impl Future<Output = ChannelEnd> + use<>> {
+    let (gate, flow) = (Rc::downgrade(gate), chain(gate).flow().clone());
+    Ok(receive(gate, flow, Channel::new(channel)?))
+}
+
+async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, FromWorker>) -> ChannelEnd {
+    let take = |arrived| match (gate.upgrade(), arrived) {
+        (Some(gate), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
+            flow.returned.set(flow.returned.get() + 1);
+            let share = Some(Share::new(&flow.shared));
+            Connection::handed_back(&gate, stream, bundle.preread.0, Some(bundle.peer), share, true);
+            0
+        }
+        (Some(_), _) => 1,
+        (None, _) => 0,
+    };
+    channel.receive_all("the last filter", take).await
+}
+
+/// What is told by the workers of a partition.
+struct Workers {
+    gate: Weak<Gate>,
+    site: u16,
+    /// Connections that its workers handed back and that are still here.
+    shared: Rc<Cell<u32>>,
+    reports: Reports,
+}
+
+impl Owner for Workers {
+    fn undelivered(&self, outgoing: Outgoing) {
+        if let Some(gate) = self.gate.upgrade() {
+            let now = Instant::now();
+            let refusal = if self.reports.broken.get() { Refusal::Broken } else { Refusal::Unavailable };
+            answer::refuse(&gate, Connection::undelivered(outgoing, now), self.site, refusal, now);
+        }
+    }
+
+    fn delivered(&self) {
+        if let Some(gate) = self.gate.upgrade() {
+            gate.drops.note(|shed| shed.admitted += 1);
+            gate.connection_closed();
+        }
+    }
+
+    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>) {
+        if let Some(gate) = self.gate.upgrade() {
+            // All that a guarded server keeps alive idles here, and it is all that this gate is for.
+            let share = (!self.reports.guarded.get()).then(|| Share::new(&self.shared));
+            Connection::handed_back(&gate, stream, preread, client, share, false);
+        }
+    }
+
+    fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
+        if let Some(gate) = self.gate.upgrade() {
+            let mut rate = self.reports.rate.borrow_mut();
+            rate.get_or_insert_with(|| gate.policies().rate_of_partition()).record(
+                client,
+                used,
+                Instant::now(),
+            );
+        }
+        true
+    }
+
+    fn retiring(&self) {}
+}
+
+/// What the chain of filters tells.
+struct Filters {
+    gate: Weak<Gate>,
+    flow: Rc<Flow>,
+}
+
+impl Owner for Filters {
+    fn delivered(&self) {
+        if let Some(gate) = self.gate.upgrade() {
+            self.flow.sent.set(self.flow.sent.get() + 1);
+            gate.connection_closed();
+        }
+    }
+
+    fn undelivered(&self, outgoing: Outgoing) {
+        if let Some(gate) = self.gate.upgrade() {
+            let now = Instant::now();
+            let connection = Connection::undelivered(outgoing, now);
+            answer::refuse(&gate, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
+        }
+    }
+
+    /// A filter has only the one way on.
+    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
+
+    fn retiring(&self) {}
+}
