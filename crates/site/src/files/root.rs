@@ -54,11 +54,14 @@ pub enum Roots<E> {
     Hosts(Hosts<E>),
 }
 
+/// The folders that are open, by their hosts.
+type OpenRoots<E> = HashMap<Box<[u8]>, Rc<Root<E>>>;
+
 /// A folder of folders named like hosts.
 pub struct Hosts<E> {
     folder: OwnedFd,
     names: Rc<Names>,
-    open: RefCell<HashMap<Box<[u8]>, Rc<Root<E>>>>,
+    open: RefCell<OpenRoots<E>>,
 }
 
 impl<E: Default> Roots<E> {
