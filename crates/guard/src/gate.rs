@@ -43,6 +43,11 @@ impl Gate {
         Self { spec: spec(Role::Gate, 0, identity), running: None, ready: false, again: Again::new(restart) }
     }
 
+    /// The gate's spec, by which its jail is made.
+    pub fn spec(&self) -> &ProcessSpec {
+        &self.spec
+    }
+
     /// Starts it, and tells it everything that there is.
     pub fn start(
         &mut self,

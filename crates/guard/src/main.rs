@@ -17,6 +17,7 @@ mod gate;
 mod listeners;
 mod notify;
 mod options;
+mod probe;
 mod process;
 mod program_kind;
 mod reactor;
@@ -57,6 +58,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn guard(options: Options) -> Result<ExitCode, Error> {
-    watch::Guard::start(options)?.run()
+fn guard(mut options: Options) -> Result<ExitCode, Error> {
+    let probe = options.probe.take();
+    let guard = watch::Guard::start(options)?;
+    match probe {
+        Some((probed, words)) => probe::run(&guard.context, guard.reactor.gate.spec(), probed, &words),
+        None => guard.run(),
+    }
 }

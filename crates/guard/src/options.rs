@@ -33,6 +33,17 @@ pub enum Guarded {
     Parent(RawFd),
 }
 
+/// A process in whose jail the probe is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// The guard's gate.
+    Gate,
+    /// The process that copies core files.
+    Keeper,
+    /// The process that ends the programs that a launcher leaves.
+    Reaper,
+}
+
 /// Everything that the guard is sent.
 #[derive(Debug)]
 pub struct Options {
@@ -50,6 +61,8 @@ pub struct Options {
     pub terms: Terms,
     /// What is guarded.
     pub guarded: Guarded,
+    /// For tests: the jail to probe instead of guarding, and the words for the probe.
+    pub probe: Option<(Probed, Vec<OsString>)>,
 }
 
 /// What is gathered before it is checked.
@@ -64,6 +77,7 @@ struct Words {
     capacity: Option<NonZeroU32>,
     unfiltered: bool,
     control: Option<RawFd>,
+    probed: Option<Probed>,
 }
 
 impl Options {
@@ -96,6 +110,14 @@ impl Words {
             "--capacity" => self.capacity = Some(value.parse().map_err(|_| wrong())?),
             "--persist" => self.keeps = value == "no",
             "--unfiltered" => self.unfiltered = value == "yes",
+            "--probe" => {
+                self.probed = Some(match value.as_str() {
+                    "gate" => Probed::Gate,
+                    "keeper" => Probed::Keeper,
+                    "reaper" => Probed::Reaper,
+                    _ => return Err(wrong()),
+                });
+            }
             "--by" => {
                 self.by = Some(match value.as_str() {
                     "auto" => By::Auto,
@@ -110,6 +132,7 @@ impl Words {
     }
 
     fn finish(self, command: Option<Vec<OsString>>) -> Result<Options, String> {
+        let probe = self.probed.map(|probed| (probed, command.clone().unwrap_or_default()));
         let guarded = match (command, self.control) {
             (Some(command), None) if !command.is_empty() => Guarded::Command(command),
             (None, Some(control)) => Guarded::Parent(control),
@@ -134,6 +157,7 @@ impl Words {
             persists: !self.keeps,
             terms: Terms { capacity: self.capacity.map(NonZeroU32::get), unfiltered: self.unfiltered },
             guarded,
+            probe,
         })
     }
 }

@@ -51,8 +51,10 @@ struct Settings {
 #[derive(Debug)]
 pub struct Guard {
     settings: Settings,
-    context: SpawnContext,
-    reactor: Reactor,
+    /// What every start needs.
+    pub context: SpawnContext,
+    /// What every part of the guard acts on.
+    pub reactor: Reactor,
     filters: Filters,
     signals: OwnedFd,
     control: Option<OwnedFd>,

@@ -124,10 +124,21 @@ impl SpawnContext {
     fn keep_core(&self, spec: &ProcessSpec, folder: &OwnedFd) -> Result<Child, Error> {
         let core_max = self.service(spec).and_then(|(_, service)| service.core_max).unwrap_or(0);
         let folder = core_dumps::opened(folder)?;
-        let file = program::own()?;
-        let paths = vec![(duplicate(&file)?, Access::Execute), (duplicate(&folder)?, Access::Read)];
         let copy = OwnedFd::from(self.core_dumps.begin(&spec.name)?);
         let arguments = vec![text("bulkhead: keep-core")?, text("keep-core")?, text(&core_max.to_string())?];
+        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
+        self.start_as_keeper(spec, folder, copy, &program)
+    }
+
+    /// Starts `program` in the jail of the process that copies core files: `program` reads `folder` and writes `copy`.
+    pub fn start_as_keeper(
+        &self,
+        spec: &ProcessSpec,
+        folder: OwnedFd,
+        copy: OwnedFd,
+        program: &Program,
+    ) -> Result<Child, Error> {
+        let paths = vec![(duplicate(&program.file)?, Access::Execute), (duplicate(&folder)?, Access::Read)];
         let limits = Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) };
         let descriptors = vec![(folder, 0), (copy, 1), (duplicate(&self.null)?, 2)];
         let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
@@ -135,7 +146,6 @@ impl SpawnContext {
             let (binds, temporary_bytes, start_in) = (Vec::new(), None, "/".into());
             jail.root = Some(Root { staging: duplicate(staging)?, binds, temporary_bytes, start_in });
         }
-        let program = Program { file, arguments, environment: Vec::new() };
-        sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)
+        sys::process::start(program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)
     }
 }

@@ -68,22 +68,30 @@ impl SpawnContext {
 
     fn start_reaper(&self) -> Result<Running, Error> {
         let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        let file = program::own()?;
+        let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
+        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
+        let child = self.start_as_reaper(its, duplicate(&self.null)?, &program)?;
+        Ok(Running { channel: Some(channel), child })
+    }
+
+    /// Starts `program` in the reaper's jail.
+    pub fn start_as_reaper(
+        &self,
+        channel: OwnedFd,
+        output: OwnedFd,
+        program: &Program,
+    ) -> Result<Child, Error> {
         let limits = Limits {
             descriptors: u64::from(u32::MAX),
             core_bytes: 0,
             processes: PROCESSES,
             memory_bytes: None,
         };
-        let descriptors = vec![(its, CHANNEL), (duplicate(&self.null)?, 1), (duplicate(&self.null)?, 2)];
-        let paths = vec![(duplicate(&file)?, Access::Execute)];
+        let descriptors = vec![(channel, CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
+        let paths = vec![(duplicate(&program.file)?, Access::Execute)];
         let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
         jail.without.extend(WITHOUT);
-        let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
-        let program = Program { file, arguments, environment: Vec::new() };
-        let child =
-            sys::process::start(&program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)?;
-        Ok(Running { channel: Some(channel), child })
+        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
     }
 }
 

@@ -1,0 +1,49 @@
+//! `bulkhead-guard --probe PROCESS -- WORDS`: `bulkhead-probe` in the jail of a process that no order to a launcher reaches.
+//!
+//! Runs in: the guard, for tests. Sees: the end of the probe, which writes to the guard's standard output. Never: starts
+//! the probe in a jail that was not made as the real one is.
+//!
+//! The option gives its caller nothing: the guard has the caller's rights and no others, the program is fixed (the one
+//! beside the guard's own), and the jails only take rights away.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use sys::inherit::CONTROL;
+use sys::process::Program;
+
+use crate::options::Probed;
+use bulkheadd::directories;
+use bulkheadd::error::{Error, during};
+use bulkheadd::spawn::{SpawnContext, core_dumps, duplicate, program, text};
+use bulkheadd::supervisor::process_table::ProcessSpec;
+
+/// Runs the probe to its end.
+pub fn run(
+    context: &SpawnContext,
+    gate: &ProcessSpec,
+    probed: Probed,
+    words: &[OsString],
+) -> Result<ExitCode, Error> {
+    let file = program::open(&context.roles_folder.join("bulkhead-probe"))?;
+    let words = words.iter().map(|word| text(&word.to_string_lossy()));
+    let arguments = std::iter::once(text("bulkhead-probe")).chain(words).collect::<Result<_, _>>()?;
+    let program = Program { file, arguments, environment: Vec::new() };
+    let output = duplicate(&std::io::stdout())?;
+    // Nobody listens on the other end: what the probe does to its channel reaches nobody.
+    let (_, channel) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+    let child = match probed {
+        Probed::Gate => {
+            let null = || duplicate(&context.null);
+            let descriptors = [(null()?, 0), (output, 1), (null()?, 2), (channel, CONTROL)];
+            context.start_in_jail(gate, &program, &descriptors)?.child
+        }
+        Probed::Keeper => {
+            let folder = core_dumps::opened(&directories::directory(&context.config.dir)?)?;
+            context.start_as_keeper(gate, folder, output, &program)?
+        }
+        Probed::Reaper => context.start_as_reaper(channel, output, &program)?,
+    };
+    child.wait_blocking();
+    Ok(ExitCode::SUCCESS)
+}
