@@ -87,7 +87,7 @@ class Admin(unittest.TestCase):
         self.assertFalse(self.secret.exists())
         self.server.start()
         self.assertNotEqual(self.secret.read_text(), first)
-        self.assertTrue(self.server.order(order="status")["ok"])
+        self.assertTrue(self.server.order(command="status")["ok"])
 
     def test_the_command_says_what_it_cannot_read(self):
         self.secret.unlink()

@@ -77,7 +77,7 @@ class Supervision(unittest.TestCase):
             self.assertTrue(renewed)
             self.assertFalse({first, second} & set(renewed))
             self.assertEqual(server.get("/zero").text, "two\n")
-            states = {process["state"] for process in server.order(order="status")["processes"]}
+            states = {process["state"] for process in server.order(command="status")["processes"]}
             self.assertEqual(states, {"serving"})
 
     def test_a_request_that_ends_a_filter_ends_alone(self):
@@ -111,7 +111,7 @@ class Supervision(unittest.TestCase):
                 # A request that is in the chain when that ends is lost with it.
                 self.assertIn(server.status("/"), (None, 503))
             self.assertTrue(until(lambda: "[filter 1] this filter is of no use" in server.log()), server.log())
-            lines = [line for line in server.order(order="status")["processes"] if line["role"] == "filter"]
+            lines = [line for line in server.order(command="status")["processes"] if line["role"] == "filter"]
             self.assertEqual(len(lines), 2)
 
 

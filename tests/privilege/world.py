@@ -48,7 +48,7 @@ def table():
 
 def ask(server, name, what):
     """The answer to an order for a probe."""
-    return server.order(order="probe", name=name, what=what)
+    return server.order(command="probe", name=name, what=what)
 
 
 def probe(server, name, what="attempts"):

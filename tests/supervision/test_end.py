@@ -72,7 +72,7 @@ class End(unittest.TestCase):
         self.assertEqual(second.returncode, 1, text)
         self.assertIn("another bulkhead runs with this run_dir", text)
         self.assertEqual(server.status("/"), 200)
-        self.assertEqual(server.order(order="status")["ok"], True)
+        self.assertEqual(server.order(command="status")["ok"], True)
 
 
 if __name__ == "__main__":

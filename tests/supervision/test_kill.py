@@ -99,7 +99,7 @@ class Killed(unittest.TestCase):
     def serves_anew(self, role, known):
         """Whether `bulkhead status` shows a process of this role that serves and is not `known`, which it then is."""
         try:
-            answer = self.server.order(order="status")
+            answer = self.server.order(command="status")
         except (OSError, ValueError):
             # The one that was asked has died over it.
             return False

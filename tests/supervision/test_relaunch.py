@@ -57,7 +57,7 @@ class Relaunch(unittest.TestCase):
         self.relaunched_under_load("admin", "admin", self.both("main.test", "/"))
 
     def test_unknown_name(self):
-        answer = self.server.order(order="relaunch", name="nobody")
+        answer = self.server.order(command="relaunch", name="nobody")
         self.assertFalse(answer["ok"])
         self.assertIn("main/probe", answer["error"])
         self.assertNotEqual(self.server.command("relaunch", "--config", self.server.config, "nobody").returncode, 0)

@@ -114,7 +114,7 @@ class CrashLoop(unittest.TestCase):
         with Server() as server:
             old = server.process("bin/probe")
             server.copy_program("/bin/false", "probe")
-            answer = server.order(order="relaunch", name="main/probe")
+            answer = server.order(command="relaunch", name="main/probe")
             self.assertFalse(answer["ok"])
             self.assertTrue(old.alive)
             self.assertEqual(server.get("/probe").status, 200)
