@@ -15,9 +15,9 @@ use crate::gate::spec;
 use crate::process::Again;
 use crate::stderr_relay::{StderrRelay, say};
 use bulkheadd::error::{Error, during};
-use bulkheadd::setup::filters::ChainEnds;
-use bulkheadd::spawn::{SpawnContext, duplicate};
-use bulkheadd::supervisor::process_table::ProcessSpec;
+use bulkheadd::spawn::context::{SpawnContext, duplicate};
+use bulkheadd::spawn::process_spec::ProcessSpec;
+use bulkheadd::supervisor::chain_ends::ChainEnds;
 use bulkheadd::supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
 /// One filter.

@@ -12,11 +12,11 @@ use crate::listeners::Listeners;
 use crate::process::{self, Again};
 use crate::stderr_relay::{StderrRelay, say};
 use bulkheadd::error::{Error, during};
-use bulkheadd::setup::filters::ChainEnds;
+use bulkheadd::spawn::context::{SpawnContext, text};
+use bulkheadd::spawn::process_spec::ProcessSpec;
 use bulkheadd::spawn::program;
-use bulkheadd::spawn::{SpawnContext, text};
+use bulkheadd::supervisor::chain_ends::ChainEnds;
 use bulkheadd::supervisor::process::{Process, Stage};
-use bulkheadd::supervisor::process_table::ProcessSpec;
 
 /// LIMIT: told of the gate before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;

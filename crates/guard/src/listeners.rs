@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use wire::{LauncherToGate, NO_PARTITION, Text};
 
 use bulkheadd::error::Error;
-use bulkheadd::spawn::duplicate;
+use bulkheadd::spawn::context::duplicate;
 
 /// LIMIT: sockets that a server listens on at once; nginx with a hundred addresses and 8 processes has 800.
 const LISTENERS_MAX: usize = 4096;

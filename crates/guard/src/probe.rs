@@ -15,8 +15,9 @@ use sys::process::Program;
 use crate::options::Probed;
 use bulkheadd::directories;
 use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::{SpawnContext, core_dumps, duplicate, program, text};
-use bulkheadd::supervisor::process_table::ProcessSpec;
+use bulkheadd::spawn::context::{SpawnContext, duplicate, text};
+use bulkheadd::spawn::process_spec::ProcessSpec;
+use bulkheadd::spawn::{core_dumps, program};
 
 /// Runs the probe to its end.
 pub fn run(

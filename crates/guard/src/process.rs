@@ -11,9 +11,10 @@ use sys::process::{Child, Program};
 
 use crate::stderr_relay::StderrRelay;
 use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::{Jailed, SpawnContext, duplicate};
+use bulkheadd::spawn::Jailed;
+use bulkheadd::spawn::context::{SpawnContext, duplicate};
+use bulkheadd::spawn::process_spec::ProcessSpec;
 use bulkheadd::supervisor::backoff::{Backoff, Rule, Verdict};
-use bulkheadd::supervisor::process_table::ProcessSpec;
 
 /// A child of the guard with its standard error.
 #[derive(Debug)]

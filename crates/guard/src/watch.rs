@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
 use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::SpawnContext;
+use bulkheadd::spawn::context::SpawnContext;
 use bulkheadd::spawn::{inheritance, listeners};
 
 /// How often is looked at what tells nothing by itself: callers that gave up, channels that were full.

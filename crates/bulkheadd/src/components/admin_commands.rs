@@ -13,9 +13,9 @@ use wire::{LauncherToLogger, LauncherToService, LauncherToSite};
 use wire::{Outcome, Role, Text};
 
 use crate::components::fan_out::FanOut;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::Launcher;
 use crate::supervisor::process::Stage;
-use crate::supervisor::process_table::ProcessSpec;
 
 /// The most relaunches under way.
 const RELAUNCHES_MAX: usize = 64;

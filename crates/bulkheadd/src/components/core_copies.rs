@@ -10,12 +10,12 @@ use jail::{Access, Limits, Root};
 use sys::process::{Child, Exit, Program};
 
 use crate::error::Error;
+use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::core_copy::NOTHING;
 use crate::spawn::core_dumps;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
-use crate::spawn::{SpawnContext, duplicate, text};
 use crate::supervisor::process::Process;
-use crate::supervisor::process_table::ProcessSpec;
 use crate::supervisor::{Launcher, watch};
 
 /// LIMIT: how long a copy may take.

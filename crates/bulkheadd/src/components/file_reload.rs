@@ -15,11 +15,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::{Config, Site};
+use config::Config;
 use wire::stapler::LauncherToStapler;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
+use crate::setup::reloaded_files::{for_workers, open};
 use crate::setup::stapler::{self, NAMES};
 use crate::supervisor::Launcher;
 
@@ -134,27 +135,6 @@ impl FileReload {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.next
     }
-}
-
-/// The files that a site's workers read, each with what they are told of it.
-pub(crate) fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
-    let text = |path: &Path| Text::new(path.to_string_lossy());
-    let authorities = site.tls.iter().filter_map(|tls| tls.client_ca.as_deref()).map(|path| {
-        let message = LauncherToSite::ClientAuthorities { path: text(path) };
-        (message, path.to_owned())
-    });
-    let revoked = (0u16..).zip(site.tls.iter().flat_map(|tls| &tls.client_crl)).map(|(number, path)| {
-        let message = LauncherToSite::ClientRevoked { number, path: text(path) };
-        (message, path.clone())
-    });
-    let terms = std::iter::once(&site.terms).chain(site.routes.iter().map(|route| &route.terms));
-    let users = terms.enumerate().filter_map(|(rule, terms)| {
-        let auth = terms.auth.as_ref()?;
-        let realm = Text::new(&auth.realm);
-        let message = LauncherToSite::RuleUsers { rule: rule as u16, realm, path: text(&auth.users) };
-        Some((message, auth.users.clone()))
-    });
-    authorities.chain(revoked).chain(users).collect()
 }
 
 impl Launcher {
@@ -295,16 +275,6 @@ impl Launcher {
 }
 
 const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;
-
-/// Opens a regular file; another kind might keep the launcher waiting.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
-    }
-}
 
 /// As a file is now, without opening it.
 fn look(path: &Path) -> io::Result<Stamp> {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use wire::{LauncherToLogger, Outcome, Role};
 
-use crate::components::log_files::Found;
 use crate::error::Error;
 use crate::own_log::OwnLog;
-use crate::spawn::duplicate;
+use crate::setup::log_files::Found;
+use crate::spawn::context::duplicate;
 use crate::supervisor::Launcher;
 use crate::supervisor::process::Process;
 

@@ -8,7 +8,6 @@ pub(crate) mod conditioning_report;
 pub(crate) mod core_copies;
 pub(crate) mod fan_out;
 pub(crate) mod file_reload;
-pub(crate) mod log_files;
 pub(crate) mod log_rotation;
 pub(crate) mod probes;
 pub(crate) mod stderr_drain;

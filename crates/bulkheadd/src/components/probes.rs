@@ -18,10 +18,11 @@ use sys::process::{Child, Program};
 use wire::{LauncherToAdmin, Outcome, ProbeKind, Role};
 
 use crate::error::{Error, at, during};
+use crate::spawn::Jailed;
 use crate::spawn::cgroup::Group;
+use crate::spawn::context::{SpawnContext, duplicate, text};
+use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
-use crate::spawn::{Jailed, SpawnContext, duplicate, text};
-use crate::supervisor::process_table::ProcessSpec;
 use crate::supervisor::{Launcher, watch};
 
 /// LIMIT: every attempt is bounded, and all of them take a few seconds.

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::pipe::{SpliceFlags, splice};
+use rustix::event::{Timespec, epoll};
 use wire::Role;
 
 use crate::error::{Error, during};
+use crate::spawn::stderr::Stderr;
 use crate::supervisor::Launcher;
 use crate::supervisor::process::Stage;
 
@@ -33,36 +33,6 @@ const CALM: Duration = Duration::from_secs(5);
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// LIMIT: how long a logger that leaves pipes full may take to answer; then it hangs, and the next one reads them.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
-/// LIMIT: bytes of one look: the largest pipe there is, unless root makes one.
-const SPILL_BYTES: usize = 1 << 20;
-
-/// Both ends of a child's standard error.
-#[derive(Debug)]
-pub struct Stderr {
-    /// Of which the logger has another descriptor.
-    pub reading: OwnedFd,
-    /// By which it is seen whether the child could write.
-    writing: OwnedFd,
-}
-
-impl Stderr {
-    /// The launcher's own ends.
-    pub fn new(reading: OwnedFd, writing: OwnedFd) -> Self {
-        Self { reading, writing }
-    }
-
-    /// Whether who writes waits. However short the logger has made the pipe, the kernel knows.
-    fn is_full(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.writing, PollFlags::OUT)], Some(&at_once)) == Ok(0)
-    }
-
-    /// Throws away what is in it; how many bytes.
-    fn spill(&self, null: BorrowedFd<'_>) -> usize {
-        splice(&self.reading, None, null, None, SPILL_BYTES, SpliceFlags::NONBLOCK).unwrap_or(0)
-    }
-}
-
 /// What is known of one pipe into which something was written.
 #[derive(Debug, Default)]
 struct Watch {

@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 use wire::{LauncherToBroker, LauncherToConnector, NO_PARTITION, Role, Text};
 
 use crate::error::{Error, during};
-use crate::spawn::SpawnContext;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::Launcher;
-use crate::supervisor::process_table::ProcessSpec;
 
 /// The networks in which any host is.
 const ANY: [&str; 2] = ["0.0.0.0/0", "::/0"];

@@ -13,7 +13,7 @@ use wire::{
 use wire::{Role, Source, Text};
 
 use crate::error::{Error, during};
-use crate::spawn::duplicate;
+use crate::spawn::context::duplicate;
 use crate::supervisor::Launcher;
 use crate::supervisor::process::{Process, Stage};
 

@@ -13,9 +13,9 @@ use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Tex
 
 use crate::directories;
 use crate::error::Error;
-use crate::spawn::SpawnContext;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::Launcher;
-use crate::supervisor::process_table::ProcessSpec;
 
 /// What a connector is sent, in order.
 type Setup = Vec<(LauncherToConnector, Option<OwnedFd>)>;

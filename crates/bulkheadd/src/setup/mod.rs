@@ -6,7 +6,9 @@ pub(crate) mod broker;
 pub(crate) mod configure;
 pub(crate) mod connector;
 pub(crate) mod files;
-pub mod filters;
+pub(crate) mod log_files;
+pub mod process_table;
+pub(crate) mod reloaded_files;
 pub(crate) mod stapler;
 pub(crate) mod tls;
 
@@ -18,12 +20,11 @@ use wire::{
     Text, WorkerLimits,
 };
 
-use crate::components::file_reload;
-use crate::components::log_files::Logs;
 use crate::error::{Error, at, during};
-use crate::setup::filters::ChainEnds;
-use crate::spawn::{SpawnContext, duplicate};
-use crate::supervisor::process_table::ProcessSpec;
+use crate::setup::log_files::Logs;
+use crate::spawn::context::{SpawnContext, duplicate};
+use crate::spawn::process_spec::ProcessSpec;
+use crate::supervisor::chain_ends::ChainEnds;
 
 impl SpawnContext {
     fn limits(&self) -> WorkerLimits {
@@ -155,8 +156,8 @@ impl SpawnContext {
         }
         messages.extend(files::messages(site));
         // After `Tls` and the rules, which they belong to.
-        for (message, path) in file_reload::for_workers(site) {
-            let file = file_reload::open(&path).map_err(at("open", &path))?;
+        for (message, path) in reloaded_files::for_workers(site) {
+            let file = reloaded_files::open(&path).map_err(at("open", &path))?;
             messages.push((message, Some(file.into())));
         }
         let any_host = site.hosts.iter().any(|host| host.contains('*'));

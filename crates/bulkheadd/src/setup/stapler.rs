@@ -9,7 +9,7 @@ use wire::tls::LauncherToSigner;
 use wire::{LauncherToSite, Role, Text};
 
 use crate::error::Error;
-use crate::spawn::SpawnContext;
+use crate::spawn::context::SpawnContext;
 use crate::supervisor::Launcher;
 
 /// Where this machine says which servers know names, and which names it knows itself.

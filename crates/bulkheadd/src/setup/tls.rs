@@ -8,7 +8,7 @@ use config::{ClientCertificates, Listener, Resumption, Site, SiteTls, TlsVersion
 use wire::tls::{ClientAuth, Resume};
 use wire::{CHALLENGES, LauncherToGate, LauncherToSite, Text};
 
-use crate::spawn::SpawnContext;
+use crate::spawn::context::SpawnContext;
 
 type Told<Message> = (Message, Option<OwnedFd>);
 

@@ -3,22 +3,21 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration, and directories that the operator named.
 //! Never: gives a process a file, a port or a system call that is not in this file or in the jail's policies.
 
-use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Filter, Jail, Limits, Mode, Network, Ports, Reach, Root};
+use jail::{Access, Bind, Jail, Limits, Mode, Network, Ports, Reach, Root};
 use wire::Role;
 
 use crate::directories;
 use crate::error::{Error, at, during};
 use crate::spawn::cgroup::Share;
+use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
 use crate::spawn::libraries;
-use crate::spawn::{SpawnContext, duplicate};
-use crate::supervisor::process_table::ProcessSpec;
+use crate::spawn::process_spec::ProcessSpec;
 
 /// LIMIT: bytes of a service's private `/tmp`; it counts as the service's memory where a control group counts it.
 const TEMPORARY_BYTES: u64 = 64 << 20;
@@ -31,23 +30,6 @@ const NOT_A_BROKERS: [&str; 2] = ["pid namespace", "landlock"];
 
 /// What programs expect of every machine, and what is harmless to everybody.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-
-/// Compiled filters by their policies; a policy is compiled when its first process is started.
-#[derive(Debug, Default)]
-pub struct Filters(RefCell<Vec<(Policy, Filter)>>);
-
-impl Filters {
-    /// The filter of a policy.
-    pub fn get(&self, policy: Policy) -> Result<Filter, Error> {
-        let mut known = self.0.borrow_mut();
-        if let Some((_, filter)) = known.iter().find(|(known, _)| *known == policy) {
-            return Ok(filter.clone());
-        }
-        let filter = Filter::of(policy).map_err(during("compile a filter of system calls"))?;
-        known.push((policy, filter.clone()));
-        Ok(filter)
-    }
-}
 
 /// The policy of a spec that is no connector: what those do depends on what they have to reach.
 fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {

@@ -5,6 +5,8 @@
 
 pub mod cgroup;
 pub mod cgroup_record;
+pub mod compiled_filters;
+pub mod context;
 pub mod core_copy;
 pub mod core_dumps;
 pub mod inheritance;
@@ -12,75 +14,39 @@ pub mod jails;
 pub mod libraries;
 pub mod listeners;
 pub mod living;
+pub mod process_spec;
 pub mod program;
 pub mod reaper;
+pub mod stderr;
 pub mod uid_range;
 pub mod uids;
 
-use std::cell::{Cell, RefCell};
-use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use config::{Config, Service, Site};
+use jail::policy::Policy;
+use jail::{Access, Limits};
 use sys::inherit::{CONTROL, LOG};
 use sys::notify::Listener;
-use sys::process::{Child, Program, StartError};
+use sys::process::{Child, Pids, Program, StartError};
 use wire::Role;
 
-use crate::components::stderr_drain::Stderr;
-use crate::directories;
-use crate::error::{Error, at, during};
-use crate::spawn::cgroup::{Cgroups, Group};
-use crate::spawn::core_dumps::CoreDumps;
-use crate::spawn::jails::Filters;
-use crate::spawn::libraries::Answers;
-use crate::spawn::reaper::Reaper;
-use crate::supervisor::process_table::ProcessSpec;
+use crate::error::{Error, during};
+use crate::spawn::cgroup::Group;
+use crate::spawn::context::{SpawnContext, duplicate, text};
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::stderr::Stderr;
 
 /// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
 /// with whoever writes one.
 const BUNDLES: i32 = 3;
 const ONWARD: i32 = 4;
-/// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
-const FILTER_PROCESSES: u32 = 256;
-
-/// What every start needs.
-#[derive(Debug)]
-pub struct SpawnContext {
-    /// The configuration.
-    pub config: Config,
-    /// The empty directory that is the root of our own roles; `None` in a rootless run.
-    pub empty_root: Option<OwnedFd>,
-    /// The configuration's folder, where services start.
-    pub directory: OwnedFd,
-    /// Where the programs of the roles are.
-    pub roles_folder: std::path::PathBuf,
-    /// `/dev/null`.
-    pub null: OwnedFd,
-    /// The launcher itself, as its children watch it.
-    pub launcher: jail::Launcher,
-    /// The filters of system calls.
-    pub filters: Filters,
-    /// Where core files are kept.
-    pub core_dumps: CoreDumps,
-    /// What ends the programs of others with this launcher; before the control groups, in which it is.
-    pub reaper: Reaper,
-    /// Where control groups are made.
-    pub cgroups: Cgroups,
-    /// Whether a process may be started without a layer that this machine cannot apply.
-    pub degrades: bool,
-    /// The layers that processes are started without.
-    pub without: RefCell<Vec<&'static str>>,
-    /// What the loaders of services' programs have answered.
-    pub answers: Answers,
-    /// How many processes were started.
-    pub started: Cell<u64>,
-    /// The filters, in the order of their chain; see [`chain`].
-    pub chain: Vec<Service>,
-}
+/// Layers that would keep the reaper from its work: the reaper ends processes of other uids, and outlives the launcher.
+const NOT_A_REAPERS: [&str; 3] = ["capabilities", "parent death", "landlock"];
+/// The descriptor on which the reaper gets pidfds.
+const REAPER_CHANNEL: i32 = 0;
+/// LIMIT: processes of the reaper: it makes none.
+const REAPER_PROCESSES: u64 = 1;
 
 /// A child that was started, with the launcher's ends of its channels.
 #[derive(Debug)]
@@ -115,37 +81,6 @@ pub struct Jailed {
 }
 
 impl SpawnContext {
-    /// What every start of a process needs.
-    ///
-    /// `empty_root` is the root of our own roles and `None` in a rootless run; services start in `directory`; core files
-    /// are kept below `state`.
-    pub fn new(
-        config: Config,
-        empty_root: Option<OwnedFd>,
-        directory: OwnedFd,
-        state: &Path,
-        cgroups: Cgroups,
-    ) -> Result<Self, Error> {
-        let null = File::options().read(true).write(true).open("/dev/null");
-        Ok(Self {
-            degrades: empty_root.is_none() || config.server.isolation == config::Isolation::Degraded,
-            empty_root,
-            directory,
-            launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
-            filters: Filters::default(),
-            reaper: Reaper::default(),
-            core_dumps: CoreDumps::below(state),
-            cgroups,
-            without: RefCell::new(left_out(&config)),
-            answers: Answers::default(),
-            started: Cell::new(0),
-            chain: chain(&config),
-            roles_folder: program::roles_folder()?,
-            null: null.map_err(during("open /dev/null"))?.into(),
-            config,
-        })
-    }
-
     /// Starts a process for `spec`.
     pub fn start(&self, spec: &ProcessSpec) -> Result<Started, Error> {
         let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
@@ -276,64 +211,38 @@ impl SpawnContext {
         Ok(Program { file, arguments, environment })
     }
 
-    /// The site and the service that `spec` stands for, if it is a service.
-    pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
-        let site = self.config.sites.get(usize::from(spec.site))?;
-        (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
+    /// Has `child` ended with this launcher, however that ends.
+    pub(crate) fn reap_with_launcher(&self, child: &Child) -> Result<(), Error> {
+        self.reaper.add(child, || self.start_reaper())
     }
 
-    /// The program of the operator's that is the worker of the site of `spec`.
-    pub fn worker(&self, spec: &ProcessSpec) -> Option<&(Vec<String>, std::path::PathBuf)> {
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| spec.role == Role::Site)?;
-        site.worker.program.as_ref()
+    fn start_reaper(&self) -> Result<(OwnedFd, Child), Error> {
+        let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
+        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
+        let child = self.start_as_reaper(its, duplicate(&self.null)?, &program)?;
+        Ok((channel, child))
     }
 
-    /// The program of the operator's that `spec` runs in a jail of its own, if it runs one.
-    pub fn guest(&self, spec: &ProcessSpec) -> Option<&Service> {
-        match spec.role {
-            Role::Filter => self.chain.get(spec.index),
-            _ => self.service(spec).map(|(_, service)| service),
-        }
+    /// Starts `program` in the reaper's jail.
+    pub fn start_as_reaper(
+        &self,
+        channel: OwnedFd,
+        output: OwnedFd,
+        program: &Program,
+    ) -> Result<Child, Error> {
+        let limits = Limits {
+            descriptors: u64::from(u32::MAX),
+            core_bytes: 0,
+            processes: REAPER_PROCESSES,
+            memory_bytes: None,
+        };
+        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
+        let paths = vec![(duplicate(&program.file)?, Access::Execute)];
+        let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
+        jail.without.extend(NOT_A_REAPERS);
+        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
     }
-
-    /// A directory for a role that works below it; as root, a view of it that has nothing above.
-    pub(crate) fn view_of(&self, path: &Path) -> Result<OwnedFd, Error> {
-        let directory = directories::directory(path)?;
-        if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
-            return Ok(directory);
-        }
-        jail::view(&directory, jail::Mode::Read).map_err(at("make a view of", path))
-    }
-}
-
-/// The layers that the operator takes away.
-fn left_out(config: &Config) -> Vec<&'static str> {
-    let named = |layer: &&jail::Layer| config.server.danger_without.iter().any(|name| name == layer.name);
-    jail::LAYERS.iter().filter(named).map(|layer| layer.name).collect()
-}
-
-/// The filters of a configuration as jails are made for them: as for services without network.
-pub fn chain(config: &Config) -> Vec<Service> {
-    let filters = config.conditioning.filters.iter().enumerate();
-    let service = |(index, filter): (usize, &config::Filter)| Service {
-        name: format!("filter {index}"),
-        path: String::new(),
-        command: filter.command.clone(),
-        program: filter.program.clone(),
-        read: filter.read.clone(),
-        memory_max: None,
-        memory_high: None,
-        processes_max: FILTER_PROCESSES,
-        core_max: None,
-        cpu_percent: None,
-        network: config::Network::default(),
-        jit: filter.jit,
-        label: None,
-        takes_connections: false,
-        requests: None,
-        environment: Vec::new(),
-    };
-    filters.map(service).collect()
 }
 
 /// A child's standard error: the launcher's ends, and the child's.
@@ -341,14 +250,4 @@ fn standard_error() -> Result<(Stderr, OwnedFd), Error> {
     let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
     let its = duplicate(&writing)?;
     Ok((Stderr::new(reading.into(), writing.into()), its))
-}
-
-/// A word of an argument vector or an environment.
-pub fn text(word: &str) -> Result<CString, Error> {
-    CString::new(word).map_err(|error| during("pass an argument")(io::Error::other(error)))
-}
-
-/// Another descriptor of the same open file, for a child.
-pub fn duplicate(descriptor: &impl std::os::fd::AsFd) -> Result<OwnedFd, Error> {
-    descriptor.as_fd().try_clone_to_owned().map_err(during("duplicate a descriptor"))
 }

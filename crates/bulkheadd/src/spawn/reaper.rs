@@ -13,22 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use jail::policy::Policy;
-use jail::{Access, Limits};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, pidfd_send_signal};
-use sys::process::{Child, Pids, Program};
+use sys::process::Child;
 
 use crate::error::{Error, during};
-use crate::spawn::program;
-use crate::spawn::{SpawnContext, duplicate, text};
-
-/// Layers that would keep it from its work: it ends processes of other uids, and outlives the launcher.
-const WITHOUT: [&str; 3] = ["capabilities", "parent death", "landlock"];
-/// The descriptor on which it gets pidfds.
-const CHANNEL: i32 = 0;
-/// LIMIT: processes of its own: it makes none.
-const PROCESSES: u64 = 1;
 
 /// Where pidfds go, once there is something to end.
 #[derive(Debug, Default)]
@@ -48,10 +37,14 @@ impl Drop for Running {
     }
 }
 
-impl SpawnContext {
-    /// Has `child` ended with this launcher, however that ends.
-    pub(crate) fn reap_with_launcher(&self, child: &Child) -> Result<(), Error> {
-        let mut running = self.reaper.0.borrow_mut();
+impl Reaper {
+    /// Has `child` ended with this launcher; `start` starts a reaper where none runs, and returns the channel to it.
+    pub(crate) fn add(
+        &self,
+        child: &Child,
+        start: impl FnOnce() -> Result<(OwnedFd, Child), Error>,
+    ) -> Result<(), Error> {
+        let mut running = self.0.borrow_mut();
         let failed = during("tell the reaper of a process");
         match running.as_ref().map(|reaper| reaper.add(child.pidfd())) {
             Some(Ok(())) => return Ok(()),
@@ -60,38 +53,11 @@ impl SpawnContext {
             Some(Err(error)) => return Err(failed(error)),
             None => {}
         }
-        let reaper = self.start_reaper()?;
+        let (channel, of_reaper) = start()?;
+        let reaper = Running { channel: Some(channel), child: of_reaper };
         reaper.add(child.pidfd()).map_err(failed)?;
         *running = Some(reaper);
         Ok(())
-    }
-
-    fn start_reaper(&self) -> Result<Running, Error> {
-        let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
-        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
-        let child = self.start_as_reaper(its, duplicate(&self.null)?, &program)?;
-        Ok(Running { channel: Some(channel), child })
-    }
-
-    /// Starts `program` in the reaper's jail.
-    pub fn start_as_reaper(
-        &self,
-        channel: OwnedFd,
-        output: OwnedFd,
-        program: &Program,
-    ) -> Result<Child, Error> {
-        let limits = Limits {
-            descriptors: u64::from(u32::MAX),
-            core_bytes: 0,
-            processes: PROCESSES,
-            memory_bytes: None,
-        };
-        let descriptors = vec![(channel, CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
-        let paths = vec![(duplicate(&program.file)?, Access::Execute)];
-        let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
-        jail.without.extend(WITHOUT);
-        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
     }
 }
 

@@ -17,9 +17,9 @@ use sys::process::Exit;
 use wire::{Outcome, Role};
 
 use crate::error::{Error, during};
-use crate::setup::filters::ChainEnds;
-use crate::spawn::duplicate;
+use crate::spawn::context::duplicate;
 use crate::supervisor::Launcher;
+use crate::supervisor::chain_ends::ChainEnds;
 use crate::supervisor::process::Stage;
 use crate::supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 

@@ -5,10 +5,10 @@
 
 pub mod backoff;
 pub(crate) mod chain;
+pub mod chain_ends;
 pub(crate) mod messages;
 pub(crate) mod outbox;
 pub mod process;
-pub mod process_table;
 pub(crate) mod restart;
 pub(crate) mod shutdown;
 pub(crate) mod survivors;
@@ -29,7 +29,6 @@ use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
 use crate::components::core_copies::CoreCopy;
 use crate::components::file_reload::FileReload;
-use crate::components::log_files::Logs;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probe;
 use crate::components::stderr_drain::StderrDrain;
@@ -37,18 +36,21 @@ use crate::components::ticket_keys::TicketKeys;
 use crate::directories::{self, Directories};
 use crate::error::{Error, during};
 use crate::own_log::OwnLog;
+use crate::setup::log_files::Logs;
+use crate::setup::process_table::process_table;
+use crate::spawn::Started;
 use crate::spawn::cgroup::Cgroups;
 use crate::spawn::cgroup_record::CgroupRecord;
+use crate::spawn::context::SpawnContext;
 use crate::spawn::inheritance;
 use crate::spawn::listeners;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
 use crate::spawn::uid_range::{self, UidRange};
 use crate::spawn::uids::Uids;
-use crate::spawn::{SpawnContext, Started};
 use crate::supervisor::backoff::{Backoff, Rule};
 use crate::supervisor::chain::Chain;
 use crate::supervisor::process::Process;
-use crate::supervisor::process_table::{ProcessSpec, process_table};
 use crate::supervisor::survivors::Ended;
 
 /// How often the program of a broken partition is looked at.

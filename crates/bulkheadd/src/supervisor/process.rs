@@ -9,8 +9,8 @@ use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
-use crate::components::stderr_drain::Stderr;
 use crate::spawn::cgroup::Group;
+use crate::spawn::stderr::Stderr;
 use crate::supervisor::outbox::Outbox;
 
 /// How far a process has come.

@@ -18,11 +18,12 @@ use jail::{Access, Jail, Limits};
 use rustix::event::{PollFd, PollFlags};
 use sys::process::{Child, Exit, Program};
 
-use super::{CACHE, Loader, library};
+use super::library;
+use super::loader::{CACHE, Loader};
 use crate::directories;
 use crate::error::{Error, during};
-use crate::spawn::{SpawnContext, duplicate, text};
-use crate::supervisor::process_table::ProcessSpec;
+use crate::spawn::context::{SpawnContext, duplicate, text};
+use crate::spawn::process_spec::ProcessSpec;
 
 /// LIMIT: what is read of a loader: 256 libraries with long names.
 const PRINTED_BYTES_MAX: usize = 64 << 10;

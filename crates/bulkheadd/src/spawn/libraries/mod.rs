@@ -4,15 +4,15 @@
 //! a partition's owner may have made both up. Never: gives a service a file that `library` has not checked, nor
 //! lets a program run to find out what it needs.
 //!
-//! SECURITY: the loader that a program names is executed; so it must be one of [`LOADERS`], checked as a library.
+//! SECURITY: the loader that a program names is executed; so it must be one of `loader::LOADERS`, checked as a library.
 
+pub mod answers;
 mod ask;
 pub mod elf;
 mod library;
 mod listing;
+mod loader;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -25,16 +25,16 @@ use wire::Role;
 
 use crate::directories;
 use crate::error::{Error, at};
-use crate::spawn::SpawnContext;
-use crate::spawn::program::{self, Version};
-use crate::supervisor::process_table::ProcessSpec;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::program;
+
+use self::answers::Known;
+use self::loader::{CACHE, LOADERS, Loader};
 
 /// What programs that use the network look up names and certificates in.
 pub const NETWORK_FILES: [&str; 5] =
     ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/ssl/certs"];
-
-/// Where glibc's loader has written down which library is where.
-const CACHE: &str = "/etc/ld.so.cache";
 
 /// Whether a program may execute what is in a folder that it may read.
 ///
@@ -45,21 +45,6 @@ pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
     spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
 }
 
-/// How a loader is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loader {
-    Glibc,
-    Musl,
-}
-
-/// Every loader that is ever executed, by the path that programs have for it.
-const LOADERS: [(&str, Loader); 4] = [
-    ("/lib64/ld-linux-x86-64.so.2", Loader::Glibc),
-    ("/lib/ld-linux-aarch64.so.1", Loader::Glibc),
-    ("/lib/ld-musl-x86_64.so.1", Loader::Musl),
-    ("/lib/ld-musl-aarch64.so.1", Loader::Musl),
-];
-
 /// A file or folder that a program is executed with besides itself.
 #[derive(Debug)]
 pub struct Needed {
@@ -69,34 +54,6 @@ pub struct Needed {
     pub file: OwnedFd,
     /// What the program may do with it.
     pub access: Access,
-}
-
-/// What loaders have answered, by program: who is started again is not asked again.
-#[derive(Debug, Default)]
-pub struct Answers(RefCell<HashMap<PathBuf, Known>>);
-
-/// An answer, with the versions of all files on which it depends.
-#[derive(Clone, Debug)]
-struct Known {
-    program: Option<Version>,
-    files: Vec<(PathBuf, Option<Version>)>,
-}
-
-impl Known {
-    fn of(program: Option<Version>, files: Vec<PathBuf>) -> Self {
-        let files = files.into_iter().map(|path| {
-            let version = program::version(&path);
-            (path, version)
-        });
-        Self { program, files: files.collect() }
-    }
-
-    /// Whether nothing has changed since, a library neither: its new version may need others.
-    fn holds(&self, program: Option<Version>) -> bool {
-        self.program.is_some()
-            && self.program == program
-            && self.files.iter().all(|(path, version)| program::version(path) == *version)
-    }
 }
 
 impl SpawnContext {
@@ -235,20 +192,5 @@ mod tests {
             assert!(known_loader(path).is_none(), "{path:?}");
         }
         assert!(unknown_loader(b"/tmp/\x1b").starts_with("asks for the dynamic loader /tmp/\\x1b, which"));
-    }
-
-    #[test]
-    fn an_answer_holds_until_a_file_changes() {
-        let file = std::env::temp_dir().join(format!("bulkhead-answer-{}", std::process::id()));
-        std::fs::write(&file, "one").unwrap();
-        let program = program::version(Path::new("/proc/self/exe"));
-        let known = Known::of(program, vec![file.clone(), "/none".into()]);
-        assert!(known.holds(program));
-        assert!(!known.holds(program::version(&file)), "another program");
-        assert!(!Known::of(None, vec![]).holds(None), "a program that cannot be examined");
-        std::fs::write(&file, "three").unwrap();
-        assert!(!known.holds(program), "another library");
-        std::fs::remove_file(&file).unwrap();
-        assert!(!known.holds(program), "no library");
     }
 }

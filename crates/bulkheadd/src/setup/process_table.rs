@@ -3,48 +3,12 @@
 //! Runs in: the launcher. Sees: the checked configuration. Never: changes after the start.
 
 use config::Config;
-use jail::Identity;
 use wire::{NO_PARTITION, Role};
 
 use crate::error::Error;
 use crate::setup::stapler;
+use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, ProcessSpec};
 use crate::spawn::uids::Uids;
-
-/// What the name of a site's connector ends in; no name of a site or service has a colon.
-pub(crate) const CONNECTOR_OF: &str = ":connector";
-/// What the name of a service's broker ends in.
-pub(crate) const BROKER_OF: &str = ":broker";
-
-/// One process that is to run.
-#[derive(Debug)]
-pub struct ProcessSpec {
-    /// What it does.
-    pub role: Role,
-    /// Its name, as people write it: `gate`, `packages`, `packages/search`.
-    pub name: String,
-    /// The number of its partition, or [`NO_PARTITION`] for a role that has none; a broker and a connector of a service
-    /// have the service's.
-    pub partition: u16,
-    /// Which site it belongs to, as an index into the configuration; [`NO_PARTITION`] if to none.
-    pub site: u16,
-    /// Which service of the site (or whose), which gate or which filter it is.
-    pub index: usize,
-    /// Its uid and gid; `None` in a rootless run.
-    pub identity: Option<Identity>,
-}
-
-impl ProcessSpec {
-    /// How messages about it begin.
-    pub fn title(&self) -> String {
-        match self.role {
-            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
-            Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
-            Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
-            Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
-            _ => self.name.clone(),
-        }
-    }
-}
 
 /// Every process, in the order in which they start: the logger first, so that nothing that is said is lost.
 pub fn process_table(
