@@ -10,9 +10,6 @@ use worker::routes::Routes;
 
 use crate::partition::Partition;
 
-/// The longest host name.
-const HOST_BYTES_MAX: usize = request::target::HOST_BYTES_MAX;
-
 /// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -113,15 +110,13 @@ impl Listener {
 
     /// Whose a request is.
     pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
-        let mut lower = [0; HOST_BYTES_MAX];
-        self.routes.borrow().find(lower_case(head.host, &mut lower)?, head.path).cloned()
+        self.routes.borrow().find(head.host, head.path).cloned()
     }
 
     /// The port at which there is https for a request, if it is to go there.
     pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
-        let mut lower = [0; HOST_BYTES_MAX];
         let redirects = self.redirects.borrow();
-        redirects.find(lower_case(head.host, &mut lower)?, head.path).copied().filter(|port| *port > 0)
+        redirects.find(head.host, head.path).copied().filter(|port| *port > 0)
     }
 
     /// Whose a connection is of which only the host is known; who names none gets the site of every host, or else the
@@ -135,11 +130,4 @@ impl Listener {
     pub fn default_target(&self) -> Option<RouteTarget> {
         self.routes.borrow().find(b"", "/").cloned()
     }
-}
-
-fn lower_case<'a>(host: &[u8], room: &'a mut [u8; HOST_BYTES_MAX]) -> Option<&'a [u8]> {
-    let lower = room.get_mut(..host.len())?;
-    lower.copy_from_slice(host);
-    lower.make_ascii_lowercase();
-    Some(lower)
 }

@@ -36,7 +36,7 @@ impl<T> Routes<T> {
         paths.insert(before, (path.into(), target));
     }
 
-    /// The line for a request; `host` in lower case, without port and final dot; `path` as sent,
+    /// The line for a request; `host` in whatever case, without port and final dot; `path` as sent,
     /// without the query. A path that has no normal form is the host's `/`, whose worker refuses the request.
     pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {
         match NormalPath::parse(path) {
@@ -67,9 +67,12 @@ fn pattern_rank(host: &str) -> usize {
 
 fn host_matches(pattern: &str, host: &[u8]) -> bool {
     match pattern.strip_prefix('*') {
-        None => pattern.as_bytes() == host,
+        None => pattern.as_bytes().eq_ignore_ascii_case(host),
         Some("") => true,
-        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_bytes()),
+        Some(suffix) => {
+            let name = host.len().saturating_sub(suffix.len());
+            name > 0 && host[name..].eq_ignore_ascii_case(suffix.as_bytes())
+        }
     }
 }
 
@@ -93,6 +96,16 @@ mod tests {
         let routes = table();
         for (host, target) in
             [("a.test", 0), ("x.wild.test", 3), ("wild.test", 4), ("b.test", 4), ("test", 9)]
+        {
+            assert_eq!(routes.find(host.as_bytes(), "/"), Some(&target), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_a_host_makes_no_difference() {
+        let routes = table();
+        for (host, target) in
+            [("A.TEST", 0), ("X.wILD.test", 3), ("Wild.Test", 4), ("B.test", 4), ("TEST", 9)]
         {
             assert_eq!(routes.find(host.as_bytes(), "/"), Some(&target), "{host}");
         }

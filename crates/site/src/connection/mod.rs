@@ -170,7 +170,7 @@ impl<P: Partition> Connection<'_, P> {
                 Checked::Refused(refusal) => break Next::Refuse(refusal),
             };
             let again = self.begun.replace(true);
-            let owned = self.site.owns(head.host, head.path);
+            let owned = self.site.partition.owns(head.host, head.path);
             if self.conn.tls && !owned {
                 break Next::Misdirected;
             }

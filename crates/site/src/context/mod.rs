@@ -45,7 +45,7 @@ const SCRATCH_BYTES: usize = 32 << 10;
 
 /// The partition whose requests are answered; the worker's own part.
 pub trait Partition: 'static {
-    /// Whether a request is this worker's to answer; `host` is in lower case, without port and trailing dot,
+    /// Whether a request is this worker's to answer; `host` is in whatever case, without port and trailing dot,
     /// and empty if HTTP/1.0 named none; `path` is as sent. Called for every request.
     fn owns(&self, host: &[u8], path: &str) -> bool;
 
@@ -283,20 +283,6 @@ impl<P: Partition> Site<P> {
     pub(crate) fn examine(&self, raw: &[u8]) -> Result<(), Refusal> {
         let setting = if self.partition.limits().strict { Setting::Strict } else { Setting::Lenient };
         checks::check(raw, setting).map_err(|_| Refusal::Malformed("a strange head"))
-    }
-
-    /// [`Partition::owns`], with the host put into lower case.
-    pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
-        if !host.iter().any(u8::is_ascii_uppercase) {
-            return self.partition.owns(host, path);
-        }
-        let mut lower = [0; crate::target::HOST_BYTES_MAX];
-        let Some(lower) = lower.get_mut(..host.len()) else {
-            return false;
-        };
-        lower.copy_from_slice(host);
-        lower.make_ascii_lowercase();
-        self.partition.owns(lower, path)
     }
 }
 

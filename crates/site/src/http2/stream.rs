@@ -183,7 +183,7 @@ fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCod
         Checked::Refused(refusal) => return Err(refusal.status()),
         Checked::Partial => return Err(StatusCode::BAD_REQUEST),
     };
-    if !site.owns(head.host, head.path) {
+    if !site.partition.owns(head.host, head.path) {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     site.examine(raw).map_err(Refusal::status)?;

@@ -61,7 +61,7 @@ impl Drop for OnDrop {
 
 impl Partition for Site1 {
     fn owns(&self, host: &[u8], _: &str) -> bool {
-        host != b"other.example"
+        !host.eq_ignore_ascii_case(b"other.example")
     }
 
     fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
