@@ -12,8 +12,8 @@ use common::h2c::{
     RST_STREAM, Raw, SETTINGS, WINDOW_UPDATE, block, field, frame,
 };
 
-/// Sends what `attack` makes, round after round, until the server has had enough; how many rounds it took.
-fn attack(server: &Server, mut attack: impl FnMut(u32) -> Vec<u8>) -> (u32, Option<u32>) {
+/// Sends what `attack` makes, round after round, until the server has had enough; the reason that the server gives.
+fn attack(server: &Server, mut attack: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
     let mut peer = Raw::connect(server);
     peer.wait(SETTINGS, 0).unwrap();
     peer.send(&frame(SETTINGS, ACK, 0, &[]));
@@ -21,9 +21,7 @@ fn attack(server: &Server, mut attack: impl FnMut(u32) -> Vec<u8>) -> (u32, Opti
     while rounds < 20_000 && peer.send(&attack(rounds)) {
         rounds += 1;
     }
-    let reason = peer.ended();
-    std::thread::sleep(Duration::from_millis(100));
-    (rounds, reason)
+    peer.ended()
 }
 
 fn stream(round: u32) -> u32 {
@@ -33,8 +31,13 @@ fn stream(round: u32) -> u32 {
 /// The reason may be lost where the client goes on sending after the end.
 fn calmed(server: &Server, reason: Option<u32>) {
     assert!(matches!(reason, None | Some(CALM)), "{reason:?}");
+    // How many rounds come before the end is a matter of the kernel's buffers.
+    let began = Instant::now();
+    while *server.shared.ended.lock().unwrap() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "the connection does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(*server.shared.abusive.lock().unwrap(), 1);
-    assert!(*server.shared.ended.lock().unwrap() >= 1);
     // It serves others.
     assert_eq!(server.get("/small.txt", "").status, 200);
 }
@@ -42,14 +45,13 @@ fn calmed(server: &Server, reason: Option<u32>) {
 #[test]
 fn rapid_reset() {
     let server = Server::start();
-    let (rounds, reason) = attack(&server, |round| {
+    let reason = attack(&server, |round| {
         let mut bytes =
             frame(HEADERS, END_HEADERS | END_STREAM, stream(round), &block("GET", "/svc/never", &[]));
         bytes.extend(frame(RST_STREAM, 0, stream(round), &CANCEL.to_be_bytes()));
         bytes
     });
     calmed(&server, reason);
-    assert!(rounds < 20_000);
     assert!(*server.shared.relay_dropped.lock().unwrap() <= 201);
 }
 
@@ -57,7 +59,7 @@ fn rapid_reset() {
 fn resets_that_the_server_is_made_to_send() {
     let server = Server::start();
     // A window that becomes larger than windows can be is an error of the stream.
-    let (_, reason) = attack(&server, |round| {
+    let reason = attack(&server, |round| {
         let mut bytes =
             frame(HEADERS, END_HEADERS | END_STREAM, stream(round), &block("GET", "/svc/never", &[]));
         bytes.extend(frame(WINDOW_UPDATE, 0, stream(round), &0x7fff_ffff_u32.to_be_bytes()));
@@ -75,7 +77,7 @@ fn resets_that_the_server_is_made_to_send() {
 fn continuation_without_end() {
     for piece in [1, 1000] {
         let server = Server::start();
-        let (_, reason) = attack(&server, |round| match round {
+        let reason = attack(&server, |round| match round {
             0 => frame(HEADERS, END_STREAM, 1, &block("GET", "/small.txt", &[])),
             _ => frame(CONTINUATION, 0, 1, &field("x", &"y".repeat(100)).repeat(piece / 100 + 1)),
         });
@@ -97,10 +99,9 @@ fn floods_of_small_frames() {
         // Nobody knows this kind.
         |_| frame(0x77, 0, 0, &[1]),
     ];
-    for (number, flood) in floods.into_iter().enumerate() {
+    for flood in floods {
         let server = Server::start();
-        let (rounds, reason) = attack(&server, flood);
-        assert!(rounds < 20_000, "{number}");
+        let reason = attack(&server, flood);
         calmed(&server, reason);
     }
 }
