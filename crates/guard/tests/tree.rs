@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Everything that is linked into `bulkhead-guard`: the same as `bulkheadd` links.
-const ALLOWED: [&str; 26] = [
+const ALLOWED: [&str; 27] = [
     "bitflags",
     "bulkheadd",
     "config",
@@ -23,6 +23,7 @@ const ALLOWED: [&str; 26] = [
     "rustix",
     "seccompiler",
     "serde_spanned",
+    "suggest",
     "syn",
     "sys",
     "thiserror",
