@@ -4,8 +4,9 @@
 //! file, exits of its children, and small messages of enumerations and integers from them. Never: a byte from
 //! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
 //!
-//! `spawn` starts one process in its jail; `supervisor` owns the processes and the event loop; `setup` says what each
-//! process is sent before it serves; `components` are the launcher's other concerns, one a file. The guard, a program of
+//! From the bottom: `spawn` starts one process in its jail; `supervisor` owns the processes; `setup` says what each process
+//! is sent before it serves; `components` are the launcher's other concerns, one a file; `launcher` has the event loop, and
+//! is alone in knowing all of them. Each uses only what is below. The guard, a program of
 //! its own, uses `spawn` and parts of `supervisor`.
 //!
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
@@ -13,6 +14,7 @@
 mod components;
 pub mod directories;
 pub mod error;
+mod launcher;
 pub(crate) mod own_log;
 pub(crate) mod secret;
 pub mod setup;
@@ -50,7 +52,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match supervisor::Launcher::new(config).and_then(supervisor::Launcher::run) {
+    match launcher::Launcher::new(config).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bulkhead: {error}");

@@ -4,23 +4,20 @@
 //! what an administrator can, and no more. Never: a string from it.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use wire::stapler::LauncherToStapler;
-use wire::tls::LauncherToSigner;
-use wire::{Counters, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate};
-use wire::{LauncherToLogger, LauncherToService, LauncherToSite};
-use wire::{Outcome, Role, Text};
+use wire::{Counters, LauncherToAdmin, Outcome, Role, Text};
 
+use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Launcher;
-use crate::supervisor::process::Stage;
+use crate::supervisor::Supervisor;
+use crate::supervisor::restart::Ended;
 
 /// The most relaunches under way.
 const RELAUNCHES_MAX: usize = 64;
 
-/// AdminCommands under way.
+/// The commands under way.
 #[derive(Debug)]
 pub struct AdminCommands {
     /// What can be relaunched: a name, and the specs that it stands for.
@@ -50,99 +47,77 @@ impl AdminCommands {
     }
 
     /// The first slot of a target.
-    pub fn first_post(&self, target: u16) -> Option<usize> {
+    pub fn first_slot(&self, target: u16) -> Option<usize> {
         self.targets.get(usize::from(target))?.1.first().copied()
-    }
-
-    /// By when something is to be done here.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.status.deadline()
     }
 }
 
-impl Launcher {
-    /// Asks every process for its counters.
-    pub(crate) fn begin_status(&mut self, admin: u64, ticket: u32) {
-        if !self.admin_commands.status.join(admin, ticket) {
-            return;
-        }
-        let serving: Vec<u64> = self.processes.keys().copied().collect();
-        for serial in serving {
-            self.ask_for_report(serial);
-        }
-        self.finish_status_if_complete();
+impl Component for AdminCommands {
+    fn deadline(&self) -> Option<Instant> {
+        self.status.deadline()
     }
 
-    pub(crate) fn ask_for_report(&mut self, serial: u64) {
-        let Some(process) = self.processes.get_mut(&serial) else {
-            return;
-        };
-        // One that has not answered the last time is not asked again, or questions would pile up.
-        if process.stage != Stage::Serving || process.owes_report {
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        if self.status.is_due(now) {
+            self.finish_status(supervisor);
+        }
+    }
+
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        self.report_from(supervisor, ended.serial);
+    }
+}
+
+impl AdminCommands {
+    /// Asks every process for its counters.
+    pub(crate) fn begin_status(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
+        if !self.status.join(admin, ticket) {
             return;
         }
-        let role = self.specs[process.slot].role;
-        // Filters say nothing.
-        process.owes_report = role != Role::Filter;
-        match role {
-            Role::Gate => self.send(serial, &LauncherToGate::Report {}, None),
-            Role::Site => self.send(serial, &LauncherToSite::Report {}, None),
-            Role::Service => self.send(serial, &LauncherToService::Report {}, None),
-            Role::Logger => self.send(serial, &LauncherToLogger::Report {}, None),
-            Role::Admin => self.send(serial, &LauncherToAdmin::Report {}, None),
-            Role::Signer => self.send(serial, &LauncherToSigner::Report {}, None),
-            Role::Connector => self.send(serial, &LauncherToConnector::Report {}, None),
-            Role::Stapler => self.send(serial, &LauncherToStapler::Report {}, None),
-            Role::Broker => self.send(serial, &LauncherToBroker::Report {}, None),
-            Role::Filter | Role::Launcher => {}
+        let serving: Vec<u64> = supervisor.processes().keys().copied().collect();
+        for serial in serving {
+            supervisor.ask_for_report(serial);
         }
+        self.finish_status_if_complete(supervisor);
     }
 
     /// Takes a process's counters.
-    pub(crate) fn on_counters(&mut self, serial: u64, counters: Counters) {
-        match self.processes.get_mut(&serial) {
+    pub(crate) fn on_counters(&mut self, supervisor: &mut Supervisor, serial: u64, counters: Counters) {
+        match supervisor.process_mut(serial) {
             Some(process) if process.owes_report => process.counters = counters,
             // Nobody asked.
-            _ => return self.protocol_violation(serial),
+            _ => return supervisor.protocol_violation(serial),
         }
-        self.report_from(serial);
+        self.report_from(supervisor, serial);
     }
 
     /// A process has answered, or is gone.
-    pub(crate) fn report_from(&mut self, serial: u64) {
-        if let Some(process) = self.processes.get_mut(&serial) {
+    fn report_from(&mut self, supervisor: &mut Supervisor, serial: u64) {
+        if let Some(process) = supervisor.process_mut(serial) {
             process.owes_report = false;
         }
-        self.finish_status_if_complete();
+        self.finish_status_if_complete(supervisor);
     }
 
-    fn finish_status_if_complete(&mut self) {
-        if self.admin_commands.status.is_open() && !self.processes.values().any(|process| process.owes_report)
-        {
-            self.finish_status();
+    fn finish_status_if_complete(&mut self, supervisor: &mut Supervisor) {
+        if self.status.is_open() && !supervisor.processes().values().any(|process| process.owes_report) {
+            self.finish_status(supervisor);
         }
     }
 
-    /// Does what is due.
-    pub(crate) fn orders_on_time(&mut self, now: Instant) {
-        if self.admin_commands.status.is_due(now) {
-            self.finish_status();
-        }
-    }
-
-    fn finish_status(&mut self) {
-        for (admin, ticket) in self.admin_commands.status.end() {
-            let lines = self.status_lines(ticket);
+    fn finish_status(&mut self, supervisor: &mut Supervisor) {
+        for (admin, ticket) in self.status.end() {
+            let lines = self.status_lines(supervisor, ticket);
             for line in &lines {
-                self.send(admin, line, None);
+                supervisor.send(admin, line, None);
             }
-            let missing = Text::new(self.missing().join(", "));
-            self.send(admin, &LauncherToAdmin::StatusEnd { ticket, missing }, None);
+            let missing = Text::new(supervisor.missing().join(", "));
+            supervisor.send(admin, &LauncherToAdmin::StatusEnd { ticket, missing }, None);
         }
     }
 
     /// One line for the launcher, one for each process, and one for each slot that nobody fills.
-    fn status_lines(&self, ticket: u32) -> Vec<LauncherToAdmin> {
+    fn status_lines(&self, supervisor: &Supervisor, ticket: u32) -> Vec<LauncherToAdmin> {
         let none = Counters::default();
         let mut lines = vec![LauncherToAdmin::Process {
             ticket,
@@ -152,13 +127,13 @@ impl Launcher {
             uid: rustix::process::getuid().as_raw(),
             state: Text::new("serving"),
             restarts: 0,
-            age_ms: self.started.elapsed().as_millis() as u64,
+            age_ms: supervisor.age().as_millis() as u64,
             counters: none.clone(),
             last_exit: Text::new(""),
             jit: false,
         }];
-        for (index, spec) in self.specs.iter().enumerate() {
-            let slot = &self.slots[index];
+        for (index, spec) in supervisor.specs().iter().enumerate() {
+            let slot = supervisor.slot(index);
             let mut line = |pid, state: &str, age_ms, counters| {
                 lines.push(LauncherToAdmin::Process {
                     ticket,
@@ -171,11 +146,11 @@ impl Launcher {
                     age_ms,
                     counters,
                     last_exit: Text::new(slot.last_exit.as_str()),
-                    jit: self.context.guest(spec).is_some_and(|service| service.jit),
+                    jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
                 });
             };
             let mut filled = false;
-            for process in self.processes.values().filter(|process| process.slot == index) {
+            for process in supervisor.processes().values().filter(|process| process.slot == index) {
                 let age_ms = process.since.elapsed().as_millis() as u64;
                 line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
                 filled = true;
@@ -188,52 +163,43 @@ impl Launcher {
     }
 
     /// Starts a successor for every process of a target; the old ones go when the new ones are ready.
-    pub(crate) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u16) {
-        let Some((_, specs)) = self.admin_commands.targets.get(usize::from(target)) else {
-            return self.protocol_violation(admin);
+    pub(crate) fn begin_relaunch(
+        &mut self,
+        supervisor: &mut Supervisor,
+        admin: u64,
+        ticket: u32,
+        target: u16,
+    ) {
+        let Some((_, specs)) = self.targets.get(usize::from(target)) else {
+            return supervisor.protocol_violation(admin);
         };
         let specs = specs.clone();
-        if specs.iter().any(|&slot| self.specs[slot].role == Role::Filter) {
-            self.admin_commands.relaunches.insert(ticket, (admin, 0, vec![]));
-            return self.relaunch_chain(ticket);
+        if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter) {
+            self.relaunches.insert(ticket, (admin, 0, vec![]));
+            let relaunched = supervisor.relaunch_chain();
+            return self.relaunched(supervisor, ticket, relaunched.map_err(|error| error.to_string()));
         }
-        let busy = specs.iter().any(|&slot| self.slots[slot].next.is_some());
-        if busy || self.admin_commands.relaunches.len() >= RELAUNCHES_MAX {
-            self.admin_commands.relaunches.insert(ticket, (admin, 0, vec![]));
-            return self.answer(ticket, Outcome::Busy, "it is being relaunched already");
+        let busy = specs.iter().any(|&slot| supervisor.slot(slot).next.is_some());
+        if busy || self.relaunches.len() >= RELAUNCHES_MAX {
+            self.relaunches.insert(ticket, (admin, 0, vec![]));
+            return self.answer(supervisor, ticket, Outcome::Busy, "it is being relaunched already");
         }
-        self.admin_commands.relaunches.insert(ticket, (admin, specs.len(), vec![]));
+        self.relaunches.insert(ticket, (admin, specs.len(), vec![]));
         for slot in specs {
-            if let Err(reason) = self.relaunch_one(slot, ticket) {
-                self.relaunched(ticket, Err(reason));
+            if let Err(reason) = supervisor.relaunch(slot, ticket) {
+                self.relaunched(supervisor, ticket, Err(reason));
             }
         }
-    }
-
-    fn relaunch_one(&mut self, slot: usize, ticket: u32) -> Result<(), String> {
-        self.slots[slot].backoff.forgive();
-        let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-        let serial = match self.slots[slot].current {
-            Some(_) => {
-                let serial = self.spawn(slot).map_err(|error| error.to_string())?;
-                self.slots[slot].next = Some(serial);
-                serial
-            }
-            None => {
-                self.clear_broken(slot);
-                self.slots[slot].current.ok_or_else(|| self.slots[slot].last_exit.clone())?
-            }
-        };
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.ticket = Some(ticket);
-            process.deadline = Some(Instant::now() + deadline);
-        }
-        Ok(())
     }
 
     /// One process of a relaunch has come up, or failed to.
-    pub(crate) fn relaunched(&mut self, ticket: u32, result: Result<(), String>) {
-        let Some((_, left, failures)) = self.admin_commands.relaunches.get_mut(&ticket) else {
+    pub(crate) fn relaunched(
+        &mut self,
+        supervisor: &mut Supervisor,
+        ticket: u32,
+        result: Result<(), String>,
+    ) {
+        let Some((_, left, failures)) = self.relaunches.get_mut(&ticket) else {
             return;
         };
         *left = left.saturating_sub(1);
@@ -243,17 +209,14 @@ impl Launcher {
         }
         let reason = failures.join("; ");
         let outcome = if reason.is_empty() { Outcome::Done } else { Outcome::Failed };
-        self.answer(ticket, outcome, &reason);
+        self.answer(supervisor, ticket, outcome, &reason);
     }
 
-    /// Answers an order.
-    pub(crate) fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
-        let asked = self.admin_commands.relaunches.remove(&ticket).map(|(admin, ..)| admin);
-        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
-        let current = self.specs.iter().position(|spec| spec.role == Role::Admin);
-        let current = current.and_then(|slot| self.slots[slot].current);
-        if let Some(admin) = asked.or(current) {
-            self.send(admin, &answer, None);
+    /// Answers the command of a relaunch.
+    fn answer(&mut self, supervisor: &mut Supervisor, ticket: u32, outcome: Outcome, reason: &str) {
+        match self.relaunches.remove(&ticket) {
+            Some((admin, ..)) => supervisor.answer_to(admin, ticket, outcome, reason),
+            None => supervisor.answer(ticket, outcome, reason),
         }
     }
 }

@@ -59,20 +59,16 @@ impl AdminSocket {
         Text::new(self.secret.as_str())
     }
 
-    /// Where the socket and the secret are, for those who are to try the door.
-    pub fn paths(&self) -> (PathBuf, PathBuf) {
-        paths(&self.run)
-    }
-
     /// Removes both at the end.
     pub fn close(&self) {
-        let (socket, secret) = self.paths();
+        let (socket, secret) = paths(&self.run);
         let _ = fs::remove_file(socket);
         let _ = fs::remove_file(secret);
     }
 }
 
-fn paths(run: &Path) -> (PathBuf, PathBuf) {
+/// Where the socket and the secret are, below the run directory.
+pub(crate) fn paths(run: &Path) -> (PathBuf, PathBuf) {
     (run.join("admin.sock"), run.join("admin.secret"))
 }
 

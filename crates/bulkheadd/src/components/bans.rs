@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use wire::{LauncherToAdmin, LauncherToGate, Outcome, Role, Text};
 
-use crate::supervisor::Launcher;
+use crate::components::Component;
+use crate::supervisor::Supervisor;
 
 /// LIMIT: bans of one site at once; the one that ends first makes room. 32 bytes each.
 const BANS_MAX: usize = 4096;
@@ -49,79 +50,93 @@ fn message(partition: u16, address: Ipv6Addr, until: Instant, now: Instant) -> L
     LauncherToGate::Ban { partition, address_high, address_low, seconds }
 }
 
-impl Launcher {
+impl Component for Bans {}
+
+impl Bans {
     /// A site names a client whose records fail to decrypt.
-    pub(crate) fn on_tampered(&mut self, serial: u64, address_high: u64, address_low: u64) {
-        let slot = self.processes[&serial].slot;
-        let (role, partition) = (self.specs[slot].role, self.specs[slot].partition);
-        let time = Duration::from_millis(self.context.config.tls.tamper_ban_ms.into());
+    pub(crate) fn on_tampered(
+        &mut self,
+        supervisor: &mut Supervisor,
+        serial: u64,
+        address_high: u64,
+        address_low: u64,
+    ) {
+        let slot = supervisor.processes()[&serial].slot;
+        let (role, partition) = (supervisor.spec(slot).role, supervisor.spec(slot).partition);
+        let time = Duration::from_millis(supervisor.context().config.tls.tamper_ban_ms.into());
         if role != Role::Site || time.is_zero() {
-            return self.protocol_violation(serial);
+            return supervisor.protocol_violation(serial);
         }
         let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
-        self.bans.bans.retain(|_, until| *until > now);
-        if self.bans.bans.contains_key(&(partition, address)) {
+        self.bans.retain(|_, until| *until > now);
+        if self.bans.contains_key(&(partition, address)) {
             return;
         }
-        if self.bans.of(partition).count() >= BANS_MAX
-            && let Some(first) = self.bans.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        if self.of(partition).count() >= BANS_MAX
+            && let Some(first) = self.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
         {
-            self.bans.bans.remove(&first);
+            self.bans.remove(&first);
         }
-        self.bans.bans.insert((partition, address), now + time);
-        for gate in self.active(Role::Gate, None) {
-            self.send(gate, &message(partition, address, now + time, now), None);
+        self.bans.insert((partition, address), now + time);
+        for gate in supervisor.active(Role::Gate, None) {
+            supervisor.send(gate, &message(partition, address, now + time, now), None);
         }
-        if self.bans.may_tell(now) {
-            let (name, client) = (self.specs[slot].title(), address.to_canonical());
+        if self.may_tell(now) {
+            let (name, client) = (supervisor.spec(slot).title(), address.to_canonical());
             let hours = time.as_secs_f64() / 3600.0;
-            self.log.info(format!(
+            supervisor.info(format!(
                 "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
             ));
         }
     }
 
     /// Lists them for the administrator.
-    pub(crate) fn list_bans(&mut self, admin: u64, ticket: u32) {
+    pub(crate) fn list_bans(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
         let now = Instant::now();
-        self.bans.bans.retain(|_, until| *until > now);
-        let bans: Vec<_> = self.bans.bans.iter().map(|(key, until)| (*key, *until)).collect();
+        self.bans.retain(|_, until| *until > now);
+        let bans: Vec<_> = self.bans.iter().map(|(key, until)| (*key, *until)).collect();
         for ((partition, address), until) in bans {
-            let slot = self.specs.iter().find(|spec| spec.role == Role::Site && spec.partition == partition);
+            let slot =
+                supervisor.specs().iter().find(|spec| spec.role == Role::Site && spec.partition == partition);
             let name = Text::new(slot.map_or("", |spec| spec.name.as_str()));
             let (address_high, address_low) = wire::halves(address.into());
             let seconds = u32::try_from(until.saturating_duration_since(now).as_secs()).unwrap_or(u32::MAX);
             let line = LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds };
-            self.send(admin, &line, None);
+            supervisor.send(admin, &line, None);
         }
-        self.send(admin, &LauncherToAdmin::BansEnd { ticket }, None);
+        supervisor.send(admin, &LauncherToAdmin::BansEnd { ticket }, None);
     }
 
     /// Makes an end of a client's bans at all sites.
-    pub(crate) fn unban(&mut self, ticket: u32, address_high: u64, address_low: u64) {
+    pub(crate) fn unban(
+        &mut self,
+        supervisor: &mut Supervisor,
+        ticket: u32,
+        address_high: u64,
+        address_low: u64,
+    ) {
         let (now, address) = (Instant::now(), wire::address_of(address_high, address_low));
-        let keys: Vec<_> = self.bans.bans.keys().copied().filter(|(_, of)| *of == address).collect();
+        let keys: Vec<_> = self.bans.keys().copied().filter(|(_, of)| *of == address).collect();
         for (partition, _) in &keys {
-            self.bans.bans.remove(&(*partition, address));
-            for gate in self.active(Role::Gate, None) {
-                self.send(gate, &message(*partition, address, now, now), None);
+            self.bans.remove(&(*partition, address));
+            for gate in supervisor.active(Role::Gate, None) {
+                supervisor.send(gate, &message(*partition, address, now, now), None);
             }
         }
         match keys.is_empty() {
-            true => self.answer(ticket, Outcome::Failed, "no site refuses this client"),
-            false => self.answer(ticket, Outcome::Done, ""),
+            true => supervisor.answer(ticket, Outcome::Failed, "no site refuses this client"),
+            false => supervisor.answer(ticket, Outcome::Done, ""),
         }
     }
 
     /// Tells a new gate of all of them.
-    pub(crate) fn send_bans(&mut self, gate: u64) {
+    pub(crate) fn send_bans(&mut self, supervisor: &mut Supervisor, gate: u64) {
         let now = Instant::now();
         let told: Vec<_> = self
-            .bans
             .bans
             .iter()
             .map(|((partition, address), until)| message(*partition, *address, *until, now))
             .collect();
-        told.iter().for_each(|message| self.send(gate, message, None));
+        told.iter().for_each(|message| supervisor.send(gate, message, None));
     }
 }

@@ -8,9 +8,11 @@ use std::time::Instant;
 
 use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, Role, Shed, Text};
 
+use crate::components::Component;
 use crate::components::fan_out::FanOut;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 use crate::supervisor::process::Stage;
+use crate::supervisor::restart::Ended;
 
 /// LIMIT: ranges of one process; it names the heaviest, and a page shows no more.
 const HEAVY_MAX: usize = 64;
@@ -41,119 +43,125 @@ pub struct Range {
 }
 
 impl ConditioningReport {
-    /// By when something is to be done here.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.fan_out.deadline()
-    }
-
     fn is_complete(&self) -> bool {
         self.answers.values().all(|answer| answer.shed.is_some())
     }
 }
 
-impl Launcher {
-    /// Asks every gate and every site.
-    pub(crate) fn begin_survey(&mut self, admin: u64, ticket: u32) {
-        if !self.conditioning_report.fan_out.join(admin, ticket) {
-            return;
-        }
-        for serial in self.processes.keys().copied().collect::<Vec<_>>() {
-            self.ask_what_was_shed(serial);
-        }
-        self.finish_survey_if_complete();
+impl Component for ConditioningReport {
+    fn deadline(&self) -> Option<Instant> {
+        self.fan_out.deadline()
     }
 
-    fn ask_what_was_shed(&mut self, serial: u64) {
-        let Some(process) = self.processes.get_mut(&serial) else {
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        if self.fan_out.is_due(now) {
+            self.finish_survey(supervisor);
+        }
+    }
+
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        self.answers.remove(&ended.serial);
+        self.finish_survey_if_complete(supervisor);
+    }
+}
+
+impl ConditioningReport {
+    /// Asks every gate and every site.
+    pub(crate) fn begin_survey(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
+        if !self.fan_out.join(admin, ticket) {
+            return;
+        }
+        for serial in supervisor.processes().keys().copied().collect::<Vec<_>>() {
+            self.ask_what_was_shed(supervisor, serial);
+        }
+        self.finish_survey_if_complete(supervisor);
+    }
+
+    fn ask_what_was_shed(&mut self, supervisor: &mut Supervisor, serial: u64) {
+        let role = supervisor.spec_of(serial).role;
+        let Some(process) = supervisor.process_mut(serial) else {
             return;
         };
-        let role = self.specs[process.slot].role;
         if process.stage != Stage::Serving || !matches!(role, Role::Gate | Role::Site) {
             return;
         }
-        self.conditioning_report.answers.insert(serial, Answer::default());
+        self.answers.insert(serial, Answer::default());
         // One that has not answered the last time is not asked again, or questions would pile up.
         if !std::mem::replace(&mut process.owes_shed, true) {
             match role {
-                Role::Gate => self.send(serial, &LauncherToGate::ReportShed {}, None),
-                _ => self.send(serial, &LauncherToSite::ReportShed {}, None),
+                Role::Gate => supervisor.send(serial, &LauncherToGate::ReportShed {}, None),
+                _ => supervisor.send(serial, &LauncherToSite::ReportShed {}, None),
             }
         }
     }
 
     /// Takes a range that a process names.
-    pub(crate) fn on_heavy(&mut self, serial: u64, range: Range) {
-        if !self.processes.get(&serial).is_some_and(|process| process.owes_shed) {
+    pub(crate) fn on_heavy(&mut self, supervisor: &mut Supervisor, serial: u64, range: Range) {
+        if !supervisor.process(serial).is_some_and(|process| process.owes_shed) {
             // Nobody asked.
-            return self.protocol_violation(serial);
+            return supervisor.protocol_violation(serial);
         }
-        match self.conditioning_report.answers.get_mut(&serial) {
+        match self.answers.get_mut(&serial) {
             Some(answer) if answer.heavy.len() < HEAVY_MAX => answer.heavy.push(range),
-            Some(_) => self.protocol_violation(serial),
+            Some(_) => supervisor.protocol_violation(serial),
             // Too late for the survey that it was asked for.
             None => {}
         }
     }
 
     /// Takes what a process has shed, which ends its answer.
-    pub(crate) fn on_shed(&mut self, serial: u64, shed: Shed) {
-        match self.processes.get_mut(&serial) {
+    pub(crate) fn on_shed(&mut self, supervisor: &mut Supervisor, serial: u64, shed: Shed) {
+        match supervisor.process_mut(serial) {
             Some(process) if process.owes_shed => process.owes_shed = false,
-            _ => return self.protocol_violation(serial),
+            _ => return supervisor.protocol_violation(serial),
         }
-        if let Some(answer) = self.conditioning_report.answers.get_mut(&serial) {
+        if let Some(answer) = self.answers.get_mut(&serial) {
             answer.shed = Some(shed);
         }
-        self.finish_survey_if_complete();
+        self.finish_survey_if_complete(supervisor);
     }
 
-    /// A process is gone: its answer does not come any more.
-    pub(crate) fn survey_without(&mut self, serial: u64) {
-        self.conditioning_report.answers.remove(&serial);
-        self.finish_survey_if_complete();
-    }
-
-    fn finish_survey_if_complete(&mut self) {
-        if self.conditioning_report.fan_out.is_open() && self.conditioning_report.is_complete() {
-            self.finish_survey();
-        }
-    }
-
-    /// Does what is due.
-    pub(crate) fn survey_on_time(&mut self, now: Instant) {
-        if self.conditioning_report.fan_out.is_due(now) {
-            self.finish_survey();
+    fn finish_survey_if_complete(&mut self, supervisor: &mut Supervisor) {
+        if self.fan_out.is_open() && self.is_complete() {
+            self.finish_survey(supervisor);
         }
     }
 
     /// Tells everybody who waits what was said; a process that has not answered is not in it.
-    fn finish_survey(&mut self) {
-        let ConditioningReport { mut fan_out, answers } = std::mem::take(&mut self.conditioning_report);
+    fn finish_survey(&mut self, supervisor: &mut Supervisor) {
+        let ConditioningReport { mut fan_out, answers } = std::mem::take(self);
         let mut answers: Vec<(usize, Answer)> = answers
             .into_iter()
-            .filter_map(|(serial, answer)| Some((self.processes.get(&serial)?.slot, answer)))
+            .filter_map(|(serial, answer)| Some((supervisor.process(serial)?.slot, answer)))
             .collect();
         // Gates first, as requests come.
-        answers.sort_by_key(|(slot, _)| (self.specs[*slot].role, *slot));
+        answers.sort_by_key(|(slot, _)| (supervisor.spec(*slot).role, *slot));
         for (admin, ticket) in fan_out.end() {
             for (slot, answer) in &answers {
-                self.send_answer(admin, ticket, *slot, answer);
+                self.send_answer(supervisor, admin, ticket, *slot, answer);
             }
-            self.send(admin, &LauncherToAdmin::ConditioningEnd { ticket }, None);
+            supervisor.send(admin, &LauncherToAdmin::ConditioningEnd { ticket }, None);
         }
     }
 
-    fn send_answer(&mut self, admin: u64, ticket: u32, slot: usize, answer: &Answer) {
+    fn send_answer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        admin: u64,
+        ticket: u32,
+        slot: usize,
+        answer: &Answer,
+    ) {
         let Some(shed) = answer.shed.clone() else {
             return;
         };
-        let (role, name) = (self.specs[slot].role, Text::new(self.specs[slot].title()));
+        let (role, name) = (supervisor.spec(slot).role, Text::new(supervisor.spec(slot).title()));
         for &Range { address_high, address_low, bits, held, waiting } in &answer.heavy {
             let name = name.clone();
             let line =
                 LauncherToAdmin::TopRange { ticket, name, address_high, address_low, bits, held, waiting };
-            self.send(admin, &line, None);
+            supervisor.send(admin, &line, None);
         }
-        self.send(admin, &LauncherToAdmin::Shed { ticket, role, name, shed }, None);
+        supervisor.send(admin, &LauncherToAdmin::Shed { ticket, role, name, shed }, None);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Runs in: the launcher, as root. Sees: exits. Never: waits for a copy, or reads one.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,16 @@ use jail::policy::Policy;
 use jail::{Access, Limits, Root};
 use sys::process::{Child, Exit, Program};
 
+use crate::components::Component;
 use crate::error::Error;
 use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::core_copy::NOTHING;
 use crate::spawn::core_dumps;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
+use crate::supervisor::Supervisor;
 use crate::supervisor::process::Process;
-use crate::supervisor::{Launcher, watch};
+use crate::supervisor::restart::Ended;
 
 /// LIMIT: how long a copy may take.
 const COPY_MAX: Duration = Duration::from_secs(600);
@@ -27,84 +30,27 @@ const DESCRIPTORS: u64 = 8;
 
 /// A copy that is being made.
 #[derive(Debug)]
-pub(crate) struct CoreCopy {
+struct CoreCopy {
     child: Child,
     slot: usize,
     deadline: Instant,
 }
 
-impl Launcher {
-    /// Has the core file kept of a service that has died, if it left one.
-    pub(crate) fn keep_core(&mut self, process: &mut Process, exit: Exit) {
-        let slot = process.slot;
-        let Some(folder) = process.core_folder.take().filter(|folder| !core_dumps::is_empty(folder)) else {
-            return;
-        };
-        if !matches!(exit, Exit::Signal(_)) {
-            return;
-        }
-        let title = self.specs[slot].title();
-        if self.core_copies.values().any(|copy| copy.slot == slot) {
-            return self
-                .log
-                .warning(format!("{title}: its core file is lost: the one before is still copied"));
-        }
-        if let Err(error) = self.start_keeper(slot, &folder) {
-            let _ = self.context.core_dumps.give_up(&self.specs[slot].name);
-            self.log.warning(format!("{title}: its core file is lost: {error}"));
-        }
-    }
+/// Those that are being made, by the number by which their end is reported.
+#[derive(Debug, Default)]
+pub(crate) struct CoreCopies {
+    copies: BTreeMap<u64, CoreCopy>,
+}
 
-    fn start_keeper(&mut self, slot: usize, folder: &OwnedFd) -> Result<(), Error> {
-        let child = self.context.keep_core(&self.specs[slot], folder)?;
-        self.serial += 1;
-        watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
-        let deadline = Instant::now() + COPY_MAX;
-        self.core_copies.insert(self.serial, CoreCopy { child, slot, deadline });
-        Ok(())
-    }
-
-    /// Whether `serial` is a copy's; it is let go of if it has ended.
-    pub(crate) fn keeper_ended(&mut self, serial: u64) -> bool {
-        let Some(copy) = self.core_copies.get(&serial) else {
-            return false;
-        };
-        let exit = copy.child.try_wait();
-        if !matches!(exit, Ok(None)) {
-            let slot = copy.slot;
-            self.core_copies.remove(&serial);
-            self.kept(slot, exit.ok().flatten());
-        }
-        true
-    }
-
-    fn kept(&mut self, slot: usize, exit: Option<Exit>) {
-        let (title, name) = (self.specs[slot].title(), &self.specs[slot].name);
-        let lost = match exit {
-            Some(Exit::Clean) => match self.context.core_dumps.finish(name) {
-                Ok(path) => {
-                    return self.log.info(format!("{title} left a core file in {}", path.display()));
-                }
-                Err(error) => error.to_string(),
-            },
-            Some(Exit::Status(status)) if status == i32::from(NOTHING) => String::new(),
-            Some(Exit::Status(status)) => std::io::Error::from_raw_os_error(status).to_string(),
-            Some(exit) => format!("what copied it ended with {exit}"),
-            None => "nobody knows how its copy ended".to_owned(),
-        };
-        let removed = self.context.core_dumps.give_up(name);
-        if !lost.is_empty() {
-            self.log.warning(format!("{title}: its core file is lost: {lost}"));
-        }
-        if let Err(error) = removed {
-            self.log.warning(format!("{title}: a part of its core file is left: {error}"));
-        }
+impl Component for CoreCopies {
+    fn deadline(&self) -> Option<Instant> {
+        self.copies.values().map(|copy| copy.deadline).min()
     }
 
     /// Ends copies that take too long.
-    pub(crate) fn keepers_on_time(&mut self, now: Instant) {
-        let latest = if self.stopping.is_some() { now + LAST_COPY_MAX } else { now + COPY_MAX };
-        for copy in self.core_copies.values_mut() {
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        let latest = if supervisor.is_stopping() { now + LAST_COPY_MAX } else { now + COPY_MAX };
+        for copy in self.copies.values_mut() {
             if copy.deadline <= now {
                 copy.child.kill();
             }
@@ -113,9 +59,83 @@ impl Launcher {
         }
     }
 
-    /// When a copy is to be looked at.
-    pub(crate) fn keeper_deadline(&self) -> Option<Instant> {
-        self.core_copies.values().map(|copy| copy.deadline).min()
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        self.keep_core(supervisor, &mut ended.process, ended.exit);
+    }
+
+    fn on_helper_exit(&mut self, supervisor: &mut Supervisor, serial: u64) -> bool {
+        let Some(copy) = self.copies.get(&serial) else {
+            return false;
+        };
+        let exit = copy.child.try_wait();
+        if !matches!(exit, Ok(None)) {
+            let slot = copy.slot;
+            self.copies.remove(&serial);
+            self.kept(supervisor, slot, exit.ok().flatten());
+        }
+        true
+    }
+
+    fn is_idle(&self) -> bool {
+        self.copies.is_empty()
+    }
+}
+
+impl CoreCopies {
+    /// Has the core file kept of a service that has died, if it left one.
+    fn keep_core(&mut self, supervisor: &mut Supervisor, process: &mut Process, exit: Exit) {
+        let slot = process.slot;
+        let Some(folder) = process.core_folder.take().filter(|folder| !core_dumps::is_empty(folder)) else {
+            return;
+        };
+        if !matches!(exit, Exit::Signal(_)) {
+            return;
+        }
+        let title = supervisor.spec(slot).title();
+        if self.copies.values().any(|copy| copy.slot == slot) {
+            return supervisor
+                .warn(format!("{title}: its core file is lost: the one before is still copied"));
+        }
+        if let Err(error) = self.start_keeper(supervisor, slot, &folder) {
+            let _ = supervisor.context().core_dumps.give_up(&supervisor.spec(slot).name);
+            supervisor.warn(format!("{title}: its core file is lost: {error}"));
+        }
+    }
+
+    fn start_keeper(
+        &mut self,
+        supervisor: &mut Supervisor,
+        slot: usize,
+        folder: &OwnedFd,
+    ) -> Result<(), Error> {
+        let child = supervisor.context().keep_core(supervisor.spec(slot), folder)?;
+        let serial = supervisor.watch_helper(&child)?;
+        let deadline = Instant::now() + COPY_MAX;
+        self.copies.insert(serial, CoreCopy { child, slot, deadline });
+        Ok(())
+    }
+
+    fn kept(&mut self, supervisor: &mut Supervisor, slot: usize, exit: Option<Exit>) {
+        let (title, name) = (supervisor.spec(slot).title(), supervisor.spec(slot).name.clone());
+        let lost = match exit {
+            Some(Exit::Clean) => match supervisor.context().core_dumps.finish(&name) {
+                Ok(path) => {
+                    return supervisor.info(format!("{title} left a core file in {}", path.display()));
+                }
+                Err(error) => error.to_string(),
+            },
+            Some(Exit::Status(status)) if status == i32::from(NOTHING) => String::new(),
+            Some(Exit::Status(status)) => std::io::Error::from_raw_os_error(status).to_string(),
+            Some(exit) => format!("what copied it ended with {exit}"),
+            None => "nobody knows how its copy ended".to_owned(),
+        };
+        let removed = supervisor.context().core_dumps.give_up(&name);
+        if !lost.is_empty() {
+            supervisor.warn(format!("{title}: its core file is lost: {lost}"));
+        }
+        if let Err(error) = removed {
+            supervisor.warn(format!("{title}: a part of its core file is left: {error}"));
+        }
     }
 }
 

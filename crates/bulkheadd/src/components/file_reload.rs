@@ -20,9 +20,11 @@ use wire::stapler::LauncherToStapler;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
+use crate::components::Component;
 use crate::setup::reloaded_files::{for_workers, open};
 use crate::setup::stapler::{self, NAMES};
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
+use crate::supervisor::restart::Ended;
 
 /// By what a file is known to have changed.
 type Stamp = (u64, u64, i64, i64, u64);
@@ -130,146 +132,153 @@ impl FileReload {
     pub(crate) fn has_certificate(&self, id: (u16, u16)) -> bool {
         self.certificates.contains_key(&id)
     }
+}
 
-    /// When they are looked at next.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+impl Component for FileReload {
+    fn deadline(&self) -> Option<Instant> {
         self.next
+    }
+
+    /// Looks whether files have changed.
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        if self.next.is_none_or(|next| next > now) || supervisor.is_stopping() {
+            return;
+        }
+        self.next = Some(now + self.every);
+        for place in 0..self.files.len() {
+            let ReloadedFile { path, given, .. } = &self.files[place];
+            match look(path) {
+                Ok(found) if Some(found) == *given => {}
+                Ok(_) => self.give(supervisor, place, &self.readers(supervisor, place)),
+                Err(error) => self.complain(supervisor, place, &error.to_string()),
+            }
+            self.object(supervisor, place);
+        }
+    }
+
+    fn on_exit(&mut self, _supervisor: &mut Supervisor, ended: &mut Ended) {
+        self.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != ended.serial));
     }
 }
 
-impl Launcher {
+impl FileReload {
     /// Gives a new signer every certificate, the channels being made elsewhere.
-    pub(crate) fn configure_signer(&mut self, signer: u64) {
-        let sites = (0u16..).zip(&self.context.config.sites).filter(|(_, site)| site.tls.is_some());
+    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) {
+        let sites = (0u16..).zip(&supervisor.context().config.sites).filter(|(_, site)| site.tls.is_some());
         let hosts = sites.flat_map(|(site, about)| {
             about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
         });
         for host in hosts.collect::<Vec<_>>() {
-            self.send(signer, &host, None);
+            supervisor.send(signer, &host, None);
         }
-        self.give_all(signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
-        self.send(signer, &LauncherToSigner::Begin {}, None);
+        self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
+        supervisor.send(signer, &LauncherToSigner::Begin {}, None);
     }
 
     /// Gives a new stapler what is known of names.
-    pub(crate) fn give_names(&mut self, stapler: u64) {
-        self.give_all(stapler, |purpose| matches!(purpose, Purpose::Names(_)));
+    pub(crate) fn give_names(&mut self, supervisor: &mut Supervisor, stapler: u64) {
+        self.give_all(supervisor, stapler, |purpose| matches!(purpose, Purpose::Names(_)));
     }
 
-    fn give_all(&mut self, reader: u64, fits: impl Fn(&Purpose) -> bool) {
-        for place in 0..self.file_reload.files.len() {
-            if fits(&self.file_reload.files[place].purpose) {
-                self.give(place, &[reader]);
+    fn give_all(&mut self, supervisor: &mut Supervisor, reader: u64, fits: impl Fn(&Purpose) -> bool) {
+        for place in 0..self.files.len() {
+            if fits(&self.files[place].purpose) {
+                self.give(supervisor, place, &[reader]);
             }
         }
     }
 
     /// Those who read a file.
-    fn readers(&self, place: usize) -> Vec<u64> {
-        match &self.file_reload.files[place].purpose {
-            Purpose::Certificate { .. } => self.active(Role::Signer, None),
-            Purpose::Names(_) => self.active(Role::Stapler, None),
+    fn readers(&self, supervisor: &Supervisor, place: usize) -> Vec<u64> {
+        match &self.files[place].purpose {
+            Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
+            Purpose::Names(_) => supervisor.active(Role::Stapler, None),
             Purpose::Site(site, _) => {
-                let workers = self.active(Role::Site, None).into_iter();
-                workers.filter(|worker| self.specs[self.processes[worker].slot].site == *site).collect()
+                let workers = supervisor.active(Role::Site, None).into_iter();
+                workers.filter(|worker| supervisor.spec_of(*worker).site == *site).collect()
             }
         }
     }
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
-    fn give(&mut self, place: usize, readers: &[u64]) {
-        let ReloadedFile { purpose, path, .. } = &self.file_reload.files[place];
+    fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) {
+        let ReloadedFile { purpose, path, .. } = &self.files[place];
         let purpose = purpose.clone();
         match open(path).and_then(|file| Ok((stamp(&file)?, file))) {
             Ok((stamp, file)) => {
-                self.file_reload.files[place].given = Some(stamp);
+                self.files[place].given = Some(stamp);
                 for &reader in readers {
                     let Ok(file) = file.try_clone() else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {
                         &Purpose::Certificate { site, number } => {
-                            self.file_reload.files[place].owed.push(reader);
-                            self.send(reader, &LauncherToSigner::Certificate { site, number }, file);
+                            self.files[place].owed.push(reader);
+                            supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
-                        Purpose::Site(_, message) => self.send(reader, message, file),
-                        Purpose::Names(message) => self.send(reader, message, file),
+                        Purpose::Site(_, message) => supervisor.send(reader, message, file),
+                        Purpose::Names(message) => supervisor.send(reader, message, file),
                     }
                 }
             }
-            Err(error) => self.complain(place, &error.to_string()),
+            Err(error) => self.complain(supervisor, place, &error.to_string()),
         }
     }
 
     /// Says what is wrong with a file, if it is one that the operator has named.
-    fn complain(&mut self, place: usize, what: &str) {
-        if let Some(about) = self.about(place) {
-            self.log.warning(format!("{about}: {what}"));
+    fn complain(&mut self, supervisor: &mut Supervisor, place: usize, what: &str) {
+        if let Some(about) = self.about(supervisor, place) {
+            supervisor.warn(format!("{about}: {what}"));
         }
     }
 
-    fn about(&self, place: usize) -> Option<String> {
-        let ReloadedFile { purpose, path, .. } = &self.file_reload.files[place];
+    fn about(&self, supervisor: &Supervisor, place: usize) -> Option<String> {
+        let ReloadedFile { purpose, path, .. } = &self.files[place];
         let (key, site) = purpose.named()?;
-        let name = &self.context.config.sites[usize::from(site)].name;
+        let name = &supervisor.context().config.sites[usize::from(site)].name;
         Some(format!("`{key}` {} of site {name}", path.display()))
-    }
-
-    /// Looks whether files have changed.
-    pub(crate) fn reread_on_time(&mut self, now: Instant) {
-        if self.file_reload.next.is_none_or(|next| next > now) || self.stopping.is_some() {
-            return;
-        }
-        self.file_reload.next = Some(now + self.file_reload.every);
-        for place in 0..self.file_reload.files.len() {
-            let ReloadedFile { path, given, .. } = &self.file_reload.files[place];
-            match look(path) {
-                Ok(found) if Some(found) == *given => {}
-                Ok(_) => self.give(place, &self.readers(place)),
-                Err(error) => self.complain(place, &error.to_string()),
-            }
-            self.object(place);
-        }
     }
 
     /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
     /// last days.
-    fn object(&mut self, place: usize) {
-        let ReloadedFile { said: (_, holding), objected, .. } = &mut self.file_reload.files[place];
+    fn object(&mut self, supervisor: &mut Supervisor, place: usize) {
+        let ReloadedFile { said: (_, holding), objected, .. } = &mut self.files[place];
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let found: Vec<Objection> = holding.objections(now).collect();
         let before = std::mem::replace(objected, found.clone());
         for objection in found.into_iter().filter(|one| !before.contains(one)) {
-            self.complain(place, &format!("it {}; {}", objection.words(), objection.remedy()));
+            self.complain(supervisor, place, &format!("it {}; {}", objection.words(), objection.remedy()));
         }
-    }
-
-    /// A signer is gone, and with it what it had to say.
-    pub(crate) fn verdicts_without(&mut self, serial: u64) {
-        self.file_reload.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != serial));
     }
 
     /// Takes a signer's word about a file.
-    pub(crate) fn on_certificate(&mut self, serial: u64, id: (u16, u16), verdict: Verdict, holding: Holding) {
-        let place = self.file_reload.certificates.get(&id).copied();
-        let place = place.filter(|&place| self.file_reload.files[place].is_owed_by(serial));
+    pub(crate) fn on_certificate(
+        &mut self,
+        supervisor: &mut Supervisor,
+        serial: u64,
+        id: (u16, u16),
+        verdict: Verdict,
+        holding: Holding,
+    ) {
+        let place = self.certificates.get(&id).copied();
+        let place = place.filter(|&place| self.files[place].is_owed_by(serial));
         if let Some(place) = place {
-            self.file_reload.files[place].said = (verdict, holding);
+            self.files[place].said = (verdict, holding);
         }
         match place {
             Some(place) if verdict == Verdict::Good => {
-                if let Some(about) = self.about(place).filter(|_| self.announced) {
-                    self.log.info(format!("{about} is in use"));
+                if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
+                    supervisor.info(format!("{about} is in use"));
                 }
-                self.file_reload.files[place].objected.clear();
-                self.object(place);
+                self.files[place].objected.clear();
+                self.object(supervisor, place);
             }
             Some(place) => {
                 let what =
                     format!("the file {}; the site goes on without it, or with what it had", verdict.words());
-                self.complain(place, &what);
+                self.complain(supervisor, place, &what);
             }
             // Nobody asked.
-            None => self.protocol_violation(serial),
+            None => supervisor.protocol_violation(serial),
         }
     }
 }

@@ -1,4 +1,7 @@
-//! What the supervisor does besides starting, restarting and ending processes: one file for each concern.
+//! What the launcher does besides starting, restarting and ending processes: one file for each concern.
+//!
+//! A component has fields of its own, and gets the supervisor while it works: it cannot reach the fields of another. A new
+//! one is a file here, and a field of the launcher's `Components`.
 
 pub(crate) mod admin_commands;
 pub(crate) mod admin_socket;
@@ -12,3 +15,32 @@ pub(crate) mod log_rotation;
 pub(crate) mod probes;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;
+
+use std::time::Instant;
+
+use crate::supervisor::Supervisor;
+use crate::supervisor::restart::Ended;
+
+/// One concern of the launcher.
+pub(crate) trait Component {
+    /// When `on_time` is to be called, at the latest.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn on_time(&mut self, _supervisor: &mut Supervisor, _now: Instant) {}
+
+    /// A process has ended: nothing of what was expected of the process comes any more.
+    fn on_exit(&mut self, _supervisor: &mut Supervisor, _ended: &mut Ended) {}
+
+    /// Whether `serial` is a process that this component has started besides those of the supervisor, and that may have ended.
+    fn on_helper_exit(&mut self, _supervisor: &mut Supervisor, _serial: u64) -> bool {
+        false
+    }
+
+    /// Whether the launcher may end without waiting for this component.
+    fn is_idle(&self) -> bool {
+        true
+    }
+}

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: that the probe ended. Never: reads what the probe says; the admin role gets
 //! the other end of its standard output.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
@@ -15,15 +16,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sys::inherit::{CONTROL, LOG};
 use sys::notify::Listener;
 use sys::process::{Child, Program};
-use wire::{LauncherToAdmin, Outcome, ProbeKind, Role};
+use wire::{LauncherToAdmin, LauncherToBroker, Outcome, ProbeKind, Role};
 
+use crate::components::Component;
+use crate::components::admin_socket;
 use crate::error::{Error, at, during};
 use crate::spawn::Jailed;
 use crate::spawn::cgroup::Group;
 use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
-use crate::supervisor::{Launcher, watch};
+use crate::supervisor::Supervisor;
 
 /// LIMIT: every attempt is bounded, and all of them take a few seconds.
 const PROBE_MAX: Duration = Duration::from_secs(60);
@@ -36,55 +39,40 @@ const FOREIGN: &str = r#"{"only":["int80"],"inline":true,"alone":true}"#;
 
 /// A probe under way.
 #[derive(Debug)]
-pub struct Probe {
-    pub(crate) child: Child,
+struct Probe {
+    child: Child,
     /// In whose jail.
-    pub(crate) slot: usize,
+    slot: usize,
     /// Where its calls arrive that a broker answers.
-    pub(crate) calls: Option<Listener>,
+    calls: Option<Listener>,
     /// Removed when the probe has ended.
     _group: Group,
     deadline: Instant,
 }
 
-impl Launcher {
-    /// Starts a probe and gives the admin role its output.
-    pub(crate) fn begin_probe(&mut self, admin: u64, ticket: u32, target: u16, kind: ProbeKind) {
-        let Some(slot) = self.admin_commands.first_post(target) else {
-            return self.protocol_violation(admin);
-        };
-        let refusal = if self.probes.len() >= PROBES_MAX {
-            Some((Outcome::Busy, format!("{PROBES_MAX} probes are under way")))
-        } else {
-            match self.start_probe(slot, kind) {
-                Ok(output) => {
-                    self.send(admin, &LauncherToAdmin::ProbeOutput { ticket }, Some(output));
-                    None
-                }
-                Err(error) => Some((Outcome::Failed, error.to_string())),
-            }
-        };
-        if let Some((outcome, reason)) = refusal {
-            self.answer(ticket, outcome, &reason);
+/// Those under way, by the number by which their end is reported.
+#[derive(Debug, Default)]
+pub(crate) struct Probes {
+    probes: BTreeMap<u64, Probe>,
+}
+
+impl Component for Probes {
+    fn deadline(&self) -> Option<Instant> {
+        self.probes.values().map(|probe| probe.deadline).min()
+    }
+
+    /// Ends probes that take too long.
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        let stopping = supervisor.is_stopping();
+        let late = self.probes.values_mut().filter(|probe| stopping || probe.deadline <= now);
+        for probe in late {
+            probe.child.kill();
+            // Its exit is what is waited for now.
+            probe.deadline = now + PROBE_MAX;
         }
     }
 
-    fn start_probe(&mut self, slot: usize, kind: ProbeKind) -> Result<OwnedFd, Error> {
-        let hints = self.hints(slot);
-        let (Jailed { child, group, calls, .. }, output) =
-            self.context.probe(&self.specs[slot], kind, &hints)?;
-        if let Some(calls) = &calls {
-            self.hand_calls(slot, child.pid, calls)?;
-        }
-        self.serial += 1;
-        watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
-        let deadline = Instant::now() + PROBE_MAX;
-        self.probes.insert(self.serial, Probe { child, slot, calls, _group: group, deadline });
-        Ok(output)
-    }
-
-    /// Whether `serial` is a probe's; it is let go of if it has ended.
-    pub(crate) fn probe_ended(&mut self, serial: u64) -> bool {
+    fn on_helper_exit(&mut self, _supervisor: &mut Supervisor, serial: u64) -> bool {
         let Some(probe) = self.probes.get(&serial) else {
             return false;
         };
@@ -94,72 +82,122 @@ impl Launcher {
         true
     }
 
-    /// Ends probes that take too long.
-    pub(crate) fn probes_on_time(&mut self, now: Instant) {
-        let stopping = self.stopping.is_some();
-        let late = self.probes.values_mut().filter(|probe| stopping || probe.deadline <= now);
-        for probe in late {
-            probe.child.kill();
-            // Its exit is what is waited for now.
-            probe.deadline = now + PROBE_MAX;
-        }
+    fn is_idle(&self) -> bool {
+        self.probes.is_empty()
     }
+}
 
-    /// When a probe is to be looked at.
-    pub(crate) fn probe_deadline(&self) -> Option<Instant> {
-        self.probes.values().map(|probe| probe.deadline).min()
-    }
-
-    /// What the probe is to go for: everything of the server's that is not of its own partition.
-    fn hints(&self, slot: usize) -> String {
-        let own = &self.specs[slot];
-        let pids = self.processes.values().filter(|process| process.slot != slot).map(|p| p.child.pid);
-        let pids: Vec<String> =
-            std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
-        let ports = self.context.config.listeners.iter().map(|listener| listener.address.port().to_string());
-        let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
-        let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
-        let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
-        let (socket, secret) = self.admin_socket.paths();
-        let foreign = [self.foreign_files(own), vec![secret]].concat();
-        for (name, paths) in [("paths", &foreign), ("write_paths", &foreign), ("unix", &vec![socket])] {
-            let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
-            let _ = write!(text, ",\"{name}\":[{}]", paths.join(","));
-        }
-        text + "}"
-    }
-
-    fn foreign_files(&self, own: &ProcessSpec) -> Vec<PathBuf> {
-        let config = &self.context.config;
-        let mut files = vec![
-            self.directories.state.join("uids"),
-            self.directories.log.join("error.log"),
-            self.directories.run.join("bulkheadd.pid"),
-            "/etc/shadow".into(),
-            "/etc/passwd".into(),
-        ];
-        for (index, site) in config.sites.iter().enumerate() {
-            files.push(self.directories.log.join(format!("{}.access.log", site.name)));
-            if index != usize::from(own.site) || own.role != Role::Site {
-                files.extend(
-                    site.folder()
-                        .into_iter()
-                        .map(|root| root.join(site.index.first().map_or("", String::as_str))),
-                );
-            }
-            for (number, service) in site.services.iter().enumerate() {
-                if own.role != Role::Service || (index, number) != (usize::from(own.site), own.index) {
-                    files.push(service.program.clone());
+impl Probes {
+    /// Starts a probe and gives the admin role its output.
+    pub(crate) fn begin_probe(
+        &mut self,
+        supervisor: &mut Supervisor,
+        admin: u64,
+        ticket: u32,
+        slot: usize,
+        kind: ProbeKind,
+    ) {
+        let refusal = if self.probes.len() >= PROBES_MAX {
+            Some((Outcome::Busy, format!("{PROBES_MAX} probes are under way")))
+        } else {
+            match self.start_probe(supervisor, slot, kind) {
+                Ok(output) => {
+                    supervisor.send(admin, &LauncherToAdmin::ProbeOutput { ticket }, Some(output));
+                    None
                 }
+                Err(error) => Some((Outcome::Failed, error.to_string())),
+            }
+        };
+        if let Some((outcome, reason)) = refusal {
+            supervisor.answer(ticket, outcome, &reason);
+        }
+    }
+
+    /// Gives a new broker the calls of the probes in the jail of its service.
+    pub(crate) fn hand_calls_to(&self, supervisor: &mut Supervisor, broker: u64) -> Result<(), Error> {
+        let partition = supervisor.spec_of(broker).partition;
+        for probe in self.probes.values() {
+            let spec = supervisor.spec(probe.slot);
+            if let Some(calls) = &probe.calls
+                && (spec.role, spec.partition) == (Role::Service, partition)
+            {
+                let listener = calls.again().map_err(during("duplicate a descriptor"))?;
+                let leader = probe.child.pid;
+                supervisor.send(broker, &LauncherToBroker::Listener { leader }, Some(listener));
             }
         }
-        let filters = config.conditioning.filters.iter().enumerate();
-        let others = filters.filter(|(index, _)| own.role != Role::Filter || *index != own.index);
-        // One outside of the configuration's folder is a program of the machine's, which is no secret.
-        let others = others.filter(|(_, filter)| filter.program.starts_with(&config.dir));
-        files.extend(others.map(|(_, filter)| filter.program.clone()));
-        files
+        Ok(())
     }
+
+    fn start_probe(
+        &mut self,
+        supervisor: &mut Supervisor,
+        slot: usize,
+        kind: ProbeKind,
+    ) -> Result<OwnedFd, Error> {
+        let hints = hints(supervisor, slot);
+        let (Jailed { child, group, calls, .. }, output) =
+            supervisor.context().probe(supervisor.spec(slot), kind, &hints)?;
+        if let Some(calls) = &calls {
+            supervisor.hand_calls(slot, child.pid, calls)?;
+        }
+        let serial = supervisor.watch_helper(&child)?;
+        let deadline = Instant::now() + PROBE_MAX;
+        self.probes.insert(serial, Probe { child, slot, calls, _group: group, deadline });
+        Ok(output)
+    }
+}
+
+/// What the probe is to go for: everything of the server's that is not of its own partition.
+fn hints(supervisor: &Supervisor, slot: usize) -> String {
+    let own = supervisor.spec(slot);
+    let pids = supervisor.processes().values().filter(|process| process.slot != slot).map(|p| p.child.pid);
+    let pids: Vec<String> =
+        std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
+    let ports =
+        supervisor.context().config.listeners.iter().map(|listener| listener.address.port().to_string());
+    let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
+    let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
+    let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
+    let (socket, secret) = admin_socket::paths(&supervisor.directories().run);
+    let foreign = [foreign_files(supervisor, own), vec![secret]].concat();
+    for (name, paths) in [("paths", &foreign), ("write_paths", &foreign), ("unix", &vec![socket])] {
+        let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
+        let _ = write!(text, ",\"{name}\":[{}]", paths.join(","));
+    }
+    text + "}"
+}
+
+fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
+    let config = &supervisor.context().config;
+    let mut files = vec![
+        supervisor.directories().state.join("uids"),
+        supervisor.directories().log.join("error.log"),
+        supervisor.directories().run.join("bulkheadd.pid"),
+        "/etc/shadow".into(),
+        "/etc/passwd".into(),
+    ];
+    for (index, site) in config.sites.iter().enumerate() {
+        files.push(supervisor.directories().log.join(format!("{}.access.log", site.name)));
+        if index != usize::from(own.site) || own.role != Role::Site {
+            files.extend(
+                site.folder()
+                    .into_iter()
+                    .map(|root| root.join(site.index.first().map_or("", String::as_str))),
+            );
+        }
+        for (number, service) in site.services.iter().enumerate() {
+            if own.role != Role::Service || (index, number) != (usize::from(own.site), own.index) {
+                files.push(service.program.clone());
+            }
+        }
+    }
+    let filters = config.conditioning.filters.iter().enumerate();
+    let others = filters.filter(|(index, _)| own.role != Role::Filter || *index != own.index);
+    // One outside of the configuration's folder is a program of the machine's, which is no secret.
+    let others = others.filter(|(_, filter)| filter.program.starts_with(&config.dir));
+    files.extend(others.map(|(_, filter)| filter.program.clone()));
+    files
 }
 
 impl SpawnContext {

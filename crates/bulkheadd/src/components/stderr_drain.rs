@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use wire::Role;
 
+use crate::components::Component;
 use crate::error::{Error, during};
 use crate::spawn::stderr::Stderr;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 use crate::supervisor::process::Stage;
+use crate::supervisor::restart::Ended;
 
 /// When a pipe into which something was written is looked at first.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
@@ -33,6 +35,7 @@ const CALM: Duration = Duration::from_secs(5);
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// LIMIT: how long a logger that leaves pipes full may take to answer; then it hangs, and the next one reads them.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
 /// What is known of one pipe into which something was written.
 #[derive(Debug, Default)]
 struct Watch {
@@ -87,12 +90,6 @@ impl StderrDrain {
         }
     }
 
-    /// By when something is to be looked at.
-    pub fn deadline(&self) -> Option<Instant> {
-        let looks = self.watches.values().filter_map(|watch| watch.look_at);
-        looks.chain(self.asked.map(|(_, at)| at + ANSWER_WAIT)).min()
-    }
-
     fn due(&self, now: Instant) -> Vec<u64> {
         let due = |watch: &Watch| watch.look_at.is_some_and(|at| at <= now);
         self.watches.iter().filter(|(_, watch)| due(watch)).map(|(&serial, _)| serial).collect()
@@ -129,72 +126,78 @@ impl Watch {
     }
 }
 
-impl Launcher {
+/// Logs that what a child printed was thrown away.
+fn say_lost(supervisor: &mut Supervisor, slot: usize, lost: usize) {
+    let title = supervisor.spec(slot).title();
+    supervisor.warn(format!(
+        "the logger does not keep up with what {title} prints: {lost} bytes are lost, so that {title} does not wait"
+    ));
+}
+
+impl Component for StderrDrain {
+    fn deadline(&self) -> Option<Instant> {
+        let looks = self.watches.values().filter_map(|watch| watch.look_at);
+        looks.chain(self.asked.map(|(_, at)| at + ANSWER_WAIT)).min()
+    }
+
     /// Looks at the pipes that are due.
-    pub(crate) fn spill_on_time(&mut self, now: Instant) {
-        self.judge_logger(now);
-        for serial in self.stderr_drain.due(now) {
-            let (Some(process), Some(watch)) =
-                (self.processes.get(&serial), self.stderr_drain.watches.get_mut(&serial))
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        self.judge_logger(supervisor, now);
+        for serial in self.due(now) {
+            let (Some(process), Some(watch)) = (supervisor.process(serial), self.watches.get_mut(&serial))
             else {
                 continue;
             };
             let Some(stderr) = &process.stderr else { continue };
-            if watch.look(stderr, self.context.null.as_fd(), now) {
+            if watch.look(stderr, supervisor.context().null.as_fd(), now) {
                 let data = epoll::EventData::new_u64(serial);
-                let _ = epoll::modify(&self.stderr_drain.epoll, &stderr.reading, data, ONCE);
+                let _ = epoll::modify(&self.epoll, &stderr.reading, data, ONCE);
             }
             let (spills, lost) =
                 (watch.spills_until.is_some_and(|until| now < until), watch.due_to_be_said(now));
             let slot = process.slot;
             if let Some(lost) = lost {
-                self.say_lost(slot, lost);
+                say_lost(supervisor, slot, lost);
             }
-            if spills && self.stderr_drain.asked.is_none() {
-                self.ask_logger(now);
+            if spills && self.asked.is_none() {
+                self.ask_logger(supervisor, now);
             }
         }
     }
 
-    /// A child is gone, and what it had printed is for the next logger.
-    pub(crate) fn spill_without(&mut self, serial: u64) {
-        let Some(process) = self.processes.get(&serial) else { return };
-        if let Some(stderr) = &process.stderr {
+    /// What the child had printed is for the next logger.
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        if let Some(stderr) = &ended.process.stderr {
             // The logger has the pipe as well, so that it would stay where it is.
-            let _ = epoll::delete(&self.stderr_drain.epoll, &stderr.reading);
+            let _ = epoll::delete(&self.epoll, &stderr.reading);
         }
-        let (slot, watch) = (process.slot, self.stderr_drain.watches.remove(&serial));
+        let watch = self.watches.remove(&ended.serial);
         if let Some(lost) = watch.map(|watch| watch.lost).filter(|&lost| lost > 0) {
-            self.say_lost(slot, lost);
+            say_lost(supervisor, ended.process.slot, lost);
         }
     }
+}
 
-    fn say_lost(&mut self, slot: usize, lost: usize) {
-        let title = self.specs[slot].title();
-        self.log.warning(format!(
-            "the logger does not keep up with what {title} prints: {lost} bytes are lost, so that {title} does not wait"
-        ));
-    }
-
+impl StderrDrain {
     /// Asks the logger whether it is there.
-    fn ask_logger(&mut self, now: Instant) {
-        let logger = self.active(Role::Logger, None).into_iter().next_back();
-        let serves = |&logger: &u64| self.processes[&logger].stage == Stage::Serving;
+    fn ask_logger(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        let logger = supervisor.active(Role::Logger, None).into_iter().next_back();
+        let serves = |&logger: &u64| supervisor.processes()[&logger].stage == Stage::Serving;
         if let Some(logger) = logger.filter(serves) {
-            self.ask_for_report(logger);
-            self.stderr_drain.asked = Some((logger, now));
+            supervisor.ask_for_report(logger);
+            self.asked = Some((logger, now));
         }
     }
 
     /// Ends a logger that has not answered.
-    fn judge_logger(&mut self, now: Instant) {
-        let Some((logger, _)) = self.stderr_drain.asked.take_if(|(_, at)| *at + ANSWER_WAIT <= now) else {
+    fn judge_logger(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        let Some((logger, _)) = self.asked.take_if(|(_, at)| *at + ANSWER_WAIT <= now) else {
             return;
         };
-        if let Some(process) = self.processes.get(&logger).filter(|process| process.owes_report) {
+        if let Some(process) = supervisor.process(logger).filter(|process| process.owes_report) {
             process.child.kill();
             let (pid, wait) = (process.child.pid, ANSWER_WAIT.as_secs());
-            self.log.warning(format!(
+            supervisor.warn(format!(
                 "logger (pid {pid}) left what others print unread, and has not answered for {wait} s; it was ended"
             ));
         }

@@ -11,9 +11,10 @@ use config::{Config, Resumption};
 use wire::tls::TICKET_KEY_BYTES;
 use wire::{Bytes, LauncherToSite, Role};
 
+use crate::components::Component;
 use crate::error::Error;
 use crate::secret::random;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 
 /// How long tickets are written under one secret.
 const ROTATE: Duration = Duration::from_secs(8 * 3600);
@@ -64,11 +65,6 @@ impl TicketKeys {
         Ok(tickets)
     }
 
-    /// When the next secrets are due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.next
-    }
-
     fn rotate(&mut self) -> Result<(), Error> {
         self.generation += 1;
         for (_, secrets) in &mut self.secrets {
@@ -92,20 +88,24 @@ fn message(secret: &Secret) -> LauncherToSite {
     LauncherToSite::TicketKey { generation: secret.generation, secret: Bytes(secret.bytes.to_vec()) }
 }
 
-impl Launcher {
+impl Component for TicketKeys {
+    fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
     /// Makes new secrets when it is time, and gives them to the workers.
-    pub(crate) fn tickets_on_time(&mut self, now: Instant) {
-        if self.ticket_keys.next.is_none_or(|next| next > now) {
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        if self.next.is_none_or(|next| next > now) {
             return;
         }
-        if let Err(error) = self.ticket_keys.rotate() {
-            self.ticket_keys.next = Some(now + ROTATE);
-            return self.log.warning(format!("sites keep their secrets for tickets: {error}"));
+        if let Err(error) = self.rotate() {
+            self.next = Some(now + ROTATE);
+            return supervisor.warn(format!("sites keep their secrets for tickets: {error}"));
         }
-        for serial in self.active(Role::Site, None) {
-            let site = self.specs[self.processes[&serial].slot].site;
-            if let Some(newest) = self.ticket_keys.messages(site).pop() {
-                self.send(serial, &newest, None);
+        for serial in supervisor.active(Role::Site, None) {
+            let site = supervisor.spec_of(serial).site;
+            if let Some(newest) = self.messages(site).pop() {
+                supervisor.send(serial, &newest, None);
             }
         }
     }

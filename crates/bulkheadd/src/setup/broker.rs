@@ -10,7 +10,7 @@ use wire::{LauncherToBroker, LauncherToConnector, NO_PARTITION, Role, Text};
 use crate::error::{Error, during};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 
 /// The networks in which any host is.
 const ANY: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -53,26 +53,36 @@ impl SpawnContext {
     }
 }
 
-impl Launcher {
+impl Supervisor {
     /// Says to a new broker what it must know, and gives it the calls of its service's processes.
     pub(crate) fn configure_broker(&mut self, serial: u64) -> Result<(), Error> {
-        for message in self.context.broker_setup() {
+        for message in self.context().broker_setup() {
             self.send(serial, &message, None);
         }
-        let partition = self.specs[self.processes[&serial].slot].partition;
-        let own = |spec: &usize| {
-            self.specs[*spec].role == Role::Service && self.specs[*spec].partition == partition
-        };
-        let services = self.processes.values().filter(|process| own(&process.slot));
+        let partition = self.spec_of(serial).partition;
+        let own =
+            |spec: &usize| self.spec(*spec).role == Role::Service && self.spec(*spec).partition == partition;
+        let services =
+            self.processes().values().filter(|process| process.is_configured && own(&process.slot));
         let services = services.filter_map(|process| Some((process.child.pid, process.calls.as_ref()?)));
-        let probes = self.probes.values().filter(|probe| own(&probe.slot));
-        let probes = probes.filter_map(|probe| Some((probe.child.pid, probe.calls.as_ref()?)));
         let listeners: Result<Vec<(u32, OwnedFd)>, _> =
-            services.chain(probes).map(|(pid, calls)| Ok((pid, calls.again()?))).collect();
+            services.map(|(pid, calls)| Ok((pid, calls.again()?))).collect();
         for (leader, listener) in listeners.map_err(during("duplicate a descriptor"))? {
             self.send(serial, &LauncherToBroker::Listener { leader }, Some(listener));
         }
         Ok(())
+    }
+
+    /// Gives the brokers of its service the calls of a new process, if it has any that a broker answers.
+    pub(crate) fn hand_own_calls(&mut self, serial: u64) -> Result<(), Error> {
+        let Some(process) = self.process_mut(serial) else { return Ok(()) };
+        let (slot, leader) = (process.slot, process.child.pid);
+        let Some(calls) = process.calls.take() else { return Ok(()) };
+        let handed = self.hand_calls(slot, leader, &calls);
+        if let Some(process) = self.process_mut(serial) {
+            process.calls = Some(calls);
+        }
+        handed
     }
 
     /// Gives the brokers of a service the calls of a new process of it.
@@ -82,7 +92,7 @@ impl Launcher {
         leader: u32,
         calls: &sys::notify::Listener,
     ) -> Result<(), Error> {
-        let partition = self.specs[spec].partition;
+        let partition = self.spec(spec).partition;
         for broker in self.of_partition(Role::Broker, partition) {
             let listener = calls.again().map_err(during("duplicate a descriptor"))?;
             self.send(broker, &LauncherToBroker::Listener { leader }, Some(listener));
@@ -92,7 +102,7 @@ impl Launcher {
 
     /// Makes the channels between a new broker and the connectors of its service, or the other way round.
     pub(crate) fn connect_broker(&mut self, serial: u64) -> Result<(), Error> {
-        let spec = &self.specs[self.processes[&serial].slot];
+        let spec = self.spec_of(serial);
         let partition = spec.partition;
         let (brokers, connectors) = match spec.role {
             Role::Broker => (vec![serial], self.of_partition(Role::Connector, partition)),
@@ -111,7 +121,7 @@ impl Launcher {
     }
 
     fn of_partition(&self, role: Role, partition: u16) -> Vec<u64> {
-        let own = |serial: &u64| self.specs[self.processes[serial].slot].partition == partition;
+        let own = |serial: &u64| self.spec_of(*serial).partition == partition;
         self.active(role, None).into_iter().filter(own).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a new process is sent, and who is sent of it: its set-up, its log, its channels to others.
+//! Who is told of a new process: the loggers, and those that work with it.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects two processes between which
 //! `wire::CHANNELS` has no edge.
@@ -6,95 +6,27 @@
 use std::os::fd::OwnedFd;
 
 use wire::tls::LauncherToSigner;
-use wire::{
-    AccessRight, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
-    Message,
-};
+use wire::{AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
 use wire::{Role, Source, Text};
 
 use crate::error::{Error, during};
 use crate::spawn::context::duplicate;
-use crate::supervisor::Launcher;
-use crate::supervisor::process::{Process, Stage};
+use crate::supervisor::Supervisor;
+use crate::supervisor::process::Stage;
 
-impl Launcher {
-    /// Says to a new process what it must know, and to others that it is there.
-    pub(crate) fn configure(&mut self, serial: u64) -> Result<(), Error> {
-        let slot = self.processes[&serial].slot;
-        match self.specs[slot].role {
-            Role::Logger => {
-                for (message, descriptor) in self.context.logger_setup(&self.logs)? {
-                    self.send(serial, &message, descriptor);
-                }
-                self.hand_logs_to(serial)?;
-            }
-            Role::Admin => self.configure_admin(serial)?,
-            Role::Gate => {
-                let gate = self.specs[slot].index;
-                let sockets =
-                    self.listeners.iter().map(|of| duplicate(&of[gate])).collect::<Result<_, _>>()?;
-                let chain = self.chain_ends()?;
-                for (message, descriptor) in self.context.gate_setup(sockets, &self.specs, chain) {
-                    self.send(serial, &message, descriptor);
-                }
-                self.send_bans(serial);
-            }
-            Role::Site => {
-                let mut secrets = Vec::new();
-                for secret in self.ticket_keys.messages(self.specs[slot].site) {
-                    secrets.push((secret, None));
-                }
-                let messages = self.context.site_setup(&self.specs[slot], &self.specs, secrets)?;
-                for (message, descriptor) in messages {
-                    self.send(serial, &message, descriptor);
-                }
-            }
-            Role::Service => {
-                for (message, descriptor) in self.context.service_setup(&self.specs[slot]) {
-                    self.send(serial, &message, descriptor);
-                }
-            }
-            Role::Signer => self.configure_signer(serial),
-            Role::Connector => {
-                for (message, descriptor) in self.context.connector_setup(&self.specs[slot])? {
-                    self.send(serial, &message, descriptor);
-                }
-            }
-            Role::Stapler => self.configure_stapler(serial),
-            Role::Broker => self.configure_broker(serial)?,
-            Role::Filter | Role::Launcher => {}
-        }
-        self.register_with_loggers(serial)?;
-        self.send_all_broken(serial);
-        self.connect(serial)
-    }
-
-    pub(crate) fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {
-        self.send(serial, &LauncherToAdmin::Socket {}, Some(self.admin_socket.socket()?));
-        for (target, name) in self
-            .admin_commands
-            .targets()
-            .enumerate()
-            .map(|(i, name)| (i, Text::new(name)))
-            .collect::<Vec<_>>()
-        {
-            self.send(serial, &LauncherToAdmin::Target { target: target as u16, name }, None);
-        }
-        self.send(serial, &LauncherToAdmin::Secret { secret: self.admin_socket.secret() }, None);
-        self.send(serial, &LauncherToAdmin::Begin {}, None);
-        Ok(())
-    }
-
+impl Supervisor {
     /// Gives a new logger what every process logs, and what those that are gone have left.
     pub(crate) fn hand_logs_to(&mut self, logger: u64) -> Result<(), Error> {
-        for index in 0..self.unread_logs.len() {
-            let (slot, log, stderr) = &self.unread_logs[index];
+        for index in 0..self.unread_logs().len() {
+            let (slot, log, stderr) = &self.unread_logs()[index];
             let (slot, log, stderr) = (*slot, log.as_ref().map(duplicate).transpose()?, duplicate(stderr)?);
             self.hand_log(logger, slot, log, Some(stderr));
         }
-        let others: Vec<u64> = self.processes.keys().copied().filter(|&serial| serial != logger).collect();
+        let others =
+            self.processes().iter().filter(|&(&serial, process)| serial != logger && process.is_configured);
+        let others: Vec<u64> = others.map(|(&serial, _)| serial).collect();
         for serial in others {
-            let process = &self.processes[&serial];
+            let process = &self.processes()[&serial];
             let log = process.log.as_ref().map(duplicate).transpose()?;
             let stderr = process.stderr.as_ref().map(|of| duplicate(&of.reading)).transpose()?;
             self.hand_log(logger, process.slot, log, stderr);
@@ -105,7 +37,7 @@ impl Launcher {
     /// Tells the loggers of a new process.
     pub(crate) fn register_with_loggers(&mut self, serial: u64) -> Result<(), Error> {
         for logger in self.active(Role::Logger, None) {
-            let process = &self.processes[&serial];
+            let process = &self.processes()[&serial];
             // A logger does not read its own standard error: it would wait for itself.
             let log = process.log.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
             let stderr = process.stderr.as_ref().filter(|_| logger != serial);
@@ -122,7 +54,7 @@ impl Launcher {
         log: Option<OwnedFd>,
         stderr: Option<OwnedFd>,
     ) {
-        let spec = &self.specs[slot];
+        let spec = self.spec(slot);
         let label = Text::new(spec.title());
         let right = match spec.role {
             // It answers for every site what cannot be passed on.
@@ -145,20 +77,10 @@ impl Launcher {
         }
     }
 
-    /// The processes of a role (and of one slot) that are not retiring.
-    pub(crate) fn active(&self, role: Role, slot: Option<usize>) -> Vec<u64> {
-        let fits = |process: &Process| {
-            process.stage != Stage::Retiring
-                && self.specs[process.slot].role == role
-                && slot.is_none_or(|slot| slot == process.slot)
-        };
-        self.processes.iter().filter(|(_, process)| fits(process)).map(|(&serial, _)| serial).collect()
-    }
-
     /// Makes the channels between a new process and everyone that it works with.
     pub(crate) fn connect(&mut self, serial: u64) -> Result<(), Error> {
-        let slot = self.processes[&serial].slot;
-        let pairs: Vec<(u64, u64)> = match self.specs[slot].role {
+        let slot = self.processes()[&serial].slot;
+        let pairs: Vec<(u64, u64)> = match self.spec(slot).role {
             Role::Gate => self
                 .workers()
                 .filter(|&worker| self.gate_serves(worker))
@@ -173,7 +95,7 @@ impl Launcher {
                 let gates = self.active(Role::Gate, None);
                 let gates = gates.into_iter().filter(|_| self.gate_serves(serial));
                 let sites =
-                    self.workers().filter(|&site| self.is_service_of(serial, self.processes[&site].slot));
+                    self.workers().filter(|&site| self.is_service_of(serial, self.processes()[&site].slot));
                 gates.chain(sites).map(|source| (source, serial)).collect()
             }
             _ => Vec::new(),
@@ -187,7 +109,7 @@ impl Launcher {
 
     /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
     fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
-        let (signers, sites) = match self.specs[self.processes[&serial].slot].role {
+        let (signers, sites) = match self.spec_of(serial).role {
             Role::Signer => (vec![serial], self.active(Role::Site, None)),
             Role::Site => (self.active(Role::Signer, None), vec![serial]),
             _ => return Ok(()),
@@ -205,74 +127,46 @@ impl Launcher {
 
     /// The site of a worker, if it has certificates.
     pub(crate) fn site_with_tls(&self, worker: u64) -> Option<u16> {
-        let site = self.specs[self.processes[&worker].slot].site;
-        self.context.config.sites[usize::from(site)].tls.is_some().then_some(site)
-    }
-
-    /// Makes a channel between two processes, each of which is sent so with its end.
-    pub(crate) fn join(
-        &mut self,
-        (one, of_one): (u64, &impl Message),
-        (other, of_other): (u64, &impl Message),
-    ) -> Result<(), Error> {
-        let (its, others) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        self.send(one, of_one, Some(its));
-        self.send(other, of_other, Some(others));
-        Ok(())
+        let site = self.spec_of(worker).site;
+        self.context().config.sites[usize::from(site)].tls.is_some().then_some(site)
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = u64> {
         let is_worker = |role| matches!(role, Role::Site | Role::Service);
-        self.processes
+        self.processes()
             .iter()
-            .filter(move |(_, p)| p.stage != Stage::Retiring && is_worker(self.specs[p.slot].role))
+            .filter(move |(_, p)| {
+                p.is_configured && p.stage != Stage::Retiring && is_worker(self.spec(p.slot).role)
+            })
             .map(|(&serial, _)| serial)
     }
 
     /// Whether gates send clients' connections to this worker.
     pub(crate) fn gate_serves(&self, worker: u64) -> bool {
-        let spec = &self.specs[self.processes[&worker].slot];
-        self.context.service(spec).is_none_or(|(_, service)| service.takes_connections)
+        let spec = self.spec_of(worker);
+        self.context().service(spec).is_none_or(|(_, service)| service.takes_connections)
     }
 
     pub(crate) fn is_service_of(&self, service: u64, site: usize) -> bool {
-        let (service, site) = (&self.specs[self.processes[&service].slot], &self.specs[site]);
+        let (service, site) = (self.spec_of(service), self.spec(site));
         service.role == Role::Service && site.role == Role::Site && service.site == site.site
     }
 
     pub(crate) fn connect_pair(&mut self, source: u64, worker: u64) -> Result<(), Error> {
         let (to_worker, from_source) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-        let partition = self.specs[self.processes[&worker].slot].partition;
-        let from_gate = self.specs[self.processes[&source].slot].role == Role::Gate;
+        let partition = self.spec_of(worker).partition;
+        let from_gate = self.spec_of(source).role == Role::Gate;
         if from_gate {
             self.send(source, &LauncherToGate::Attach { partition }, Some(to_worker));
         } else {
             self.send(source, &LauncherToSite::AttachService { partition }, Some(to_worker));
         }
-        if self.specs[self.processes[&worker].slot].role == Role::Site {
+        if self.spec_of(worker).role == Role::Site {
             self.send(worker, &LauncherToSite::Attach {}, Some(from_source));
         } else {
             let source = if from_gate { Source::Gate } else { Source::Site };
             self.send(worker, &LauncherToService::Attach { source }, Some(from_source));
         }
         Ok(())
-    }
-
-    /// Tells a new gate or site which of its partitions are broken.
-    pub(crate) fn send_all_broken(&mut self, serial: u64) {
-        for slot in 0..self.specs.len() {
-            if self.slots[slot].broken.is_some() {
-                self.send_broken(serial, slot, true);
-            }
-        }
-    }
-
-    pub(crate) fn send_broken(&mut self, serial: u64, slot: usize, broken: bool) {
-        let partition = self.specs[slot].partition;
-        match self.specs[self.processes[&serial].slot].role {
-            Role::Gate => self.send(serial, &LauncherToGate::Broken { partition, broken }, None),
-            Role::Site => self.send(serial, &LauncherToSite::Broken { partition, broken }, None),
-            _ => {}
-        }
     }
 }

@@ -15,7 +15,7 @@ use crate::directories;
 use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 
 /// What a connector is sent, in order.
 type Setup = Vec<(LauncherToConnector, Option<OwnedFd>)>;
@@ -117,19 +117,19 @@ fn folder_of(socket: &Path) -> &Path {
     socket.parent().unwrap_or(Path::new("/"))
 }
 
-impl Launcher {
+impl Supervisor {
     /// Makes the channels between a new process and the connector, or the workers, of its site.
     pub(crate) fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = {
-            let spec = &self.specs[self.processes[&serial].slot];
+            let spec = self.spec_of(serial);
             (spec.role, spec.site)
         };
         // A service's connector has no worker, and its own broker.
-        if role == Role::Connector && self.specs[self.processes[&serial].slot].partition != NO_PARTITION {
+        if role == Role::Connector && self.spec_of(serial).partition != NO_PARTITION {
             return Ok(());
         }
         let others = |launcher: &Self, role| -> Vec<u64> {
-            let spec = |other: &u64| &launcher.specs[launcher.processes[other].slot];
+            let spec = |other: &u64| launcher.spec_of(*other);
             let of_site = |other: &u64| {
                 spec(other).site == site && (role != Role::Connector || spec(other).partition == NO_PARTITION)
             };

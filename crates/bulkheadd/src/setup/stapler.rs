@@ -10,7 +10,7 @@ use wire::{LauncherToSite, Role, Text};
 
 use crate::error::Error;
 use crate::spawn::context::SpawnContext;
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 
 /// Where this machine says which servers know names, and which names it knows itself.
 pub(crate) const NAMES: [(&str, LauncherToStapler); 2] =
@@ -31,7 +31,7 @@ impl SpawnContext {
     }
 
     /// What a stapler is sent before it asks anybody, apart from files.
-    fn stapler_setup(&self) -> Vec<LauncherToStapler> {
+    pub(crate) fn stapler_setup(&self) -> Vec<LauncherToStapler> {
         let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];
         messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
         for (site, about) in self.config.sites.iter().enumerate() {
@@ -45,20 +45,11 @@ impl SpawnContext {
     }
 }
 
-impl Launcher {
-    /// Says to a new stapler what it must know.
-    pub(crate) fn configure_stapler(&mut self, stapler: u64) {
-        for message in self.context.stapler_setup() {
-            self.send(stapler, &message, None);
-        }
-        self.give_names(stapler);
-        self.send(stapler, &LauncherToStapler::Begin {}, None);
-    }
-
+impl Supervisor {
     /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
     pub(crate) fn connect_stapler(&mut self, serial: u64) -> Result<(), Error> {
         let staplers = self.active(Role::Stapler, None);
-        let (staplers, signers, workers) = match self.specs[self.processes[&serial].slot].role {
+        let (staplers, signers, workers) = match self.spec_of(serial).role {
             Role::Stapler => (vec![serial], self.active(Role::Signer, None), self.active(Role::Site, None)),
             Role::Signer => (staplers, vec![serial], vec![]),
             Role::Site => (staplers, vec![], vec![serial]),

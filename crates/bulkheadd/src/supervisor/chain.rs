@@ -14,26 +14,16 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use sys::process::Exit;
-use wire::{Outcome, Role};
+use wire::Role;
 
 use crate::error::{Error, during};
 use crate::spawn::context::duplicate;
-use crate::supervisor::Launcher;
-use crate::supervisor::chain_ends::ChainEnds;
+use crate::supervisor::Supervisor;
+use crate::supervisor::chain_ends::{Chain, ChainEnds};
 use crate::supervisor::process::Stage;
 use crate::supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
-/// A chain whose filters all run.
-#[derive(Debug)]
-pub(crate) struct Chain {
-    ends: ChainEnds,
-    /// What each filter has not read, in the order of the chain.
-    unread: Vec<Unread>,
-    since: Instant,
-    look_at: Instant,
-}
-
-impl Launcher {
+impl Supervisor {
     /// The specs of the filters, in the order of the chain.
     fn filters(&self) -> Vec<usize> {
         let filters = self.specs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Filter);
@@ -182,11 +172,8 @@ impl Launcher {
     }
 
     /// Puts a new chain in the place of the present one, which ends when it has passed on what it has.
-    pub(crate) fn relaunch_chain(&mut self, ticket: u32) {
-        let started = match self.start_chain() {
-            Ok(started) => started,
-            Err((_, error)) => return self.answer(ticket, Outcome::Failed, &error.to_string()),
-        };
+    pub(crate) fn relaunch_chain(&mut self) -> Result<(), Error> {
+        let started = self.start_chain().map_err(|(_, error)| error)?;
         for (slot, serial) in started {
             let state = &mut self.slots[slot];
             state.backoff.forgive();
@@ -196,7 +183,7 @@ impl Launcher {
             }
         }
         self.log.info("filters relaunched");
-        self.answer(ticket, Outcome::Done, "");
+        Ok(())
     }
 
     /// The gates' ends of the chain, if the configuration has filters.

@@ -1,10 +1,13 @@
-//! What a gate is sent of the chain of filters.
+//! A chain of filters: what a gate is sent of it, and what the launcher keeps.
 //!
 //! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two filters.
 
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use wire::LauncherToGate;
+
+use crate::supervisor::unread::Unread;
 
 /// The gates' ends of a chain, which they share.
 #[derive(Debug)]
@@ -23,4 +26,14 @@ impl ChainEnds {
         let last = LauncherToGate::ChainLast { chain: self.number };
         [(LauncherToGate::ChainFirst {}, Some(self.first)), (last, Some(self.last))]
     }
+}
+
+/// A chain whose filters all run.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(super) ends: ChainEnds,
+    /// What each filter has not read, in the order of the chain.
+    pub(super) unread: Vec<Unread>,
+    pub(super) since: Instant,
+    pub(super) look_at: Instant,
 }

@@ -1,57 +1,40 @@
-//! The launcher's state and its one loop: exits, messages, timers.
+//! The processes, and what each of them is sent.
 //!
 //! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
-//! because of something that a child did.
+//! because of something that a child did; uses a component, or the set-up of a role: the launcher configures each process
+//! that was started.
 
 pub mod backoff;
 pub(crate) mod chain;
 pub mod chain_ends;
-pub(crate) mod messages;
+pub(crate) mod events;
 pub(crate) mod outbox;
 pub mod process;
+pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod shutdown;
 pub(crate) mod survivors;
 pub mod unread;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use config::Config;
 use rustix::event::epoll;
-use wire::Message;
+use sys::process::Child;
+use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
 
-use crate::components::admin_commands::AdminCommands;
-use crate::components::admin_socket::AdminSocket;
-use crate::components::bans::Bans;
-use crate::components::certificates::Certificates;
-use crate::components::conditioning_report::ConditioningReport;
-use crate::components::core_copies::CoreCopy;
-use crate::components::file_reload::FileReload;
-use crate::components::log_rotation::LogRotation;
-use crate::components::probes::Probe;
-use crate::components::stderr_drain::StderrDrain;
-use crate::components::ticket_keys::TicketKeys;
-use crate::directories::{self, Directories};
+use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::own_log::OwnLog;
-use crate::setup::log_files::Logs;
-use crate::setup::process_table::process_table;
 use crate::spawn::Started;
-use crate::spawn::cgroup::Cgroups;
-use crate::spawn::cgroup_record::CgroupRecord;
 use crate::spawn::context::SpawnContext;
-use crate::spawn::inheritance;
-use crate::spawn::listeners;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
-use crate::spawn::uid_range::{self, UidRange};
-use crate::spawn::uids::Uids;
 use crate::supervisor::backoff::{Backoff, Rule};
-use crate::supervisor::chain::Chain;
-use crate::supervisor::process::Process;
-use crate::supervisor::survivors::Ended;
+use crate::supervisor::chain_ends::Chain;
+use crate::supervisor::process::{Process, Stage};
 
 /// How often the program of a broken partition is looked at.
 pub(crate) const BROKEN_CHECK: Duration = Duration::from_secs(1);
@@ -77,189 +60,156 @@ pub(crate) struct Slot {
     pub(crate) next: Option<u64>,
 }
 
-/// Everything that the launcher has.
+/// All processes, and what is needed to start them.
 #[derive(Debug)]
-pub struct Launcher {
-    pub(crate) context: SpawnContext,
-    pub(crate) directories: Directories,
-    pub(crate) log: OwnLog,
-    pub(crate) rule: Rule,
-    pub(crate) logs: Logs,
-    pub(crate) log_rotation: LogRotation,
+pub(crate) struct Supervisor {
+    context: SpawnContext,
+    directories: Directories,
+    log: OwnLog,
+    rule: Rule,
     /// By listener, then by gate.
-    pub(crate) listeners: Vec<Vec<OwnedFd>>,
-    pub(crate) admin_socket: AdminSocket,
-    pub(crate) specs: Vec<ProcessSpec>,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) processes: BTreeMap<u64, Process>,
+    listeners: Vec<Vec<OwnedFd>>,
+    specs: Vec<ProcessSpec>,
+    slots: Vec<Slot>,
+    processes: BTreeMap<u64, Process>,
+    /// Processes that were started and have not been sent their set-up.
+    unconfigured: VecDeque<u64>,
     /// What children that are gone had logged, until a logger has read it.
-    pub(crate) unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
+    unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
     /// What the gates hold of the filters that run.
-    pub(crate) chain: Option<Chain>,
+    chain: Option<Chain>,
     /// How many chains there have been.
-    pub(crate) chains: u32,
-    pub(crate) admin_commands: AdminCommands,
-    pub(crate) conditioning_report: ConditioningReport,
-    pub(crate) certificates: Certificates,
-    pub(crate) file_reload: FileReload,
-    /// Held for as long as the launcher lives.
-    uid_range: Option<UidRange>,
-    /// The same.
-    _group_record: Option<CgroupRecord>,
-    /// What an earlier start had left, for the log.
-    ended: Vec<String>,
-    pub(crate) ticket_keys: TicketKeys,
-    pub(crate) stderr_drain: StderrDrain,
-    pub(crate) bans: Bans,
-    /// Probes that run.
-    pub(crate) probes: BTreeMap<u64, Probe>,
-    /// Core files that are being copied.
-    pub(crate) core_copies: BTreeMap<u64, CoreCopy>,
-    pub(crate) epoll: OwnedFd,
-    pub(crate) signals: OwnedFd,
+    chains: u32,
+    epoll: OwnedFd,
+    signals: OwnedFd,
     /// Children whose channel is watched for room as well.
-    pub(crate) watched: HashSet<u64>,
-    pub(crate) serial: u64,
+    watched: HashSet<u64>,
+    serial: u64,
     /// When the end began, and the roles that have been asked to go.
-    pub(crate) stopping: Option<(Instant, usize)>,
-    pub(crate) announced: bool,
-    pub(crate) started: Instant,
+    stopping: Option<(Instant, usize)>,
+    announced: bool,
+    started: Instant,
 }
 
-impl Launcher {
-    /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config) -> Result<Self, Error> {
-        inheritance::occupy_inherited_numbers()?;
-        inheritance::raise_descriptor_limit();
-        let root = rustix::process::geteuid().is_root();
-        let gates = config.server.gates.map_or_else(processor_count, |gates| gates as usize);
-        let directories = Directories::open(&config.server)?;
-        let uid_range = root.then(|| uid_range::reserve(&config, &directories.state)).transpose()?;
-        let identities = uid_range.as_ref().map(|uids| Uids::load(&directories.state, uids.range.clone()));
-        let mut identities = identities.transpose()?;
-        let mut ended = Ended::default();
-        let mut group_record = None;
-        if let (Some(uids), Some(table)) = (&uid_range, &identities) {
-            // Before any uid is given out for the first time: the table says what was ours before.
-            group_record = Some(survivors::end_left_groups(&directories.state, &mut ended)?);
-            survivors::end_under(&uids.range, table, &mut ended)?;
-        }
-        let specs = process_table(&config, gates, identities.as_mut())?;
-        if let Some(table) = &mut identities {
-            table.save()?;
-        }
-        let listeners = config
-            .listeners
-            .iter()
-            .map(|listener| listeners::listen_on(listener.address, gates))
-            .collect::<Result<_, _>>()?;
-        let logs = Logs::open(&config, &directories, SystemTime::now())?;
-        let (error_log, syslog) = logs.for_own_log()?;
+impl Supervisor {
+    /// A supervisor without processes. `signals` is where the launcher finds its signals.
+    pub(crate) fn new(
+        context: SpawnContext,
+        directories: Directories,
+        log: OwnLog,
+        listeners: Vec<Vec<OwnedFd>>,
+        specs: Vec<ProcessSpec>,
+        signals: OwnedFd,
+    ) -> Result<Self, Error> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| during("make an epoll")(e.into()))?;
-        let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
         watch(&epoll, &signals, SIGNALS)?;
-        let stderr_drain = StderrDrain::new()?;
-        watch(&epoll, &stderr_drain.epoll, PIPES)?;
-        let rule = Rule::of(&config.restart);
-        let cgroups = if root { Cgroups::open() } else { Cgroups::default() };
-        if let Some(record) = &mut group_record {
-            record.keep(cgroups.tops()).map_err(during("write down the control groups"))?;
-        }
-        let empty_root = root.then(|| directories.empty_root()).transpose()?;
-        let directory = directories::directory(&config.dir)?;
-        let context = SpawnContext::new(config, empty_root, directory, &directories.state, cgroups)?;
         Ok(Self {
-            log: OwnLog::new(error_log, syslog),
-            admin_socket: AdminSocket::open(&directories.run)?,
+            rule: Rule::of(&context.config.restart),
             slots: specs.iter().map(|_| Slot::default()).collect(),
-            admin_commands: AdminCommands::new(&specs),
-            probes: BTreeMap::new(),
-            core_copies: BTreeMap::new(),
+            context,
+            directories,
+            log,
+            listeners,
+            specs,
             processes: BTreeMap::new(),
+            unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
             chain: None,
             chains: 0,
-            conditioning_report: ConditioningReport::default(),
-            certificates: Certificates::default(),
-            file_reload: FileReload::of(&context.config),
-            ticket_keys: TicketKeys::of(&context.config)?,
-            stderr_drain,
-            bans: Bans::default(),
+            epoll,
+            signals,
             watched: HashSet::new(),
             serial: 0,
             stopping: None,
             announced: false,
             started: Instant::now(),
-            context,
-            directories,
-            uid_range,
-            _group_record: group_record,
-            ended: ended.lines(),
-            rule,
-            logs,
-            log_rotation: LogRotation::default(),
-            listeners,
-            specs,
-            epoll,
-            signals,
         })
     }
 
-    /// Starts every child and looks after them until the end.
-    pub fn run(mut self) -> Result<(), Error> {
-        for slot in 0..self.specs.len() {
-            // Filters are all started with the first, and all of them are tried again if one fails.
-            let state = &self.slots[slot];
-            if state.current.is_none() && state.start_at.is_none() {
-                self.start(slot);
-            }
-        }
-        self.log_isolation();
-        self.log_warnings();
-        self.log_missing_syslog();
-        let mut events = Vec::with_capacity(256);
-        loop {
-            self.turn(&mut events)?;
-            let none_left =
-                self.processes.is_empty() && self.probes.is_empty() && self.core_copies.is_empty();
-            if self.stopping.is_some() && none_left {
-                self.log.info("stopped");
-                self.admin_socket.close();
-                return Ok(());
-            }
-        }
+    /// What every start of a process needs.
+    pub(crate) fn context(&self) -> &SpawnContext {
+        &self.context
     }
 
-    /// Says what is missing of the jails, and what holds their limits.
-    fn log_isolation(&mut self) {
-        let root = self.context.empty_root.is_some();
-        let missing = self.missing();
-        if !root {
-            self.log.warning(format!(
-                "not started as root: every process runs as this user, without the layers {}",
-                missing.join(", ")
-            ));
-        } else if !missing.is_empty() {
-            self.log.warning(format!("isolation is degraded: without the layers {}", missing.join(", ")));
-        }
-        if root {
-            self.log.info(format!("limits are held by {}", self.context.cgroups.kind()));
-        }
-        for line in std::mem::take(&mut self.ended) {
-            self.log.warning(line);
-        }
-        if let Some(note) = self.uid_range.as_mut().and_then(|uids| uids.note.take()) {
-            self.log.warning(note);
-        }
+    /// The launcher's directories.
+    pub(crate) fn directories(&self) -> &Directories {
+        &self.directories
     }
 
-    /// Says what the operator perhaps did not mean.
-    fn log_warnings(&mut self) {
-        for warning in &self.context.config.warnings {
-            let config::Diagnostic { file, line, column, message, .. } = warning;
-            self.log.warning(format!("{file}:{line}:{column}: {message}"));
-        }
+    /// The listening sockets, by listener, then by gate.
+    pub(crate) fn listeners(&self) -> &[Vec<OwnedFd>] {
+        &self.listeners
+    }
+
+    /// Every process that is to run.
+    pub(crate) fn specs(&self) -> &[ProcessSpec] {
+        &self.specs
+    }
+
+    /// The process that is to run in `slot`.
+    pub(crate) fn spec(&self, slot: usize) -> &ProcessSpec {
+        &self.specs[slot]
+    }
+
+    /// What the process `serial`, which there is, was started for.
+    pub(crate) fn spec_of(&self, serial: u64) -> &ProcessSpec {
+        &self.specs[self.processes[&serial].slot]
+    }
+
+    /// What is known of a slot.
+    pub(crate) fn slot(&self, slot: usize) -> &Slot {
+        &self.slots[slot]
+    }
+
+    /// The processes, by their serial numbers.
+    pub(crate) fn processes(&self) -> &BTreeMap<u64, Process> {
+        &self.processes
+    }
+
+    /// The process `serial`, until it has ended.
+    pub(crate) fn process(&self, serial: u64) -> Option<&Process> {
+        self.processes.get(&serial)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn process_mut(&mut self, serial: u64) -> Option<&mut Process> {
+        self.processes.get_mut(&serial)
+    }
+
+    /// What children that are gone had logged: the slot, the log channel and standard error.
+    pub(crate) fn unread_logs(&self) -> &VecDeque<(usize, Option<OwnedFd>, OwnedFd)> {
+        &self.unread_logs
+    }
+
+    /// Whether the end has begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// Whether everything has come up once.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// How long the launcher runs.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Logs that something happened as it should.
+    pub(crate) fn info(&mut self, text: impl Display) {
+        self.log.info(text);
+    }
+
+    /// Logs that something is not as it should be.
+    pub(crate) fn warn(&mut self, text: impl Display) {
+        self.log.warning(text);
+    }
+
+    /// Writes the launcher's own lines to another log from here on.
+    pub(crate) fn set_own_log(&mut self, log: OwnLog) {
+        self.log = log;
     }
 
     /// The layers that processes do without.
@@ -269,57 +219,27 @@ impl Launcher {
         missing
     }
 
-    /// Waits for something to happen and deals with it.
-    pub(crate) fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Error> {
-        let timeout = self.until_next_timer().map(|left| rustix::time::Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(during("wait for events")(error.into())),
-        }
-        for event in events.iter() {
-            match event.data.u64() {
-                SIGNALS => self.on_signal(),
-                PIPES => self.stderr_drain.written(Instant::now()),
-                key if key % 2 == 1 => self.on_exit(key / 2),
-                key => self.on_message(key / 2),
-            }
-        }
-        self.on_time(Instant::now());
-        self.watch_for_room();
-        Ok(())
+    /// Watches a process that fills no slot; returns the number by which its end is reported.
+    pub(crate) fn watch_helper(&mut self, child: &Child) -> Result<u64, Error> {
+        self.serial += 1;
+        watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
+        Ok(self.serial)
     }
 
-    pub(crate) fn on_signal(&mut self) {
-        while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
-            if signal == sys::signals::Signal::Stop {
-                if self.stopping.is_some() {
-                    self.log.warning("asked to stop a second time: ending every process at once");
-                    self.processes.values().for_each(|process| process.child.kill());
-                }
-                self.stop();
-            }
-        }
-    }
-
-    /// Starts a process and connects it with everyone that it works with.
+    /// Starts a process for a slot; the launcher configures the process.
     pub(crate) fn spawn(&mut self, slot: usize) -> Result<u64, Error> {
         let started = self.context.start(&self.specs[slot])?;
         self.register(slot, started)
     }
 
-    /// Looks after a process that was started, and connects it.
-    pub(crate) fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
+    /// Looks after a process that was started.
+    fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
         self.serial += 1;
         let serial = self.serial;
         let control = started.control.as_ref();
         let watched = control
             .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
-            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1))
-            .and_then(|()| self.stderr_drain.add(serial, &started.stderr));
+            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1));
         if let Err(error) = watched {
             // Nobody would see its end.
             started.child.end();
@@ -330,18 +250,59 @@ impl Launcher {
         process.stderr = Some(started.stderr);
         process.group = Some(started.group);
         process.core_folder = started.core_folder;
-        let leader = process.child.pid;
-        let handed = started.calls.as_ref().map_or(Ok(()), |calls| self.hand_calls(slot, leader, calls));
         process.calls = started.calls;
         self.processes.insert(serial, process);
-        if let Err(error) = handed.and_then(|()| self.configure(serial)) {
-            // It fills no slot, and would wait for ever for what could not be said to it.
-            self.give_up(serial);
-            return Err(error);
-        }
+        self.unconfigured.push_back(serial);
         Ok(serial)
     }
 
+    /// The next process that waits for its set-up, which others see from here on.
+    pub(crate) fn next_unconfigured(&mut self) -> Option<u64> {
+        let serial = self.unconfigured.pop_front()?;
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.is_configured = true;
+        }
+        Some(serial)
+    }
+
+    /// The processes of a role (and of one slot) that are not retiring.
+    pub(crate) fn active(&self, role: Role, slot: Option<usize>) -> Vec<u64> {
+        let fits = |process: &Process| {
+            process.is_configured
+                && process.stage != Stage::Retiring
+                && self.specs[process.slot].role == role
+                && slot.is_none_or(|slot| slot == process.slot)
+        };
+        self.processes.iter().filter(|(_, process)| fits(process)).map(|(&serial, _)| serial).collect()
+    }
+
+    /// Makes a channel between two processes, each of which is sent so with its end.
+    pub(crate) fn join(
+        &mut self,
+        (one, of_one): (u64, &impl Message),
+        (other, of_other): (u64, &impl Message),
+    ) -> Result<(), Error> {
+        let (its, others) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        self.send(one, of_one, Some(its));
+        self.send(other, of_other, Some(others));
+        Ok(())
+    }
+
+    /// Answers a command of the administrator.
+    pub(crate) fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
+        let current = self.specs.iter().position(|spec| spec.role == Role::Admin);
+        if let Some(admin) = current.and_then(|slot| self.slots[slot].current) {
+            self.answer_to(admin, ticket, outcome, reason);
+        }
+    }
+
+    /// Answers a command that came from this admin process.
+    pub(crate) fn answer_to(&mut self, admin: u64, ticket: u32, outcome: Outcome, reason: &str) {
+        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
+        self.send(admin, &answer, None);
+    }
+
+    /// Sends a message to a process, now or as soon as its channel has room; ends a process that does not keep up.
     pub(crate) fn send(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
@@ -372,12 +333,7 @@ impl Launcher {
     }
 }
 
-pub(crate) fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
+fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
         .map_err(|error| during("watch a descriptor")(error.into()))
-}
-
-/// How many gates there are unless the configuration says so: one for each processor.
-fn processor_count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -71,6 +71,8 @@ pub struct Process {
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
     pub protocol_violations: u32,
+    /// Whether it was sent its set-up, and others were told of it.
+    pub is_configured: bool,
     control: Option<OwnedFd>,
     outbox: Outbox,
 }
@@ -95,6 +97,7 @@ impl Process {
             calls: None,
             ticket: None,
             protocol_violations: 0,
+            is_configured: false,
             control,
             outbox: Outbox::default(),
         }

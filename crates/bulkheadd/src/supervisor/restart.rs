@@ -5,22 +5,33 @@
 //! Source: seed 000, 4.1 (rows B1 to B3).
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sys::process::Exit;
-use wire::Role;
+use wire::{LauncherToGate, LauncherToSite, Role};
 
 use crate::error::Error;
 use crate::spawn::program::{self, Version};
 use crate::supervisor::backoff::Verdict;
 use crate::supervisor::process::{Process, Stage};
 use crate::supervisor::unread::FIRST_START;
-use crate::supervisor::{BROKEN_CHECK, Launcher, Slot};
+use crate::supervisor::{BROKEN_CHECK, Slot, Supervisor};
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
 const UNREAD_MAX: usize = 1000;
 
-impl Launcher {
+/// A process that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its serial number.
+    pub(crate) serial: u64,
+    /// What the launcher had of it.
+    pub(crate) process: Process,
+    /// How it ended.
+    pub(crate) exit: Exit,
+}
+
+impl Supervisor {
     /// Starts a process for a slot that has none.
     pub(crate) fn start(&mut self, slot: usize) {
         if self.specs[slot].role == Role::Filter {
@@ -46,31 +57,38 @@ impl Launcher {
         self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text);
     }
 
+    /// Notes that a slot is broken, with the version of the program that failed, or is no more.
     pub(crate) fn set_broken(&mut self, slot: usize, broken: Option<Option<Version>>) {
         let now = broken.is_some();
         if self.slots[slot].broken.is_some() != now {
-            for serial in self.processes.keys().copied().collect::<Vec<_>>() {
+            let told = self.processes.iter().filter(|(_, process)| process.is_configured);
+            for serial in told.map(|(&serial, _)| serial).collect::<Vec<_>>() {
                 self.send_broken(serial, slot, now);
             }
         }
         self.slots[slot].broken = broken;
     }
 
-    pub(crate) fn on_ready(&mut self, serial: u64) {
-        let Some(process) = self.processes.get_mut(&serial) else {
-            return;
-        };
+    /// Takes notice that a process is ready; returns the command that waits for it.
+    pub(crate) fn on_ready(&mut self, serial: u64) -> Option<u32> {
+        let process = self.processes.get_mut(&serial)?;
         if process.stage != Stage::Starting {
-            return self.protocol_violation(serial);
+            self.protocol_violation(serial);
+            return None;
         }
         process.stage = Stage::Serving;
         process.deadline = None;
         let (slot, ticket) = (process.slot, process.ticket.take());
-        // Before the old one retires: it may be the admin role, which is to pass the answer on.
-        if let Some(ticket) = ticket {
+        if ticket.is_some() {
             self.log.info(format!("{} relaunched", self.specs[slot].title()));
-            self.relaunched(ticket, Ok(()));
         }
+        ticket
+    }
+
+    /// Has a process that is ready take the place of the one before it.
+    pub(crate) fn take_over(&mut self, serial: u64) {
+        let ready = self.processes.get(&serial).filter(|process| process.stage == Stage::Serving);
+        let Some(slot) = ready.map(|process| process.slot) else { return };
         if self.slots[slot].next == Some(serial) {
             self.slots[slot].next = None;
             if let Some(old) = self.slots[slot].current.replace(serial) {
@@ -104,48 +122,38 @@ impl Launcher {
         ));
     }
 
-    /// Takes notice of a child's end.
-    pub(crate) fn on_exit(&mut self, serial: u64) {
-        if self.probe_ended(serial) || self.keeper_ended(serial) {
-            return;
-        }
-        let Some(exit) =
-            self.processes.get(&serial).and_then(|process| process.child.try_wait().ok().flatten())
-        else {
-            return;
-        };
-        // What it said last, such as that it was ready, is still in its channel.
-        self.on_message(serial);
-        self.spill_without(serial);
-        let Some(mut process) = self.processes.remove(&serial) else {
-            return;
-        };
+    /// How a child has ended, if it has.
+    pub(crate) fn exit_of(&self, serial: u64) -> Option<Exit> {
+        self.processes.get(&serial)?.child.try_wait().ok().flatten()
+    }
+
+    /// Lets go of a process that has ended.
+    pub(crate) fn remove(&mut self, serial: u64, exit: Exit) -> Option<Ended> {
+        let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
+        self.end_rest(process.slot, &process);
+        Some(Ended { serial, process, exit })
+    }
+
+    /// Decides what follows from the end of a process; returns the command that waited for the process, and why it failed.
+    pub(crate) fn on_end(&mut self, ended: Ended) -> Option<(u32, String)> {
+        let Ended { serial, mut process, exit } = ended;
         let slot = process.slot;
-        self.end_rest(slot, &process);
         self.keep_unread_log(slot, &mut process);
-        self.report_from(serial);
-        self.survey_without(serial);
-        self.rotation_without(serial);
-        self.verdicts_without(serial);
-        self.staples_without();
-        self.keep_core(&mut process, exit);
         let lived = process.since.elapsed();
         let title = self.specs[slot].title();
+        let mut failed = None;
         if self.slots[slot].next == Some(serial) {
             self.slots[slot].next = None;
             let reason = format!("the new process ended with {exit}; error.log has what it said");
             self.log.warning(format!("{title}: {reason}"));
-            if let Some(ticket) = process.ticket {
-                self.relaunched(ticket, Err(reason));
-            }
+            failed = process.ticket.map(|ticket| (ticket, reason));
         } else if self.slots[slot].current == Some(serial) {
             self.slots[slot].current = self.slots[slot].next.take();
             if self.stopping.is_none() {
                 self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
-                if let Some(ticket) = process.ticket {
-                    self.relaunched(ticket, Err(format!("it ended with {exit}; error.log has what it said")));
-                }
+                let reason = || format!("it ended with {exit}; error.log has what it said");
+                failed = process.ticket.map(|ticket| (ticket, reason()));
                 self.decide_restart(slot, exit, lived, exit.to_string());
                 if self.specs[slot].role == Role::Filter {
                     self.break_chain();
@@ -154,7 +162,47 @@ impl Launcher {
         } else if exit != Exit::Clean && self.stopping.is_none() {
             self.log.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
-        self.go_on_stopping();
+        failed
+    }
+
+    /// Ends a process whose set-up failed, which would wait for ever for what could not be sent; returns the command that
+    /// waits for the process.
+    pub(crate) fn not_configured(&mut self, serial: u64, error: &Error) -> Option<u32> {
+        self.give_up(serial);
+        let process = self.processes.get_mut(&serial)?;
+        let (slot, ticket) = (process.slot, process.ticket.take());
+        if self.slots[slot].next == Some(serial) {
+            self.slots[slot].next = None;
+        } else if self.slots[slot].current == Some(serial) {
+            self.slots[slot].current = None;
+            if self.specs[slot].role == Role::Filter {
+                self.break_chain();
+            }
+            self.not_started(slot, error);
+        }
+        ticket
+    }
+
+    /// Starts a successor for the process of a slot, or a process for a slot that has none, on the administrator's command.
+    pub(crate) fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<(), String> {
+        self.slots[slot].backoff.forgive();
+        let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let serial = match self.slots[slot].current {
+            Some(_) => {
+                let serial = self.spawn(slot).map_err(|error| error.to_string())?;
+                self.slots[slot].next = Some(serial);
+                serial
+            }
+            None => {
+                self.clear_broken(slot);
+                self.slots[slot].current.ok_or_else(|| self.slots[slot].last_exit.clone())?
+            }
+        };
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.ticket = Some(ticket);
+            process.deadline = Some(Instant::now() + deadline);
+        }
+        Ok(())
     }
 
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
@@ -224,30 +272,16 @@ impl Launcher {
         self.start(slot);
     }
 
-    pub(crate) fn until_next_timer(&self) -> Option<Duration> {
-        let now = Instant::now();
+    /// When `on_time` is to be called, at the latest.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let starts = self.slots.iter().filter_map(|state| state.start_at);
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
         let check = (self.slots.iter().any(|state| state.broken.is_some()) || !self.unread_logs.is_empty())
             .then(|| now + BROKEN_CHECK);
-        starts
-            .chain(deadlines)
-            .chain(check)
-            .chain(self.admin_commands.deadline())
-            .chain(self.file_reload.deadline())
-            .chain(self.ticket_keys.deadline())
-            .chain(self.conditioning_report.deadline())
-            .chain(self.certificates.deadline())
-            .chain(self.chain_deadline())
-            .chain(self.probe_deadline())
-            .chain(self.keeper_deadline())
-            .chain(self.log_rotation.deadline())
-            .chain(self.stderr_drain.deadline())
-            .chain(self.logs.pause(SystemTime::now()).map(|left| now + left))
-            .min()
-            .map(|at| at.saturating_duration_since(now))
+        starts.chain(deadlines).chain(check).chain(self.chain_deadline()).min()
     }
 
+    /// Does what is due.
     pub(crate) fn on_time(&mut self, now: Instant) {
         for slot in 0..self.specs.len() {
             if self.slots[slot].start_at.is_some_and(|at| at <= now) {
@@ -268,16 +302,26 @@ impl Launcher {
             self.overdue(serial);
         }
         self.forget_read_logs();
-        self.orders_on_time(now);
-        self.reread_on_time(now);
-        self.tickets_on_time(now);
-        self.survey_on_time(now);
-        self.certificates_on_time(now);
         self.chain_on_time(now);
-        self.probes_on_time(now);
-        self.keepers_on_time(now);
-        self.logs_on_time(now);
-        self.spill_on_time(now);
+    }
+
+    /// Tells a new gate or site which of its partitions are broken.
+    pub(crate) fn send_all_broken(&mut self, serial: u64) {
+        for slot in 0..self.specs.len() {
+            if self.slots[slot].broken.is_some() {
+                self.send_broken(serial, slot, true);
+            }
+        }
+    }
+
+    /// Tells a process, if it is a gate or a site, whether the partition of a slot is broken.
+    pub(crate) fn send_broken(&mut self, serial: u64, slot: usize, broken: bool) {
+        let partition = self.specs[slot].partition;
+        match self.spec_of(serial).role {
+            Role::Gate => self.send(serial, &LauncherToGate::Broken { partition, broken }, None),
+            Role::Site => self.send(serial, &LauncherToSite::Broken { partition, broken }, None),
+            _ => {}
+        }
     }
 
     /// Ends a process that was not ready, or not gone, in time.

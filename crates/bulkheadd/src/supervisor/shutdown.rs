@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::Role;
 
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 use crate::supervisor::process::Stage;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
@@ -24,7 +24,7 @@ const STOP_ORDER: [Role; 10] = [
     Role::Logger,
 ];
 
-impl Launcher {
+impl Supervisor {
     /// Begins the end: nothing is started any more, and the first role is asked to go.
     pub(crate) fn stop(&mut self) {
         if self.stopping.is_some() {

@@ -19,7 +19,7 @@ use crate::spawn::cgroup::Group;
 use crate::spawn::cgroup_record::CgroupRecord;
 use crate::spawn::living::{self, Living};
 use crate::spawn::uids::{Uids, machine_users};
-use crate::supervisor::Launcher;
+use crate::supervisor::Supervisor;
 use crate::supervisor::process::Process;
 
 /// How long what ends by itself has for that.
@@ -252,7 +252,7 @@ fn below(group: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-impl Launcher {
+impl Supervisor {
     /// Ends what a process of ours has left that has just ended, before anything else gets its uid. A PID namespace has
     /// done so already; this is for jails without one.
     pub(crate) fn end_rest(&mut self, slot: usize, process: &Process) {

@@ -1,0 +1,107 @@
+//! What a new process is sent before it serves, and who is told of it.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects two processes between which
+//! `wire::CHANNELS` has no edge.
+
+use wire::stapler::LauncherToStapler;
+use wire::{LauncherToAdmin, Role, Text};
+
+use crate::error::Error;
+use crate::launcher::Launcher;
+use crate::spawn::context::duplicate;
+use crate::supervisor::process::Stage;
+
+impl Launcher {
+    /// Configures every process that was started; ends those for which that fails.
+    pub(super) fn configure_new(&mut self) {
+        while let Some(serial) = self.supervisor.next_unconfigured() {
+            if let Err(error) = self.configure(serial)
+                && let Some(ticket) = self.supervisor.not_configured(serial, &error)
+            {
+                let failed = Err(error.to_string());
+                self.components.admin_commands.relaunched(&mut self.supervisor, ticket, failed);
+            }
+        }
+    }
+
+    /// Sends a new process what it must know, and tells others that it is there.
+    fn configure(&mut self, serial: u64) -> Result<(), Error> {
+        let (supervisor, from) = (&mut self.supervisor, &mut self.components);
+        let Some(process) = supervisor.process(serial) else { return Ok(()) };
+        let slot = process.slot;
+        if let Some(stderr) = &process.stderr {
+            from.stderr_drain.add(serial, stderr)?;
+        }
+        if process.stage == Stage::Retiring {
+            // It was given up before it was sent anything; what it prints is read.
+            return supervisor.register_with_loggers(serial);
+        }
+        supervisor.hand_own_calls(serial)?;
+        match supervisor.spec(slot).role {
+            Role::Logger => {
+                for (message, descriptor) in supervisor.context().logger_setup(from.log_rotation.logs())? {
+                    supervisor.send(serial, &message, descriptor);
+                }
+                supervisor.hand_logs_to(serial)?;
+            }
+            Role::Admin => self.configure_admin(serial)?,
+            Role::Gate => {
+                let gate = supervisor.spec(slot).index;
+                let sockets = supervisor.listeners().iter().map(|of| duplicate(&of[gate]));
+                let sockets = sockets.collect::<Result<_, _>>()?;
+                let chain = supervisor.chain_ends()?;
+                let messages = supervisor.context().gate_setup(sockets, supervisor.specs(), chain);
+                for (message, descriptor) in messages {
+                    supervisor.send(serial, &message, descriptor);
+                }
+                from.bans.send_bans(supervisor, serial);
+            }
+            Role::Site => {
+                let spec = supervisor.spec(slot);
+                let secrets = from.ticket_keys.messages(spec.site).into_iter().map(|secret| (secret, None));
+                let secrets = secrets.collect();
+                let messages = supervisor.context().site_setup(spec, supervisor.specs(), secrets)?;
+                for (message, descriptor) in messages {
+                    supervisor.send(serial, &message, descriptor);
+                }
+            }
+            Role::Service => {
+                for (message, descriptor) in supervisor.context().service_setup(supervisor.spec(slot)) {
+                    supervisor.send(serial, &message, descriptor);
+                }
+            }
+            Role::Signer => from.certificates.files.configure_signer(supervisor, serial),
+            Role::Connector => {
+                for (message, descriptor) in supervisor.context().connector_setup(supervisor.spec(slot))? {
+                    supervisor.send(serial, &message, descriptor);
+                }
+            }
+            Role::Stapler => {
+                for message in supervisor.context().stapler_setup() {
+                    supervisor.send(serial, &message, None);
+                }
+                from.certificates.files.give_names(supervisor, serial);
+                supervisor.send(serial, &LauncherToStapler::Begin {}, None);
+            }
+            Role::Broker => {
+                supervisor.configure_broker(serial)?;
+                from.probes.hand_calls_to(supervisor, serial)?;
+            }
+            Role::Filter | Role::Launcher => {}
+        }
+        self.supervisor.register_with_loggers(serial)?;
+        self.supervisor.send_all_broken(serial);
+        self.supervisor.connect(serial)
+    }
+
+    fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {
+        let supervisor = &mut self.supervisor;
+        supervisor.send(serial, &LauncherToAdmin::Socket {}, Some(self.admin_socket.socket()?));
+        for (target, name) in (0u16..).zip(self.components.admin_commands.targets()) {
+            supervisor.send(serial, &LauncherToAdmin::Target { target, name: Text::new(name) }, None);
+        }
+        supervisor.send(serial, &LauncherToAdmin::Secret { secret: self.admin_socket.secret() }, None);
+        supervisor.send(serial, &LauncherToAdmin::Begin {}, None);
+        Ok(())
+    }
+}

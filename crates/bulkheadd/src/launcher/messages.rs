@@ -1,0 +1,108 @@
+//! Which component a message of a child is for.
+//!
+//! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: enumerations and integers.
+//! Never: takes a string from one, or lets its nonsense cost another.
+
+use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
+
+use crate::components::conditioning_report::Range;
+use crate::launcher::Launcher;
+use crate::supervisor::events::Received;
+
+/// How many messages of one child are taken before the others get their turn.
+const MESSAGES_PER_TURN: usize = 64;
+/// LIMIT: bytes of the longest message of a child, what it has shed, and then some.
+const MESSAGE_BYTES: usize = 160;
+
+impl Launcher {
+    /// Takes what a child has to say.
+    pub(super) fn on_channel(&mut self, serial: u64) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let mut buffer = [0; MESSAGE_BYTES];
+            match self.supervisor.receive(serial, &mut buffer) {
+                Received::Message(length) => self.on_bytes(serial, &buffer[..length]),
+                Received::Violation => {}
+                Received::Nothing => return,
+            }
+            self.configure_new();
+        }
+    }
+
+    fn on_bytes(&mut self, serial: u64, bytes: &[u8]) {
+        let understood = match self.supervisor.spec_of(serial).role {
+            Role::Admin => AdminToLauncher::decode(bytes).map(|command| self.handle_command(serial, command)),
+            _ => ChildToLauncher::decode(bytes).map(|message| self.handle(serial, message)),
+        };
+        if understood.is_err() {
+            self.supervisor.protocol_violation(serial);
+        }
+    }
+
+    fn on_ready(&mut self, serial: u64) {
+        // Before the old one retires: it may be the admin role, which is to pass the answer on.
+        if let Some(ticket) = self.supervisor.on_ready(serial) {
+            self.components.admin_commands.relaunched(&mut self.supervisor, ticket, Ok(()));
+        }
+        self.supervisor.take_over(serial);
+    }
+
+    fn handle(&mut self, serial: u64, message: ChildToLauncher) {
+        let (supervisor, to) = (&mut self.supervisor, &mut self.components);
+        match message {
+            ChildToLauncher::Ready {} => self.on_ready(serial),
+            ChildToLauncher::Counters { counters } => {
+                to.admin_commands.on_counters(supervisor, serial, counters);
+            }
+            ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
+                let range = Range { address_high, address_low, bits, held, waiting };
+                to.conditioning_report.on_heavy(supervisor, serial, range);
+            }
+            ChildToLauncher::Shed { shed } => to.conditioning_report.on_shed(supervisor, serial, shed),
+            ChildToLauncher::Confirmed { ticket } => to.log_rotation.on_confirmed(supervisor, serial, ticket),
+            ChildToLauncher::Certificate { site, number, verdict, holding } => {
+                to.certificates.files.on_certificate(supervisor, serial, (site, number), verdict, holding);
+            }
+            ChildToLauncher::Staple { site, number, staple } => {
+                to.certificates.on_staple(supervisor, serial, (site, number), staple);
+            }
+            ChildToLauncher::StaplesEnd {} => to.certificates.on_staples_end(supervisor, serial),
+            ChildToLauncher::ChainCut { chain } => supervisor.on_chain_cut(serial, chain),
+            ChildToLauncher::Tampered { address_high, address_low } => {
+                to.bans.on_tampered(supervisor, serial, address_high, address_low);
+            }
+        }
+    }
+
+    fn handle_command(&mut self, admin: u64, command: AdminToLauncher) {
+        let (supervisor, to) = (&mut self.supervisor, &mut self.components);
+        match command {
+            AdminToLauncher::Ready {} => self.on_ready(admin),
+            AdminToLauncher::Counters { counters } => {
+                to.admin_commands.on_counters(supervisor, admin, counters);
+            }
+            AdminToLauncher::Status { ticket } => to.admin_commands.begin_status(supervisor, admin, ticket),
+            AdminToLauncher::Conditioning { ticket } => {
+                to.conditioning_report.begin_survey(supervisor, admin, ticket);
+            }
+            AdminToLauncher::Relaunch { ticket, target } => {
+                to.admin_commands.begin_relaunch(supervisor, admin, ticket, target);
+            }
+            AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.first_slot(target) {
+                Some(slot) => to.probes.begin_probe(supervisor, admin, ticket, slot, kind),
+                None => supervisor.protocol_violation(admin),
+            },
+            AdminToLauncher::Reopen { ticket } => to.log_rotation.begin_reopen(supervisor, ticket),
+            AdminToLauncher::Certificates { ticket } => {
+                to.certificates.begin_certificates(supervisor, admin, ticket);
+            }
+            AdminToLauncher::Bans { ticket } => to.bans.list_bans(supervisor, admin, ticket),
+            AdminToLauncher::Unban { ticket, address_high, address_low } => {
+                to.bans.unban(supervisor, ticket, address_high, address_low);
+            }
+            AdminToLauncher::Stop { ticket } => {
+                supervisor.answer(ticket, Outcome::Done, "");
+                supervisor.stop();
+            }
+        }
+    }
+}

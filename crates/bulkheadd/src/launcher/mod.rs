@@ -1,0 +1,276 @@
+//! The launcher: the supervisor, the components, and the one loop that serves both.
+//!
+//! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
+//! because of something that a child did.
+//!
+//! Whatever needs both a process and a component is decided here: what a new process is sent, which component a message is
+//! for, and which command fails with a process that has ended. A component sees the supervisor alone.
+
+mod configure;
+mod messages;
+
+use std::time::{Instant, SystemTime};
+
+use config::Config;
+use rustix::event::epoll;
+
+use crate::components::Component;
+use crate::components::admin_commands::AdminCommands;
+use crate::components::admin_socket::AdminSocket;
+use crate::components::bans::Bans;
+use crate::components::certificates::Certificates;
+use crate::components::conditioning_report::ConditioningReport;
+use crate::components::core_copies::CoreCopies;
+use crate::components::log_rotation::LogRotation;
+use crate::components::probes::Probes;
+use crate::components::stderr_drain::StderrDrain;
+use crate::components::ticket_keys::TicketKeys;
+use crate::directories::{self, Directories};
+use crate::error::{Error, during};
+use crate::own_log::OwnLog;
+use crate::setup::log_files::Logs;
+use crate::setup::process_table::process_table;
+use crate::spawn::cgroup::Cgroups;
+use crate::spawn::cgroup_record::CgroupRecord;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::inheritance;
+use crate::spawn::listeners;
+use crate::spawn::uid_range::{self, UidRange};
+use crate::spawn::uids::Uids;
+use crate::supervisor::Supervisor;
+use crate::supervisor::events::Event;
+use crate::supervisor::survivors::{self, Ended};
+
+/// What the launcher does besides looking after processes.
+#[derive(Debug)]
+struct Components {
+    admin_commands: AdminCommands,
+    certificates: Certificates,
+    ticket_keys: TicketKeys,
+    conditioning_report: ConditioningReport,
+    bans: Bans,
+    probes: Probes,
+    core_copies: CoreCopies,
+    log_rotation: LogRotation,
+    stderr_drain: StderrDrain,
+}
+
+impl Components {
+    /// All of them. The compiler says if one is missing here.
+    fn all(&mut self) -> [&mut dyn Component; 9] {
+        let Self {
+            admin_commands,
+            certificates,
+            ticket_keys,
+            conditioning_report,
+            bans,
+            probes,
+            core_copies,
+            log_rotation,
+            stderr_drain,
+        } = self;
+        [
+            admin_commands,
+            certificates,
+            ticket_keys,
+            conditioning_report,
+            bans,
+            probes,
+            core_copies,
+            log_rotation,
+            stderr_drain,
+        ]
+    }
+}
+
+/// The launcher.
+#[derive(Debug)]
+pub struct Launcher {
+    supervisor: Supervisor,
+    components: Components,
+    admin_socket: AdminSocket,
+    /// Held for as long as the launcher lives.
+    uid_range: Option<UidRange>,
+    /// The same.
+    _group_record: Option<CgroupRecord>,
+    /// What an earlier start had left, for the log.
+    ended: Vec<String>,
+}
+
+impl Launcher {
+    /// Prepares everything that can fail before the first child is started.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        inheritance::occupy_inherited_numbers()?;
+        inheritance::raise_descriptor_limit();
+        let root = rustix::process::geteuid().is_root();
+        let gates = config.server.gates.map_or_else(processor_count, |gates| gates as usize);
+        let directories = Directories::open(&config.server)?;
+        let uid_range = root.then(|| uid_range::reserve(&config, &directories.state)).transpose()?;
+        let identities = uid_range.as_ref().map(|uids| Uids::load(&directories.state, uids.range.clone()));
+        let mut identities = identities.transpose()?;
+        let mut ended = Ended::default();
+        let mut group_record = None;
+        if let (Some(uids), Some(table)) = (&uid_range, &identities) {
+            // Before any uid is given out for the first time: the table says what was ours before.
+            group_record = Some(survivors::end_left_groups(&directories.state, &mut ended)?);
+            survivors::end_under(&uids.range, table, &mut ended)?;
+        }
+        let specs = process_table(&config, gates, identities.as_mut())?;
+        if let Some(table) = &mut identities {
+            table.save()?;
+        }
+        let listeners = config
+            .listeners
+            .iter()
+            .map(|listener| listeners::listen_on(listener.address, gates))
+            .collect::<Result<_, _>>()?;
+        let logs = Logs::open(&config, &directories, SystemTime::now())?;
+        let (error_log, syslog) = logs.for_own_log()?;
+        // Before anything is made that would be left by a signal.
+        let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
+        let stderr_drain = StderrDrain::new()?;
+        let cgroups = if root { Cgroups::open() } else { Cgroups::default() };
+        if let Some(record) = &mut group_record {
+            record.keep(cgroups.tops()).map_err(during("write down the control groups"))?;
+        }
+        let empty_root = root.then(|| directories.empty_root()).transpose()?;
+        let directory = directories::directory(&config.dir)?;
+        let context = SpawnContext::new(config, empty_root, directory, &directories.state, cgroups)?;
+        let admin_socket = AdminSocket::open(&directories.run)?;
+        let components = Components {
+            admin_commands: AdminCommands::new(&specs),
+            certificates: Certificates::of(&context.config),
+            ticket_keys: TicketKeys::of(&context.config)?,
+            conditioning_report: ConditioningReport::default(),
+            bans: Bans::default(),
+            probes: Probes::default(),
+            core_copies: CoreCopies::default(),
+            log_rotation: LogRotation::new(logs),
+            stderr_drain,
+        };
+        let log = OwnLog::new(error_log, syslog);
+        let supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
+        supervisor.watch_pipes(&components.stderr_drain.epoll)?;
+        Ok(Self {
+            supervisor,
+            components,
+            admin_socket,
+            uid_range,
+            _group_record: group_record,
+            ended: ended.lines(),
+        })
+    }
+
+    /// Starts every child and looks after them until the end.
+    pub fn run(mut self) -> Result<(), Error> {
+        for slot in 0..self.supervisor.specs().len() {
+            // Filters are all started with the first, and all of them are tried again if one fails.
+            let state = self.supervisor.slot(slot);
+            if state.current.is_none() && state.start_at.is_none() {
+                self.supervisor.start(slot);
+                self.configure_new();
+            }
+        }
+        self.log_isolation();
+        self.log_warnings();
+        self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
+        let mut events = Vec::with_capacity(256);
+        loop {
+            self.turn(&mut events)?;
+            let none_left = self.supervisor.processes().is_empty()
+                && self.components.all().iter().all(|component| component.is_idle());
+            if self.supervisor.is_stopping() && none_left {
+                self.supervisor.info("stopped");
+                self.admin_socket.close();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says what is missing of the jails, and what holds their limits.
+    fn log_isolation(&mut self) {
+        let root = self.supervisor.context().empty_root.is_some();
+        let missing = self.supervisor.missing();
+        if !root {
+            self.supervisor.warn(format!(
+                "not started as root: every process runs as this user, without the layers {}",
+                missing.join(", ")
+            ));
+        } else if !missing.is_empty() {
+            self.supervisor.warn(format!("isolation is degraded: without the layers {}", missing.join(", ")));
+        }
+        if root {
+            self.supervisor.info(format!("limits are held by {}", self.supervisor.context().cgroups.kind()));
+        }
+        for line in std::mem::take(&mut self.ended) {
+            self.supervisor.warn(line);
+        }
+        if let Some(note) = self.uid_range.as_mut().and_then(|uids| uids.note.take()) {
+            self.supervisor.warn(note);
+        }
+    }
+
+    /// Says what the operator perhaps did not mean.
+    fn log_warnings(&mut self) {
+        for config::Diagnostic { file, line, column, message, .. } in
+            self.supervisor.context().config.warnings.clone()
+        {
+            self.supervisor.warn(format!("{file}:{line}:{column}: {message}"));
+        }
+    }
+
+    /// Waits for something to happen and deals with it.
+    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Error> {
+        let now = Instant::now();
+        let deadlines = self.components.all().map(|component| component.deadline());
+        let next = deadlines.into_iter().flatten().chain(self.supervisor.deadline(now)).min();
+        self.supervisor.wait(events, next.map(|at| at.saturating_duration_since(now)))?;
+        for event in events.iter() {
+            match Event::from(event) {
+                Event::Signal => self.supervisor.on_signal(),
+                Event::Pipes => self.components.stderr_drain.written(Instant::now()),
+                Event::Exit(serial) => self.on_exit(serial),
+                Event::Channel(serial) => self.on_channel(serial),
+            }
+            self.configure_new();
+        }
+        self.on_time(Instant::now());
+        self.supervisor.watch_for_room();
+        Ok(())
+    }
+
+    /// Does what is due.
+    fn on_time(&mut self, now: Instant) {
+        self.supervisor.on_time(now);
+        self.configure_new();
+        for component in self.components.all() {
+            component.on_time(&mut self.supervisor, now);
+        }
+        self.configure_new();
+    }
+
+    /// Takes notice of a child's end.
+    fn on_exit(&mut self, serial: u64) {
+        for component in self.components.all() {
+            if component.on_helper_exit(&mut self.supervisor, serial) {
+                return;
+            }
+        }
+        let Some(exit) = self.supervisor.exit_of(serial) else { return };
+        // What it said last, such as that it was ready, is still in its channel.
+        self.on_channel(serial);
+        let Some(mut ended) = self.supervisor.remove(serial, exit) else { return };
+        for component in self.components.all() {
+            component.on_exit(&mut self.supervisor, &mut ended);
+        }
+        if let Some((ticket, reason)) = self.supervisor.on_end(ended) {
+            self.components.admin_commands.relaunched(&mut self.supervisor, ticket, Err(reason));
+        }
+        self.supervisor.go_on_stopping();
+    }
+}
+
+/// How many gates there are unless the configuration says so: one for each processor.
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
