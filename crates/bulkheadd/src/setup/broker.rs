@@ -3,7 +3,6 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: answers a call of a service, or looks at one;
 //! the listeners of their calls are kept only to be given to a broker that takes another's place.
 
-use config::Service;
 use std::os::fd::OwnedFd;
 use wire::{LauncherToBroker, LauncherToConnector, NO_PARTITION, Role, Text};
 
@@ -16,13 +15,6 @@ use crate::supervisor::Supervisor;
 const ANY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 impl SpawnContext {
-    /// The service for which `spec` connects or answers.
-    pub(crate) fn granted(&self, spec: &ProcessSpec) -> Option<&Service> {
-        let serves = matches!(spec.role, Role::Broker | Role::Connector) && spec.partition != NO_PARTITION;
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| serves)?;
-        site.services.get(spec.index)
-    }
-
     /// What the connector of a service is sent of what it may do.
     pub(crate) fn grants_setup(&self, spec: &ProcessSpec) -> Vec<LauncherToConnector> {
         let Some(service) = self.granted(spec) else {

@@ -1,34 +1,22 @@
 //! Servers behind a site: what its connector and its worker are sent of them, and the channel between the two.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself, or lets a
-//! connector reach more than the directories of its sockets and the ports of its addresses.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use config::{ProxyHeader, Site, Speech, Target};
-use jail::policy::Policy;
-use jail::{Access, Reach};
 use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Text};
 
-use crate::directories;
 use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::reach::folder_of;
 use crate::supervisor::Supervisor;
 
 /// What a connector is sent, in order.
 type Setup = Vec<(LauncherToConnector, Option<OwnedFd>)>;
 
 impl SpawnContext {
-    /// All servers of a connector's site, with the number of their target.
-    fn servers(&self, spec: &ProcessSpec) -> impl Iterator<Item = (u16, &Target)> {
-        let of_site = spec.role == Role::Connector && spec.partition == NO_PARTITION;
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| of_site);
-        let backends = site.into_iter().flat_map(Site::backends);
-        backends.flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
-    }
-
     /// What a connector is sent before it connects.
     pub fn connector_setup(&self, spec: &ProcessSpec) -> Result<Setup, Error> {
         let limits = &self.config.limits;
@@ -53,33 +41,6 @@ impl SpawnContext {
         messages.extend(self.grants_setup(spec).into_iter().map(|message| (message, None)));
         messages.push((LauncherToConnector::Begin {}, None));
         Ok(messages)
-    }
-
-    /// What a connector may do, by what it has to reach.
-    pub(crate) fn connector_policy(&self, spec: &ProcessSpec) -> Policy {
-        if let Some(service) = self.granted(spec) {
-            let tcp = !service.network.tcp.is_empty();
-            return Policy::Connector { unix: false, tcp, udp: service.network.udp };
-        }
-        let tcp = self.servers(spec).any(|(_, server)| matches!(server, Target::Tcp(_)));
-        let unix = self.servers(spec).any(|(_, server)| matches!(server, Target::Unix(_)));
-        Policy::Connector { unix, tcp, udp: false }
-    }
-
-    /// Lets a connector reach its servers.
-    pub(crate) fn let_connector_reach(&self, spec: &ProcessSpec, reach: &mut Reach) -> Result<(), Error> {
-        for (_, server) in self.servers(spec) {
-            match server {
-                Target::Tcp(address) => reach.ports.connect.push(address.port()),
-                Target::Unix(path) => {
-                    let directory = directories::directory(folder_of(path))?;
-                    reach.paths.push((directory, Access::Connect));
-                }
-            }
-        }
-        let grants = self.granted(spec).into_iter().flat_map(|service| &service.network.tcp);
-        reach.ports.connect.extend(grants.map(|grant| grant.port));
-        Ok(())
     }
 
     /// What a site's worker is sent of the servers behind it.
@@ -110,11 +71,6 @@ impl SpawnContext {
         }
         messages
     }
-}
-
-/// The directory of a socket.
-fn folder_of(socket: &Path) -> &Path {
-    socket.parent().unwrap_or(Path::new("/"))
 }
 
 impl Supervisor {

@@ -1,9 +1,8 @@
-//! The stapler: what it is sent, which ports it may reach, and its channels to the signer and the sites.
+//! The stapler: what it is sent, and its channels to the signer and the sites.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate; learns who is asked.
 
 use config::Config;
-use jail::Reach;
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{LauncherToSite, Role, Text};
@@ -15,21 +14,12 @@ use crate::supervisor::Supervisor;
 /// Where this machine says which servers know names, and which names it knows itself.
 pub(crate) const NAMES: [(&str, LauncherToStapler); 2] =
     [("/etc/resolv.conf", LauncherToStapler::Resolver {}), ("/etc/hosts", LauncherToStapler::Hosts {})];
-/// Where servers of names listen; the stapler asks them over TCP.
-const NAMES_PORT: u16 = 53;
-
 /// Whether there is anybody for it to work for.
 pub(crate) fn is_wanted(config: &Config) -> bool {
     config.tls.ocsp && config.sites.iter().any(|site| site.tls.is_some())
 }
 
 impl SpawnContext {
-    /// Lets the stapler reach responders and servers of names.
-    pub(crate) fn let_stapler_reach(&self, reach: &mut Reach) {
-        reach.ports.connect.extend(&self.config.tls.ocsp_ports);
-        reach.ports.connect.push(NAMES_PORT);
-    }
-
     /// What a stapler is sent before it asks anybody, apart from files.
     pub(crate) fn stapler_setup(&self) -> Vec<LauncherToStapler> {
         let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];

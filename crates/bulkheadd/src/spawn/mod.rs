@@ -16,6 +16,7 @@ pub mod listeners;
 pub mod living;
 pub mod process_spec;
 pub mod program;
+pub(crate) mod reach;
 pub mod reaper;
 pub mod stderr;
 pub mod uid_range;
