@@ -130,6 +130,8 @@ class NginxWithTls(Nginx):
         with self.client() as client:
             for _ in range(5):
                 self.hello(client)
+            # The server tells the gate on a channel of its own, which may be later than its answers.
+            self.server.wait_for(lambda: gate.took, "the connection to be taken")
             self.assertEqual((gate.took, gate.done, gate.back), ([1], [], []))
         self.all_quiet()
 

@@ -128,7 +128,7 @@ class Results:
 
     def pytest_runtest_logreport(self, report):
         test = self.tests.setdefault(report.nodeid, {
-            "name": self.prefix + name_of(report.nodeid), "nodeid": report.nodeid, "outcome": "ok", "why": "",
+            "name": self.prefix + name_of(report.nodeid), "nodeid": self.absolute(report), "outcome": "ok", "why": "",
             "seconds": 0.0,
         })
         test["seconds"] += report.duration
@@ -140,12 +140,16 @@ class Results:
             how = f"skipped: {test['why']}" if test["outcome"] == "skipped" else test["outcome"]
             self.write(f"{test['name']} ... {how} ({test['seconds']:.1f} s)")
 
+    def absolute(self, report):
+        """The id by which pytest finds the test again, from whatever folder."""
+        return str(self.config.rootpath / report.nodeid)
+
     def pytest_collectreport(self, report):
         if report.failed:
             why = last_line(report.longreprtext)
             name = self.prefix + name_of(report.nodeid)
             self.tests[report.nodeid] = {
-                "name": name, "nodeid": report.nodeid, "outcome": "FAILED", "why": why, "seconds": 0.0,
+                "name": name, "nodeid": self.absolute(report), "outcome": "FAILED", "why": why, "seconds": 0.0,
             }
             self.write(f"{name} ... FAILED")
 

@@ -13,7 +13,8 @@ import unittest
 from pathlib import Path
 
 from world import (
-    ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, table, told,
+    ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, probe_by_guard, table,
+    told,
 )
 from harness import Server, configuration, free_port, rootless_too, service, site
 from tls_server import certificate
@@ -27,7 +28,10 @@ UNTRIED_BY_ROLES = {
     "int80": "it ends the process, and a role makes no child that could be ended instead: test_foreign_calls",
     "touch-memory": "it may end the process, and a role makes no child: test_effects touches memory",
 }
-UNTRIED = {name: UNTRIED_BY_ALL | UNTRIED_BY_ROLES for name in ROLES} | {name: UNTRIED_BY_ALL for name in WORKERS}
+#: The gate of a guard: by the guard's own probe, which tells it of no processes but the test's.
+GUARDS_GATE = "guard's gate"
+ALL_ROLES = [*ROLES, GUARDS_GATE]
+UNTRIED = {name: UNTRIED_BY_ALL | UNTRIED_BY_ROLES for name in ALL_ROLES} | {name: UNTRIED_BY_ALL for name in WORKERS}
 UNTRIED["breakout"] = {}
 
 #: What succeeds though the table expects otherwise, and why that is right.
@@ -35,7 +39,7 @@ GRANTED = {
     "socket-inet": "it was granted a port; Landlock refuses every other",
     "socket-inet6": "it was granted a port; Landlock refuses every other",
 }
-DEVIATES = {name: {} for name in [*ROLES, *WORKERS, "breakout"]} | {
+DEVIATES = {name: {} for name in [*ALL_ROLES, *WORKERS, "breakout"]} | {
     name: GRANTED for name in ("with network", "connector", "granted connector", "stapler")
 }
 #: A broker has its service's uid, and the machine's numbers of processes: it is there to look into that one service.
@@ -49,7 +53,7 @@ DEVIATES["broker"] = {
 #: A gate and the logger may have as many descriptors as the machine lets anybody have, which may be few or many.
 MANY = {"rlimit-descriptors": "the machine gives that many to everybody"}
 if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
-    DEVIATES |= {"gate": MANY, "logger": MANY}
+    DEVIATES |= {"gate": MANY, "logger": MANY, GUARDS_GATE: MANY}
 
 #: Of docs/security/attempts.md: "A worker of ours is to score at most 0.5".
 EXPOSURE_MAX = 0.5
@@ -105,7 +109,21 @@ class Inside(unittest.TestCase):
         cls.addClassCleanup(os.environ.pop, "BULKHEAD_TEST_SECRET")
         cls.server = cls.enterClassContext(server(abstract))
         cls.reports = {column: probe(cls.server, name) for column, name in POSTS.items()}
+        cls.reports[GUARDS_GATE] = probe_by_guard("gate", "attempts", cls.hints_of_guard())
         cls.reports["breakout"] = json.loads(cls.server.get("/breakout?json").body)
+
+    @classmethod
+    def hints_of_guard(cls):
+        """What a guard's gate might go for: the server that runs beside it, as if it were the guarded one."""
+        folder = cls.server.folder
+        return json.dumps({
+            "kind": "role",
+            "pids": [os.getpid(), *(process.pid for process in cls.server.processes())],
+            "tcp": [cls.server.port],
+            "paths": [f"{folder}/other/index.html", f"{folder}/log/error.log", "/etc/shadow"],
+            "write_paths": [f"{folder}/other/index.html", f"{folder}/bulkhead.toml"],
+            "unix": [f"{folder}/run/admin.sock"],
+        })
 
     def test_every_attempt_is_made(self):
         for column, report in self.reports.items():
@@ -127,7 +145,7 @@ class Inside(unittest.TestCase):
         """Whatever the table lets pass, in a role it is limited to what costs the role alone."""
         harmless = {"rlimit-memory", "rlimit-descriptors", "fill-memory", "fill-descriptors", "descriptor-flood",
                     "out-of-band"}
-        for column in ROLES:
+        for column in ALL_ROLES:
             got = {a["id"] for a in self.reports[column]["attempts"] if a["result"] == "succeeded"}
             # A connector makes sockets; what it may connect them to is the ports and folders of its site's routes.
             # The stapler's are for the ports of responders.
@@ -181,6 +199,7 @@ class Inside(unittest.TestCase):
         rows = []
         for column, name in POSTS.items():
             rows.append(self.exposure(column, probe(self.server, name, "score")))
+        rows.append(self.exposure(GUARDS_GATE, probe_by_guard("gate", "score", self.hints_of_guard())))
         rows.append(self.exposure("breakout", self.reports["breakout"]["score"]))
         for column, figure, _ in rows:
             self.assertLessEqual(figure, EXPOSURE_MAX, column)

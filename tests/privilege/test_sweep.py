@@ -7,16 +7,15 @@ and is refused.
 
 import json
 import re
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import pytest
 
-from world import ALWAYS, place, probe
+from world import ALWAYS, place, probe, probe_by_guard
 from client import until
-from harness import NOBODY, ROOTLESS, Server, configuration, free_port, program, rootless_too, service, site
+from harness import Server, configuration, free_port, rootless_too, service, site
 from tls_server import certificate
 
 pytestmark = pytest.mark.alone
@@ -183,28 +182,13 @@ class Filter(Swept):
             self.assertEqual(filtered.status("/probe"), 200)
 
 
-def sweep_by_guard(process):
-    """The sweep in the jail of a process that no order reaches; a guard makes the jail with the functions that make the real one."""
-    text = """
-        server.user_range = "52001-52999"
-        listen = [{ address = "127.0.0.1:1" }]
-        site = [{ name = "guard", host = ["*"], root = "/dev/null" }]
-    """
-    words = [program("bulkhead-guard"), "--config-text", text, "--probe", process, "--", "sweep"]
-    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOTLESS else {}
-    with tempfile.TemporaryFile() as output:
-        subprocess.run(words, stdout=output, check=True, timeout=90, **user)
-        output.seek(0)
-        return json.loads(output.read())
-
-
 class WithoutOrders(Swept):
     """The processes that run beside a launcher or a guard, as hidden modes of their programs."""
 
     def test_the_keeper_and_the_reaper(self):
         for kind in ("keeper", "reaper"):
             with self.subTest(kind):
-                self.compare(kind, sweep_by_guard(kind))
+                self.compare(kind, probe_by_guard(kind, "sweep"))
 
 
 @rootless_too
@@ -212,7 +196,7 @@ class Guard(Swept):
     """A guard's gate has no more than a launcher's."""
 
     def test_its_gate(self):
-        self.compare("gate", sweep_by_guard("gate"))
+        self.compare("gate", probe_by_guard("gate", "sweep"))
 
 
 @rootless_too

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 
-from harness import TOP, program
+from harness import NOBODY, ROOTLESS, TOP, program
 
 PAGE = TOP / "docs" / "security" / "attempts.md"
 WRITES = bool(os.environ.get("BULKHEAD_WRITE_DOCS"))
@@ -57,6 +58,22 @@ def probe(server, name, what="attempts"):
     if not answer["ok"]:
         raise AssertionError(f"probe of {name}: {answer['error']}")
     return answer["report"]
+
+
+def probe_by_guard(process, *words):
+    """What the probe says in the jail of a process that no order reaches: a guard makes the jail with the functions that
+    make the real one."""
+    text = """
+        server.user_range = "52001-52999"
+        listen = [{ address = "127.0.0.1:1" }]
+        site = [{ name = "guard", host = ["*"], root = "/dev/null" }]
+    """
+    command = [program("bulkhead-guard"), "--config-text", text, "--probe", process, "--", *words]
+    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOTLESS else {}
+    with tempfile.TemporaryFile() as output:
+        subprocess.run(command, stdout=output, check=True, timeout=90, **user)
+        output.seek(0)
+        return json.loads(output.read())
 
 
 def by_id(report):

@@ -26,7 +26,15 @@ pub fn run(
     probed: Probed,
     words: &[OsString],
 ) -> Result<ExitCode, Error> {
-    let file = program::open(&context.roles_folder.join("bulkhead-probe"))?;
+    let readable = context.roles_folder.join("bulkhead-probe");
+    let file = match context.config.dir.parent() {
+        // Roles make themselves processes that cannot be dumped; the probe is one by its file.
+        Some(folder) if context.empty_root.is_some() => {
+            let copy = folder.join(format!("bulkhead-probe.{}", std::process::id()));
+            program::unreadable(&readable, &copy)?
+        }
+        _ => program::open(&readable)?,
+    };
     let words = words.iter().map(|word| text(&word.to_string_lossy()));
     let arguments = std::iter::once(text("bulkhead-probe")).chain(words).collect::<Result<_, _>>()?;
     let program = Program { file, arguments, environment: Vec::new() };

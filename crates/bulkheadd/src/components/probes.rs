@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,7 +17,7 @@ use wire::{LauncherToAdmin, LauncherToBroker, Outcome, ProbeKind, Role};
 
 use crate::components::Component;
 use crate::components::admin_socket;
-use crate::error::{Error, at, during};
+use crate::error::{Error, during};
 use crate::spawn::Jailed;
 use crate::spawn::cgroup::Group;
 use crate::spawn::context::{SpawnContext, duplicate, text};
@@ -203,7 +200,10 @@ fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
 impl SpawnContext {
     /// Starts the probe in the jail of `slot`, with descriptors like those that the slot's process has.
     fn probe(&self, spec: &ProcessSpec, kind: ProbeKind, hints: &str) -> Result<(Jailed, OwnedFd), Error> {
-        let file = unreadable(&self.roles_folder.join("bulkhead-probe"), &self.config.server.run_dir)?;
+        let file = program::unreadable(
+            &self.roles_folder.join("bulkhead-probe"),
+            &self.config.server.run_dir.join("bulkhead-probe"),
+        )?;
         let (word, hints) = match kind {
             ProbeKind::Attempts => ("attempts", hints),
             ProbeKind::Score => ("score", hints),
@@ -227,24 +227,6 @@ impl SpawnContext {
         let program = Program { file, arguments, environment: vec![] };
         Ok((self.start_in_jail(spec, &program, &descriptors)?, output))
     }
-}
-
-/// A copy of a program that is executed and not read by others than root, as the programs of services are.
-///
-/// The kernel keeps a process with such a program from being traced or dumped.
-fn unreadable(program: &Path, run: &Path) -> Result<OwnedFd, Error> {
-    let mut source = File::open(program).map_err(at("open", program))?;
-    let path = run.join("bulkhead-probe");
-    // One that a launcher left which was ended at this very moment.
-    let _ = std::fs::remove_file(&path);
-    let mut options = File::options();
-    let mut copy = options.write(true).create_new(true).mode(0o711).open(&path).map_err(at("make", &path))?;
-    io::copy(&mut source, &mut copy).map_err(at("write", &path))?;
-    // A file that somebody can still write is not executed.
-    drop(copy);
-    let opened = program::open(&path);
-    std::fs::remove_file(&path).map_err(at("remove", &path))?;
-    opened
 }
 
 /// A path as a string of JSON.

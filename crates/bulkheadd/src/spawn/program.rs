@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -57,6 +57,25 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
         refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()))
     })?;
     Ok(program)
+}
+
+/// A program of which `copy` is made for a moment, to be executed and not read by others than root, as the programs of
+/// services are.
+///
+/// The kernel keeps a process with such a program from being traced or dumped.
+pub fn unreadable(program: &Path, copy: &Path) -> Result<OwnedFd, Error> {
+    let mut source = File::open(program).map_err(at("open", program))?;
+    // One that a launcher left which was ended at this very moment.
+    let _ = std::fs::remove_file(copy);
+    let mut options = File::options();
+    let mut written =
+        options.write(true).create_new(true).mode(0o711).open(copy).map_err(at("make", copy))?;
+    std::io::copy(&mut source, &mut written).map_err(at("write", copy))?;
+    // A file that somebody can still write is not executed.
+    drop(written);
+    let opened = open(copy);
+    std::fs::remove_file(copy).map_err(at("remove", copy))?;
+    opened
 }
 
 /// Opens a program of the operator's that is to be a site's worker: as a service's, and without a dynamic loader.
