@@ -5,14 +5,14 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use request::path::{NormalPath, fuzz_path};
-use request::target::{Place, split};
+use request::target::{RequestTarget, split};
 use site::router::script::{ends_with, split_script};
 
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Ok(target) = std::str::from_utf8(data) else {
         return Corpus::Reject;
     };
-    let Ok(Place { path: raw, .. }) = split("GET", target) else {
+    let Ok(RequestTarget { path: raw, .. }) = split("GET", target) else {
         return Corpus::Reject;
     };
     fuzz_path(raw);
