@@ -49,7 +49,9 @@ lint:
 	@./tests/prepare lint
 	cargo fmt --all --check
 	./tests/words
+	./tests/modules
 	cargo clippy --workspace --all-targets -- -D warnings
+	CARGO_TARGET_DIR=$(CURDIR)/target cargo check --manifest-path fuzz/Cargo.toml --bins
 	cargo deny --log-level error check bans licenses sources
 
 unit:
