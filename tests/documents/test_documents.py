@@ -10,6 +10,7 @@ Each block of TOML is given to `bulkhead check`, and each block of shell is run,
 - ```sh not-run: is in `NOT_RUN`, with the reason.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -207,6 +208,33 @@ class Links(unittest.TestCase):
                 if not to.exists() or (anchor and anchor not in anchors(to)):
                     broken.append(f"{page.relative_to(TOP)}: {target}")
         self.assertEqual(broken, [])
+
+
+class Limits(unittest.TestCase):
+    """docs/internals/limits.md names where each limit is written, and the test that holds it."""
+
+    PAGE = TOP / "docs" / "internals" / "limits.md"
+
+    @classmethod
+    def setUpClass(cls):
+        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"))
+                 for path in (TOP / folder).rglob(f"*.{kind}")]
+        cls.code = "\n".join(path.read_text() for path in files)
+        cls.page = cls.PAGE.read_text()
+
+    def test_constants(self):
+        named = {name for name in re.findall(r"`([A-Z][A-Z0-9_]{3,})`", self.page) if not hasattr(errno, name)}
+        self.assertGreater(len(named), 50)
+        defined = set(re.findall(r"(?:const|static|#define) ([A-Z][A-Z0-9_]+)|([A-Z][A-Z0-9_]+) =", self.code))
+        self.assertEqual(sorted(named - {name for pair in defined for name in pair}), [])
+
+    def test_tests(self):
+        named = set(re.findall(r"`[a-z]+: ([a-z][a-z0-9_]{9,})`", self.page))
+        self.assertGreater(len(named), 30)
+        python = "\n".join(path.read_text() for path in (TOP / "tests").rglob("*.py"))
+        files = lambda name: [*TOP.glob(f"crates/*/tests/{name}.rs"), *TOP.glob(f"tests/*/{name}.py")]
+        known = lambda name: f"fn {name}(" in self.code or f"def {name}(" in python or files(name)
+        self.assertEqual(sorted(name for name in named if not known(name)), [])
 
 
 class Blocks(unittest.TestCase):
