@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +14,15 @@ from queue import Empty, Queue
 from secured import key_hash
 
 PATIENCE = 60
+
+#: Moves two descriptors to 3 and 4, from wherever they are, and executes a program.
+MOVE = """
+import fcntl, os, sys
+its_in, its_out = (fcntl.fcntl(int(word), fcntl.F_DUPFD, 10) for word in sys.argv[1:3])
+os.dup2(its_in, 3)
+os.dup2(its_out, 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Chromium:
@@ -33,11 +43,11 @@ class Chromium:
             *(("--no-sandbox",) if os.geteuid() == 0 else ()), "about:blank",
         ]
         (its_in, self.out), (self.into, its_out) = os.pipe(), os.pipe()
-        # It reads commands from descriptor 3 and writes to 4; dup2 in a shell, since Popen can only pass numbers on.
-        shell = ["sh", "-c", f'exec 3<&{its_in} 4>&{its_out}; exec "$@"', "sh", *words]
+        # It reads commands from descriptor 3 and writes to 4; Popen can only pass numbers on.
+        words = [sys.executable, "-c", MOVE, str(its_in), str(its_out), *words]
         self.said = open(os.path.join(self.profile, "said"), "w+")
         self.process = subprocess.Popen(
-            shell, pass_fds=(its_in, its_out), stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said
+            words, pass_fds=(its_in, its_out), stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said
         )
         os.close(its_in)
         os.close(its_out)
