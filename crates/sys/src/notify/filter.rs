@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
+use rustix::thread::SecureComputingMode;
+
 use super::Kind;
 
 #[cfg(target_arch = "x86_64")]
@@ -39,13 +41,14 @@ pub fn refuse_rings() -> io::Result<()> {
 }
 
 /// Has all threads of this process and all their descendants make no code any more: no file and no memory becomes
-/// executable from here on. For a process that has loaded what it runs. Does nothing in one that may gain privileges: its
-/// jail was opened on purpose.
+/// executable from here on. For a process that has loaded what it runs. Does nothing in one that may gain privileges, or has
+/// no filter of system calls: its jail was opened on purpose, and who looks from outside should see that.
 ///
 /// # Errors
 /// The kernel refused, or a thread has a filter that the others do not have.
 pub fn refuse_new_code() -> io::Result<()> {
-    if !rustix::thread::no_new_privs()? {
+    let has_filter = rustix::thread::secure_computing_mode()? == SecureComputingMode::Filter;
+    if !rustix::thread::no_new_privs()? || !has_filter {
         return Ok(());
     }
     let low = std::mem::offset_of!(libc::seccomp_data, args)
