@@ -1,7 +1,7 @@
 """testssl.sh against the server: no finding above LOW.
 
-Left aside are findings about the tests' own certificate, and the hint at HTTP compression (BREACH), which issue 5
-excepts. In CI the parts that take longest are left out; `--whole` runs all of it.
+Left aside are findings about the tests' own certificate, and the hint at HTTP compression (BREACH), which is for
+applications to avoid. In CI the parts that take longest are left out; `--whole` runs all of it.
 """
 
 import time

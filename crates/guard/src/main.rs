@@ -9,7 +9,7 @@
 //! Either a preloaded library puts the channel there, or, for programs that do not use the C library for it, the guard
 //! itself does (`notify`).
 //!
-//! Source: seed 001, "Implementation"; row D2.
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006, "Implementation".
 
 mod command;
 mod filters;

@@ -2,8 +2,6 @@
 //!
 //! Runs in: the launcher. Sees: addresses as numbers, from sites that may be compromised. Never: lets one site decide
 //! who reaches another, or keep more of them than its share.
-//!
-//! Source: mechanisms.md H8.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -4,8 +4,6 @@
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
-//!
-//! Source: mechanisms.md H1, H11, H13.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,8 +1,6 @@
 //! The secrets that sites encrypt tickets under: made here, so that a site's worker can read what the one before it wrote.
 //!
 //! Runs in: the launcher. Sees nothing. Never: writes one anywhere, or gives it to another site's worker.
-//!
-//! Source: mechanisms.md H3, H4 (their answer of today).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

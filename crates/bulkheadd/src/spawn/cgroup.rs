@@ -4,7 +4,7 @@
 //! for the one that it is in itself, and that only where version 2 asks for it.
 //!
 //! Version 2 is used where it is delegated to the launcher, version 1 where its hierarchies can be written, and
-//! otherwise resource limits alone; [`Cgroups::kind`] tells which. Source: row A15.
+//! otherwise resource limits alone; [`Cgroups::kind`] tells which.
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -1,10 +1,11 @@
 //! Core files of services that may write them: in memory while the service lives, then copied to where root alone can
-//! read them (row A6).
+//! read them.
 //!
 //! Runs in: the launcher, as root. Sees: how full a service's folder is. Never: opens, lists or follows what a service
 //! made: that is for [`crate::spawn::core_copy`], in a jail.
 //!
-//! Source: seed 000, 4.1: the run directory of a service is the only one that it can write; after an unclean exit
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1: the run
+//! directory of a service is the only one that it can write; after an unclean exit
 //! the launcher takes the core file over.
 
 use std::fs::{self, File};

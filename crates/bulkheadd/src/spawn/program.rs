@@ -3,7 +3,8 @@
 //! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first bytes.
 //! Never: changes the owner or mode of a file that more than one name or service reaches.
 //!
-//! Source: seed 000, 4.1 (row A4: owned by root and the service's gid, mode 0410).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (owned by
+//! root and the service's gid, mode 0410).
 
 use std::fs::File;
 use std::io::Read;

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid
 //! out twice, not even after its partition has left the configuration, for files of that uid may be left.
 //!
-//! Source: seed 000, 4.1 (row A3).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};

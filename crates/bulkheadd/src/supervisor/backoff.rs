@@ -3,7 +3,8 @@
 //! Runs in: the launcher. Sees no untrusted bytes: exits of children and the clock, which the caller passes in.
 //! Never: starts anything itself.
 //!
-//! Source: seed 000, 4.1 ("too many times in a given interval"); mechanisms.md B2 (30 in 50 s, delay to 3 s).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 ("too many
+//! times in a given interval": 30 in 50 s, with a delay of up to 3 s).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 //! channels between them. What was in the old ones is lost; the gates close these connections. The same goes for a last
 //! filter that sends nonsense, and for one that reads nothing.
 //!
-//! Source: seed 001 (the chain of filter processes).
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006 (the chain of filter processes).
 
 use std::time::{Duration, Instant};
 

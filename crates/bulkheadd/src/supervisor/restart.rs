@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher, as root. Sees: exits of children and the clock. Never: ends because a child did.
 //!
-//! Source: seed 000, 4.1 (rows B1 to B3).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -3,8 +3,6 @@
 //! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders from
 //! the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's file.
 //! Never: has a private key.
-//!
-//! Source: mechanisms.md H1, H3, H5, H13.
 
 mod client_ca;
 mod crl;
