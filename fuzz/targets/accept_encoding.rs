@@ -3,4 +3,4 @@
 //! Runs in: `fuzz/run`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| site::http::accept_encoding::fuzz_accept_encoding(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| request::accept_encoding::fuzz_accept_encoding(data));

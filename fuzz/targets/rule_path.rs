@@ -6,7 +6,7 @@
 use libfuzzer_sys::{Corpus, fuzz_target};
 use request::path::{NormalPath, fuzz_path};
 use request::target::{RequestTarget, split};
-use site::router::script::{ends_with, split_script};
+use request::script::{ends_with, split_script};
 
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Ok(target) = std::str::from_utf8(data) else {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use request::accept_encoding::Encoding;
+
 /// The settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,40 +39,6 @@ impl Default for Settings {
             dynamic_level: 2,
             max_bytes: 32 << 20,
             error_pages: Vec::new(),
-        }
-    }
-}
-
-/// An encoding of content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
-    /// Brotli.
-    Br,
-    /// Zstandard.
-    Zstd,
-    /// gzip.
-    Gzip,
-}
-
-impl Encoding {
-    /// All of them.
-    pub const ALL: [Encoding; 3] = [Encoding::Br, Encoding::Zstd, Encoding::Gzip];
-
-    /// As in `Content-Encoding`.
-    pub fn token(self) -> &'static str {
-        match self {
-            Encoding::Br => "br",
-            Encoding::Zstd => "zstd",
-            Encoding::Gzip => "gzip",
-        }
-    }
-
-    /// What is added to a file's name for a neighbour that is compressed already; also to its entity tag.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Encoding::Br => "br",
-            Encoding::Zstd => "zst",
-            Encoding::Gzip => "gz",
         }
     }
 }

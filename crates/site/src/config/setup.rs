@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
+use request::accept_encoding::Encoding;
 use wire::{LauncherToSite, RuleAction};
 use worker::Fault;
 
-use crate::config::settings::{Encoding, Settings};
+use crate::config::settings::Settings;
 use crate::files::Names;
 use crate::router::access::users::Users;
 use crate::router::rules::{AccessPolicy, Action, BasicAuth, Matcher, Rule, Rules};

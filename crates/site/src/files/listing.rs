@@ -8,14 +8,14 @@ use std::fmt::Write;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
+use request::date;
+use request::path::{NormalPath, escape as encode_name};
 use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
 use crate::files::Files;
 use crate::http::body::ResponseBody;
-use crate::http::date;
 use crate::http::response;
-use request::path::{NormalPath, escape as encode_name};
 
 /// LIMIT: entries of a listing; nobody reads more, and each costs a system call.
 const ENTRIES_MAX: usize = 5000;

@@ -20,11 +20,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use request::accept_encoding::Encoding;
 use request::path::{ESCAPED_SLASH, NormalPath, escape};
+use request::{date, mime};
 
-use crate::config::settings::Encoding;
-use crate::http::date;
-use crate::http::mime;
 use crate::router::rules::Rules;
 
 /// Why there is no file to serve.

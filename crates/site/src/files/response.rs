@@ -3,12 +3,13 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: method and headers of a request. Must never: put
 //! anything a client sent into an answer unencoded.
 
-use crate::config::settings::Encoding;
+use request::accept_encoding::Encoding;
+use request::conditional::{self, Validators, Verdict};
+use request::range::{self, Span, Wanted};
+
 use crate::files::cache::{Representation, coded_tag};
 use crate::files::{File, Missing};
 use crate::http::body::{FileBody, Piece, ResponseBody};
-use crate::http::conditional::{self, Validators, Verdict};
-use crate::http::range::{self, Span, Wanted};
 use crate::http::response::{empty, error};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};

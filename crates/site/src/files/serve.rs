@@ -9,9 +9,9 @@ use std::time::Instant;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use request::accept_encoding::{Accepted, Encoding};
 use request::path::NormalPath;
 
-use crate::config::settings::Encoding;
 use crate::context::{Partition, Site};
 use crate::files::cache::Root;
 use crate::files::cache::{
@@ -21,7 +21,6 @@ use crate::files::listing;
 use crate::files::response as file_response;
 use crate::files::response::Shape;
 use crate::files::{File, Found, Missing};
-use crate::http::accept_encoding::Accepted;
 use crate::http::body::{FileBody, ResponseBody};
 use crate::http::compress::body::Coded;
 use crate::http::compress::dynamic::{accept_encoding, vary};

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
+use request::range::Span;
 
-use crate::http::range::Span;
 use crate::proxy::limit::{Side, Stall};
 
 /// The error of a response body.

@@ -4,11 +4,11 @@
 
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
+use request::date::DATE_BYTES;
 use request::fields::remove_of_connection;
 
 use crate::http::SERVER;
 use crate::http::body::{Intake, ResponseBody};
-use crate::http::date::DATE_BYTES;
 use crate::http::response;
 
 /// What writes a response, as far as its headers depend on that.

@@ -2,17 +2,13 @@
 //!
 //! Untrusted input: see the modules. Must never: depend on a codec, a router or a backend.
 
-pub mod accept_encoding;
 pub mod access_record;
 pub mod body;
+pub mod clock;
 pub mod compress;
-pub mod conditional;
 pub mod conn_info;
-pub mod date;
 pub(crate) mod finish;
 pub(crate) mod internal_redirect;
-pub mod mime;
-pub mod range;
 pub mod response;
 pub mod websocket;
 

@@ -38,7 +38,7 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
 /// The fields, and how many bytes follow them.
 fn fields(prebuilt: &PrebuiltResponse) -> (HeaderMap, usize) {
     // The date is not looked at, and written anew for whoever sends the bytes as they are: the caller adds that of now.
-    let bytes = prebuilt.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
+    let bytes = prebuilt.bytes(0, || [b'0'; request::date::DATE_BYTES]);
     let mut headers = HeaderMap::with_capacity(16);
     for line in bytes[..prebuilt.split].split(|&byte| byte == b'\n').skip(1) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -75,7 +75,7 @@ impl Body for Copied {
             return Poll::Ready(None);
         }
         let prebuilt = &this.representation.whole;
-        let bytes = prebuilt.bytes(0, || [b'0'; crate::http::date::DATE_BYTES]);
+        let bytes = prebuilt.bytes(0, || [b'0'; request::date::DATE_BYTES]);
         let start = prebuilt.split + 2 + this.sent;
         let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + this.step)]);
         this.sent += piece.len();

@@ -9,6 +9,7 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use request::path::NormalPath;
+use request::range::Span;
 
 use crate::config::settings::Settings;
 use crate::context::{Partition, Site};
@@ -18,7 +19,6 @@ use crate::files::{File, Found};
 use crate::http::body::{BoundedBody, FileBody, Piece, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, redirect_internally};
-use crate::http::range::Span;
 use crate::router::authorize::{Origin, authorize};
 use crate::router::dispatch::{Place, pass_on};
 use crate::router::rules::RouteMatch;

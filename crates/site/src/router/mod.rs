@@ -8,7 +8,6 @@ mod custom_error;
 mod dispatch;
 pub mod hook;
 pub mod rules;
-pub mod script;
 
 use std::rc::Rc;
 use std::time::Instant;

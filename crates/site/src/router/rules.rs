@@ -14,9 +14,9 @@ use conditioning::Network;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
+use request::script::{self, ends_with, split_script};
 
 use crate::router::access::users::Users;
-use crate::router::script::{self, ends_with, split_script};
 
 /// Which paths a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,15 +9,15 @@ use std::fmt::Write;
 use std::rc::{Rc, Weak};
 
 use http::header::{HeaderName, HeaderValue};
+use request::accept_encoding::{Accepted, Encoding};
+use request::date::DATE_BYTES;
 use tokio::sync::OnceCell;
 
 use super::prebuilt::PrebuiltResponse;
-use crate::config::settings::{Encoding, Settings};
+use crate::config::settings::Settings;
 use crate::files::root;
 use crate::files::{File, Meta};
-use crate::http::accept_encoding::Accepted;
 use crate::http::compress;
-use crate::http::date::DATE_BYTES;
 
 /// What an entry costs beside its bytes: structures, hash table, queue.
 const OVERHEAD_BYTES: usize = 512;

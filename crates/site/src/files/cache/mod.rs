@@ -16,13 +16,14 @@ pub use entry::{Entry, Pick, Representation, ResponseHeaders, Root, Table, coded
 pub use policy::{Clock, Policy};
 pub use prebuilt::PrebuiltResponse;
 
+use request::accept_encoding::Encoding;
+use request::date::DATE_BYTES;
 use request::path::NormalPath;
 
-use crate::config::settings::{Encoding, Settings};
+use crate::config::settings::Settings;
 use crate::files::root;
 use crate::files::watch::{Watch, Watched};
 use crate::files::{self, File, Found, Meta};
-use crate::http::date::DATE_BYTES;
 
 /// LIMIT: bytes of all entries together; a site's pages and images, yet a thousand workers fit in a machine.
 pub const CACHE_BYTES: usize = 64 << 20;

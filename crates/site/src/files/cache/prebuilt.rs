@@ -4,8 +4,9 @@
 
 use std::cell::{Cell, Ref, RefCell};
 
+use request::date::DATE_BYTES;
+
 use crate::http::SERVER;
-use crate::http::date::DATE_BYTES;
 
 /// A head with a date, and perhaps a body, in one buffer.
 pub struct PrebuiltResponse {

@@ -6,11 +6,11 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use http_body::Body;
+use request::accept_encoding::{Encoding, Negotiator};
 
 use super::body::Coded;
 use super::{BYTES_MIN, Effort, Encoder, is_worth};
-use crate::config::settings::{Encoding, Settings};
-use crate::http::accept_encoding::Negotiator;
+use crate::config::settings::Settings;
 use crate::http::body::ResponseBody;
 
 /// The field whose length is anybody's guess (against BREACH, which compares lengths).

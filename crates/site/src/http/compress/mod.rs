@@ -8,7 +8,7 @@ pub mod dynamic;
 
 use std::io::{self, Write};
 
-use crate::config::settings::Encoding;
+use request::accept_encoding::Encoding;
 
 /// LIMIT: what is smaller fits in a packet or so anyway, and may become larger.
 pub const BYTES_MIN: u64 = 512;

@@ -7,8 +7,9 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 
-use crate::files::{Files, Found, Missing, Names};
 use request::path::NormalPath;
+
+use crate::files::{Files, Found, Missing, Names};
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

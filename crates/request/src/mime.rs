@@ -1,6 +1,6 @@
 //! Media types by file name extension.
 //!
-//! Runs in: the site worker, unprivileged; pure. Untrusted input: the extension. Must never: guess a type
+//! Untrusted input: the extension. Must never: guess a type
 //! from contents.
 
 /// Sorted by extension, for binary search.

@@ -1,6 +1,6 @@
 //! Names of scripts: where one ends in a path, and which files are the source of one.
 //!
-//! Runs in: the site worker, unprivileged; pure. Untrusted input: paths in their normal form, and names of files. Must
+//! Untrusted input: paths in their normal form, and names of files. Must
 //! never: take another name for a script than the backend would run.
 
 /// Suffixes of the scripts whose sources are never sent as files, unless the operator says so: what Debian's Apache hands
@@ -16,7 +16,7 @@ const COPIES: [&str; 13] =
 
 /// Whether a file of this name, or what it is a copy of, is a script: one with a suffix in `routed`, or one of the usual
 /// ones that is not in `sent`. Without regard to case: file systems and servers that ignore case would run it.
-pub(super) fn is_source<'s>(name: &[u8], routed: impl Iterator<Item = &'s str>, sent: &[String]) -> bool {
+pub fn is_source<'s>(name: &[u8], routed: impl Iterator<Item = &'s str>, sent: &[String]) -> bool {
     let name = without_copies(name);
     let is = |suffix: &str| ends_with_ignoring_case(name, suffix.as_bytes());
     let mut routed = routed;

@@ -1,6 +1,6 @@
 //! Conditional requests of RFC 9110 13.
 //!
-//! Runs in: the site worker, unprivileged; pure. Untrusted input: the header values. Must never: answer 304
+//! Untrusted input: the header values. Must never: answer 304
 //! or 206 for a state of the file that the client does not have.
 
 use http::header::{self, HeaderMap, HeaderName};

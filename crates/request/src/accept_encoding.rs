@@ -1,11 +1,9 @@
 //! `Accept-Encoding` of RFC 9110 12.5.3.
 //!
-//! Runs in: the site worker, unprivileged; pure. Untrusted input: the header value. Must never: choose an encoding that
+//! Untrusted input: the header value. Must never: choose an encoding that
 //! the client refuses, or allocate for a value that was seen before.
 
 use std::cell::RefCell;
-
-use crate::config::settings::Encoding;
 
 /// LIMIT: values remembered; browsers have a handful, and others pay for being looked at.
 const KNOWN_MAX: usize = 16;
@@ -13,6 +11,40 @@ const KNOWN_MAX: usize = 16;
 const VALUE_BYTES_MAX: usize = 128;
 /// LIMIT: elements of a value that are looked at; there are not so many encodings.
 const ELEMENTS_MAX: usize = 32;
+
+/// An encoding of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Brotli.
+    Br,
+    /// Zstandard.
+    Zstd,
+    /// gzip.
+    Gzip,
+}
+
+impl Encoding {
+    /// All of them.
+    pub const ALL: [Encoding; 3] = [Encoding::Br, Encoding::Zstd, Encoding::Gzip];
+
+    /// As in `Content-Encoding`.
+    pub fn token(self) -> &'static str {
+        match self {
+            Encoding::Br => "br",
+            Encoding::Zstd => "zstd",
+            Encoding::Gzip => "gzip",
+        }
+    }
+
+    /// The suffix of the name of a file that is compressed already; also part of its entity tag.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Encoding::Br => "br",
+            Encoding::Zstd => "zst",
+            Encoding::Gzip => "gz",
+        }
+    }
+}
 
 /// What a client takes of what is offered, the best first; what is after an encoding that comes after none is plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

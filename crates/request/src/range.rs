@@ -1,6 +1,6 @@
 //! `Range` of RFC 9110 14.
 //!
-//! Runs in: the site worker, unprivileged; pure. Untrusted input: the header value. Must never: let a client
+//! Untrusted input: the header value. Must never: let a client
 //! ask for more bytes than the file has (RFC 9110 17.15).
 
 /// LIMIT: ranges in one request; nobody with good reasons needs more, and each costs a part of its own.
