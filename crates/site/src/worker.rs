@@ -15,6 +15,7 @@ use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
 use worker::{Fault, Start};
 
+use crate::config::limits::Limits;
 use crate::config::setup::Setup;
 use crate::connection::{Client, Ended, serve};
 use crate::context::Site;
@@ -43,7 +44,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     tokio::task::spawn_local(give_memory_back(site.clone()));
-    let receiver = &site.partition.receiver;
+    let receiver = &site.worker.receiver;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
             obey(&site, &tls, &control, message, descriptor)?;
@@ -53,7 +54,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     receiver.drain();
     let _ = accepting.await;
     receiver.idle().await;
-    site.partition.log().flush().await;
+    site.worker.log().flush().await;
     Ok(())
 }
 
@@ -62,12 +63,12 @@ async fn set_up(
     control: &Rc<Control>,
     log: Option<OwnedFd>,
     hooks: Hooks,
-) -> Result<Option<(Rc<Site<WorkerState>>, Rc<Tls>)>, Fault> {
+) -> Result<Option<(Rc<Site>, Rc<Tls>)>, Fault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
         return Err(Fault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
-    let mut state = WorkerState::new(&limits, Receiver::new(limits.connections), log);
+    let mut state = WorkerState::new(Limits::new(&limits), Receiver::new(limits.connections), log);
     let mut setup = Setup::default();
     let mut tls = Tls::default();
     while let Some((message, descriptor)) = control.receive().await? {
@@ -100,8 +101,8 @@ async fn set_up(
                     state.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
                 let mut site = Site { hooks, ..Site::set_up(state, setup) };
-                let log = site.partition.log().clone();
-                site.partition.backends.begin(&site.rules, &log);
+                let log = site.worker.log().clone();
+                site.worker.backends.begin(&site.rules, &log);
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;
                 site.set_hsts(tls.hsts());
@@ -114,7 +115,7 @@ async fn set_up(
 }
 
 /// Whether every function that a route names is there: its requests would find out one by one.
-fn has_functions(site: &Site<WorkerState>) -> Result<(), Fault> {
+fn has_functions(site: &Site) -> Result<(), Fault> {
     let named = site.rules.iter().find_map(|rule| match &rule.action {
         Action::Hook(name) if !site.hooks.has(name) => Some(name),
         _ => None,
@@ -130,20 +131,20 @@ fn has_functions(site: &Site<WorkerState>) -> Result<(), Fault> {
 
 /// Does what the launcher says of a worker that serves.
 fn obey(
-    site: &Rc<Site<WorkerState>>,
+    site: &Rc<Site>,
     tls: &Tls,
     control: &Control,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
 ) -> Result<(), Fault> {
     match (message, descriptor) {
-        (LauncherToSite::Connector {}, Some(channel)) => site.partition.backends.attach(channel)?,
-        (LauncherToSite::Attach {}, Some(channel)) => site.partition.receiver.attach(channel, false)?,
+        (LauncherToSite::Connector {}, Some(channel)) => site.worker.backends.attach(channel)?,
+        (LauncherToSite::Attach {}, Some(channel)) => site.worker.receiver.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
-            site.partition.service_proxy(partition).attach(channel)?;
+            site.worker.service_proxy(partition).attach(channel)?;
         }
         (LauncherToSite::Broken { partition, broken }, _) => {
-            site.partition.service_proxy(partition).set_broken(broken)
+            site.worker.service_proxy(partition).set_broken(broken)
         }
         (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
@@ -161,7 +162,7 @@ fn obey(
                 if faults.is_empty() { site.rules.renew(rule, users) } else { Err(faults.join("; ")) };
             tell_reread(site, &format!("`users` {}", path.as_str()), renewed);
         }
-        (LauncherToSite::Report {}, _) => control.report(site.partition.receiver.counters.snapshot()),
+        (LauncherToSite::Report {}, _) => control.report(site.worker.receiver.counters.snapshot()),
         (LauncherToSite::ReportShed {}, _) => {
             for message in site.report() {
                 let _ = control.try_send(&message, None);
@@ -172,12 +173,12 @@ fn obey(
     Ok(())
 }
 
-fn warn(site: &Site<WorkerState>, tls: &Tls) {
-    tls.warnings().into_iter().for_each(|warning| site.partition.log().event(Level::Error, warning));
+fn warn(site: &Site, tls: &Tls) {
+    tls.warnings().into_iter().for_each(|warning| site.worker.log().event(Level::Error, warning));
 }
 
 /// Sets up connections anew whenever a list of revoked certificates is over.
-async fn watch_lists(site: Rc<Site<WorkerState>>, tls: Rc<Tls>) {
+async fn watch_lists(site: Rc<Site>, tls: Rc<Tls>) {
     warn(&site, &tls);
     loop {
         tls.list_is_over().await;
@@ -190,9 +191,9 @@ async fn watch_lists(site: Rc<Site<WorkerState>>, tls: Rc<Tls>) {
 }
 
 /// Gives memory back after many requests at once: first what they held, later what their connections held.
-async fn give_memory_back(site: Rc<Site<WorkerState>>) {
+async fn give_memory_back(site: Rc<Site>) {
     loop {
-        site.partition.requests_fall().await;
+        site.worker.requests_fall().await;
         for wait in [1, 30] {
             tokio::time::sleep(Duration::from_secs(wait)).await;
             sys::memory::give_back();
@@ -201,8 +202,8 @@ async fn give_memory_back(site: Rc<Site<WorkerState>>) {
 }
 
 /// Says what became of a file that has changed.
-fn tell_reread(site: &Site<WorkerState>, file: &str, renewed: Result<(), String>) {
-    let log = site.partition.log();
+fn tell_reread(site: &Site, file: &str, renewed: Result<(), String>) {
+    let log = site.worker.log();
     match renewed {
         Ok(()) => log.event(Level::Info, format!("{file} has changed and is in use")),
         Err(what) => {
@@ -215,14 +216,14 @@ fn tell_reread(site: &Site<WorkerState>, file: &str, renewed: Result<(), String>
 }
 
 /// Serves every connection that arrives, each in a task of its own.
-async fn accept(site: Rc<Site<WorkerState>>, tls: Rc<Tls>) {
-    while let Some(arrival) = site.partition.receiver.next().await {
+async fn accept(site: Rc<Site>, tls: Rc<Tls>) {
+    while let Some(arrival) = site.worker.receiver.next().await {
         tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
     }
 }
 
 /// Not `async` as a whole, as [`serve`].
-fn attend(site: Rc<Site<WorkerState>>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
+fn attend(site: Rc<Site>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
     let Arrival { stream, preread, peer, local, guard, tls, h2c, .. } = arrival;
     let client = Client { stream, preread, peer, local, tls, h2c };
     async move {

@@ -140,7 +140,6 @@ fn closing_and_old_versions() {
         assert_eq!(peer.answer(false).field("connection"), Some("keep-alive"), "{path}");
     }
     assert_eq!(server.get("/svc/close", "").field("x-secret"), None);
-    assert_eq!(server.get("/svc/hint", "").status, 502);
 }
 
 #[test]
@@ -201,7 +200,8 @@ fn an_early_answer_survives_an_unread_body() {
     for _ in 0..20 {
         let mut peer = server.connect();
         peer.send("POST /svc/early HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\n");
-        let _ = peer.stream.write_all(&[b'x'; 60_000]);
+        // So much comes before a backend hears of it.
+        let _ = peer.stream.write_all(&[b'x'; 64 << 10]);
         std::thread::sleep(Duration::from_millis(5));
         let answer = peer.answer(false);
         assert_eq!((answer.text(), answer.field("connection")), ("early", Some("close")));
@@ -315,8 +315,7 @@ fn hands_back_idle_connections_when_draining() {
     let mut busy = server.connect();
     busy.send("GET /svc/slow HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));
-    server.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
-    server.shared.drain.notify_waiters();
+    server.drain();
     assert_eq!(idle.rest(), b"HANDED BACK");
     assert_eq!(busy.answer(false).text(), "slow");
     assert_eq!(busy.rest(), b"HANDED BACK");

@@ -123,7 +123,7 @@ fn slow_readers_are_ended_and_what_broke_off_does_not_look_whole() {
     let small = "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100_000);
     // More than the kernel keeps for a connection.
     common::put(&server.root.join("huge.bin"), &vec![b'x'; 20 << 20]);
-    for (path, more) in [("/huge.bin", ""), ("/svc/big", ""), ("/small.txt", small.as_str())] {
+    for (path, more) in [("/huge.bin", ""), ("/svc/huge", ""), ("/small.txt", small.as_str())] {
         let mut peer = over(server.connect_from([127, 0, 0, 1]).stream, &client);
         while peer.stream.conn.is_handshaking() {
             peer.stream.conn.complete_io(&mut peer.stream.sock).unwrap();
@@ -206,8 +206,7 @@ fn foreign_hosts_are_misdirected_and_nothing_is_handed_back() {
     let mut busy = secure(&server, &client);
     busy.send("GET /svc/slow HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));
-    server.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
-    server.shared.drain.notify_waiters();
+    server.drain();
     assert!(idle.closed());
     assert_eq!(busy.answer(false).text(), "slow");
     assert!(busy.closed());

@@ -5,6 +5,17 @@
 use std::time::Duration;
 
 use conditioning::MinRate;
+use wire::WorkerLimits;
+
+/// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// LIMIT: what a client may take longer than its rate allows, for each piece: a line that was cut for some seconds has
+/// sent again what was lost, and a phone is through the tunnel.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
+const MIN_RATE: u32 = 500;
 
 /// What a client may take.
 #[derive(Clone, Debug)]
@@ -27,4 +38,31 @@ pub struct Limits {
     pub connections: u32,
     /// Whether heads that are unusual but not dangerous are refused as well.
     pub strict: bool,
+    /// How long a request waits for a service to start; 503 after that.
+    pub start_timeout: Duration,
+}
+
+impl Limits {
+    /// What the launcher says, with the rates of `[conditioning]` without keys.
+    pub fn new(limits: &WorkerLimits) -> Self {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        Self {
+            head_bytes: limits.head_bytes as usize,
+            head_timeout: ms(limits.head_timeout_ms),
+            body_bytes: limits.body_bytes,
+            idle_timeout: ms(limits.idle_timeout_ms),
+            stall_timeout: STALL_TIMEOUT,
+            body_rate: MinRate::new(MIN_RATE, GRACE),
+            response_rate: MinRate::new(MIN_RATE, GRACE),
+            connections: limits.connections,
+            strict: true,
+            start_timeout: ms(limits.start_timeout_ms),
+        }
+    }
+
+    /// Has clients send bodies, and take responses, at so many bytes a second at least.
+    pub fn set_min_rates(&mut self, body: u32, response: u32) {
+        self.body_rate = MinRate::new(body, GRACE);
+        self.response_rate = MinRate::new(response, GRACE);
+    }
 }

@@ -15,7 +15,6 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::connection::socket::Socket;
 use crate::connection::state::{Connection, Ended, Next};
 use crate::connection::stream::Stream;
-use crate::context::Partition;
 use crate::head::{self, Checked, Refusal, Verb};
 use crate::http::response;
 
@@ -24,7 +23,7 @@ use crate::http::response;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// Answers with an error, and ends the connection.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
         self.site.shed.note(|shed| match refusal {

@@ -12,7 +12,6 @@ use std::time::Instant;
 use crate::connection::socket::{Socket, expired, register};
 use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::context::Partition;
 use crate::tls::stream::TlsStream;
 
 /// How it ended.
@@ -23,13 +22,13 @@ enum Shaken {
     MustGo,
 }
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// Has the client prove nothing, and us everything; then waits for its first request.
     pub(crate) async fn handshake(&mut self) -> Next {
         let Ok(mut tls) = self.begin_tls() else {
             return Next::Close;
         };
-        let deadline = self.arrived + self.site.partition.limits().head_timeout;
+        let deadline = self.arrived + self.site.worker.limits().head_timeout;
         self.slot.mark_idle();
         let shaken = poll_fn(|cx| self.poll_handshake(cx, &mut tls, deadline)).await;
         self.slot.mark_busy();

@@ -29,7 +29,7 @@ use tokio::task::coop::unconstrained;
 use crate::connection::socket::Socket;
 pub use crate::connection::state::{Client, Ended};
 use crate::connection::state::{Connection, Next, Partial, Sending};
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
 use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
@@ -39,7 +39,7 @@ use crate::http2::frames::PREFACE;
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 ///
 /// Not `async` as a whole, as an idle connection would keep the room for what it was made of.
-pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Output = Ended> {
+pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
     let conn = ConnInfo { peer: client.peer, local: client.local, tls: client.tls };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
@@ -59,7 +59,7 @@ pub fn serve<P: Partition>(site: &Rc<Site<P>>, client: Client) -> impl Future<Ou
         h2c: client.h2c && !client.tls,
     };
     async move {
-        let mut drained = pin!(unconstrained(connection.site.partition.drained()));
+        let mut drained = pin!(unconstrained(connection.site.worker.receiver.drained()));
         let mut next = if connection.conn.tls { Next::Handshake } else { connection.first() };
         loop {
             next = match next {
@@ -95,7 +95,7 @@ enum Preface {
     Other,
 }
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// The first read is done at once: the gate passes on connections on which a request waits.
     fn first(&mut self) -> Next {
         if !self.preread.is_empty() {
@@ -148,7 +148,7 @@ impl<P: Partition> Connection<'_, P> {
 
     /// Answers all heads in `data` that the fast path can.
     fn work(&mut self, data: &[u8]) -> Worked {
-        let limits = self.site.partition.limits();
+        let limits = self.site.worker.limits();
         let tick = self.site.clock.tick(self.arrived);
         let (mut used, mut answered) = (0, false);
         let next = loop {
@@ -170,14 +170,14 @@ impl<P: Partition> Connection<'_, P> {
                 Checked::Refused(refusal) => break Next::Refuse(refusal),
             };
             let again = self.begun.replace(true);
-            let owned = self.site.partition.owns(head.host, head.path);
+            let owned = self.site.worker.owns(head.host, head.path);
             if self.conn.tls && !owned {
                 break Next::Misdirected;
             }
-            if !owned || (again && !self.conn.tls && self.site.partition.filtered()) {
+            if !owned || (again && !self.conn.tls && self.site.worker.filtered) {
                 break Next::HandBack;
             }
-            if !self.site.partition.allows(&self.conn, self.arrived) {
+            if !self.site.worker.allows(&self.conn, self.arrived) {
                 break Next::TooMany;
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
@@ -245,7 +245,7 @@ impl<P: Partition> Connection<'_, P> {
 
     /// Answers the request that `preread` begins with through hyper.
     async fn general(&mut self) -> Next {
-        let limits = self.site.partition.limits();
+        let limits = self.site.worker.limits();
         let preread = Bytes::from(std::mem::take(&mut self.preread));
         let Checked::Whole(head) = head::check(&preread, limits.head_bytes) else {
             return Next::Close;

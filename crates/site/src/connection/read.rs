@@ -13,7 +13,6 @@ use tokio::io::ReadBuf;
 use crate::connection::socket::{Socket, expired, is_set};
 use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::context::Partition;
 use crate::head::Refusal;
 
 /// What ended a wait.
@@ -25,10 +24,10 @@ enum Waited {
     MustGo,
 }
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// Waits for bytes, the deadline, or the end of the worker.
     pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
-        let limits = self.site.partition.limits();
+        let limits = self.site.worker.limits();
         let idle = self.preread.is_empty();
         let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
         let Some(mut stream) = self.lend() else {
@@ -73,7 +72,7 @@ impl<P: Partition> Connection<'_, P> {
         }
         // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
         // seat; all of them wake this task.
-        if is_set(&self.timer, deadline) && !self.site.partition.draining() {
+        if is_set(&self.timer, deadline) && !self.site.worker.receiver.draining() {
             return Poll::Pending;
         }
         self.slot.wake(cx);

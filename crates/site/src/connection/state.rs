@@ -15,7 +15,7 @@ use crate::connection::idle_pool::Slot;
 use crate::connection::min_rate::Pace;
 use crate::connection::socket::Socket;
 use crate::connection::stream::Stream;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::File;
 use crate::head::{Head, Refusal};
 use crate::http::access_record::Access;
@@ -90,8 +90,8 @@ pub(crate) enum Next {
 }
 
 /// A connection and how far it has come.
-pub(crate) struct Connection<'a, P> {
-    pub(crate) site: &'a Rc<Site<P>>,
+pub(crate) struct Connection<'a> {
+    pub(crate) site: &'a Rc<Site>,
     pub(crate) conn: ConnInfo,
     /// `None` only while it is lent out, or after it broke.
     pub(crate) socket: Option<Socket>,
@@ -112,14 +112,14 @@ pub(crate) struct Connection<'a, P> {
     pub(super) h2c: bool,
 }
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
-        self.site.partition.record(&Access::of(&self.conn, head, status, body_bytes, self.arrived));
+        self.site.worker.record(&Access::of(&self.conn, head, status, body_bytes, self.arrived));
     }
 
     /// How fast the client takes what is sent to it.
     pub(crate) fn takes(&mut self) -> Rc<Pace> {
-        let limits = self.site.partition.limits();
+        let limits = self.site.worker.limits();
         let new = || Rc::new(Pace::new(limits.response_rate, limits.stall_timeout));
         self.takes.get_or_insert_with(new).clone()
     }

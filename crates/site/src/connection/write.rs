@@ -13,14 +13,13 @@ use crate::connection::min_rate::{self, Pace};
 use crate::connection::socket::Socket;
 use crate::connection::state::{Connection, Next, Partial, Sending};
 use crate::connection::stream::Stream;
-use crate::context::Partition;
 use crate::head::{self, Checked};
 use crate::tls::stream::{STEP_BYTES, TlsStream};
 
 /// LIMIT: bytes of a file sent before others have their turn, about 0.2 ms of copying.
 const TURN_BYTES: u64 = 1 << 20;
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// Writes all of `bytes` to a client that is fast enough.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
         let mut stream = self.lend()?;

@@ -10,19 +10,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Exempt, MinRate, Network, Priority, ShareLimits};
+use conditioning::{Exempt, Network, Priority, ShareLimits};
 use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
-use wire::{ChildToLauncher, Conditioning, RouteTarget, WorkerLimits};
+use wire::{ChildToLauncher, Conditioning, RouteTarget};
 use worker::dispatcher::share_limits;
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
 use worker::routes::Routes;
 
 use crate::config::limits::Limits;
+use crate::context::Site;
 use crate::context::rates::Rates;
-use crate::context::{Partition, Site};
 use crate::files::Files;
 use crate::http::access_record::Access;
 use crate::http::body::{BoundedBody, ResponseBody};
@@ -35,16 +35,6 @@ use crate::proxy::service::ServiceProxy;
 use crate::proxy::upstream;
 use crate::proxy::upstream::Backends;
 use crate::router::rules::Rule;
-
-/// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// LIMIT: what a client may take longer than its rate allows, for each piece: a line that was cut for some seconds has
-/// sent again what was lost, and a phone is through the tunnel.
-const GRACE: Duration = Duration::from_secs(20);
-
-/// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
-const MIN_RATE: u32 = 500;
 
 /// LIMIT: address ranges named in a report, as many as people read.
 const RANGES_MAX: usize = 16;
@@ -143,8 +133,6 @@ pub struct WorkerState {
     services: Vec<(String, u16)>,
     service_proxies: RefCell<HashMap<u16, Rc<ServiceProxy>>>,
     limits: Limits,
-    start_timeout: Duration,
-    connections: u32,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
     /// Requests a second of each client, any number if that is 0, and how many at once.
@@ -179,25 +167,11 @@ impl WorkerState {
     }
 
     /// A worker with these limits and, for now, nothing of its own.
-    pub fn new(limits: &WorkerLimits, receiver: Rc<Receiver>, log: Log) -> Self {
-        let ms = |ms: u32| Duration::from_millis(ms.into());
+    pub fn new(limits: Limits, receiver: Rc<Receiver>, log: Log) -> Self {
         Self {
             routes: Routes::default(),
             services: Vec::new(),
             service_proxies: RefCell::default(),
-            limits: Limits {
-                head_bytes: limits.head_bytes as usize,
-                head_timeout: ms(limits.head_timeout_ms),
-                body_bytes: limits.body_bytes,
-                idle_timeout: ms(limits.idle_timeout_ms),
-                stall_timeout: STALL_TIMEOUT,
-                body_rate: MinRate::new(MIN_RATE, GRACE),
-                response_rate: MinRate::new(MIN_RATE, GRACE),
-                connections: limits.connections,
-                strict: true,
-            },
-            start_timeout: ms(limits.start_timeout_ms),
-            connections: limits.connections,
             priority: Priority::Recency,
             rate: (0, 0),
             rates: Rates::new((0, 0), Exempt::default()),
@@ -214,13 +188,13 @@ impl WorkerState {
             full: RefCell::default(),
             tampered: None,
             backends: Backends::default(),
+            limits,
         }
     }
 
     /// Takes over the policies.
     pub fn condition(&mut self, policies: &Conditioning) {
-        self.limits.body_rate = MinRate::new(policies.body_min_rate, GRACE);
-        self.limits.response_rate = MinRate::new(policies.response_min_rate, GRACE);
+        self.limits.set_min_rates(policies.body_min_rate, policies.response_min_rate);
         self.limits.strict = policies.strict;
         self.rate = (policies.rate_max, policies.rate_burst);
         self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
@@ -266,7 +240,7 @@ impl WorkerState {
         service_proxies
             .entry(partition)
             .or_insert_with(|| {
-                ServiceProxy::new(&name(), self.start_timeout, self.connections, self.priority)
+                ServiceProxy::new(&name(), self.limits.start_timeout, self.limits.connections, self.priority)
             })
             .clone()
     }
@@ -337,41 +311,39 @@ impl WorkerState {
     }
 }
 
-impl Partition for WorkerState {
-    fn owns(&self, host: &[u8], path: &str) -> bool {
+impl WorkerState {
+    /// Whether a request is this worker's to answer. `host` is in whatever case, without port and final dot, and empty if
+    /// HTTP/1.0 named none; `path` is as sent.
+    pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
         self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
     }
 
-    fn allows(&self, conn: &ConnInfo, now: Instant) -> bool {
+    /// Whether a request that a backend could take for one of this path would still be this worker's.
+    pub(crate) fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
+        self.routes.find_normal(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+    }
+
+    /// Whether a client may make one more request of this site now; counts the request.
+    pub(crate) fn allows(&self, conn: &ConnInfo, now: Instant) -> bool {
         let known = || !self.shared_ports.contains(&conn.local.port());
         !self.rates.limit() || !known() || self.rates.allow(conn.peer.ip(), now, &self.receiver)
     }
 
-    fn filtered(&self) -> bool {
-        self.filtered
-    }
-
-    fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
+    /// The service that `path` belongs to, and how many bytes of the path name it; `None` for static files.
+    pub(crate) fn service(&self, path: &NormalPath<'_>) -> Option<(u16, usize)> {
         let found = self.services.iter().find(|(prefix, _)| path.is_below(prefix));
-        found.map(|(_, partition)| usize::from(*partition))
+        found.map(|(prefix, partition)| (*partition, prefix.len()))
     }
 
-    fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
-        self.routes.find_normal(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
-    }
-
-    fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
+    /// Logs a request that was refused because it led to the source of a script.
+    pub(crate) fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
         if let Some(others) = self.sources.tell(Instant::now()) {
             self.log.event(Level::Warning, KeptSource { peer, path, others });
         }
     }
 
-    fn reach(&self, service: usize) -> usize {
-        let found = self.services.iter().find(|(_, partition)| usize::from(*partition) == service);
-        found.map_or(0, |(path, _)| path.len())
-    }
-
-    async fn forward(
+    /// Has the backend that `rule` names answer: an upstream or a FastCGI server.
+    pub(crate) async fn forward(
         &self,
         rule: &Rule,
         files: Option<&Files>,
@@ -382,23 +354,25 @@ impl Partition for WorkerState {
         self.with_permit(BackendId::Target(rule.number), conn, request, answer).await
     }
 
-    async fn relay(
+    /// Has the service of `partition` answer. Dropped when the client disconnects.
+    pub(crate) async fn relay(
         &self,
-        service: usize,
+        partition: u16,
         conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let service = service as u16;
-        let relay = self.service_proxy(service);
-        let answer = |request| relay.send(BackendRequest { conn, files: None, root: "", request });
-        self.with_permit(BackendId::Service(service), conn, request, answer).await
+        let service = self.service_proxy(partition);
+        let answer = |request| service.send(BackendRequest { conn, files: None, root: "", request });
+        self.with_permit(BackendId::Service(partition), conn, request, answer).await
     }
 
-    fn admit_stream(&self, conn: ConnInfo) -> Result<Option<Permit>, Refused> {
-        self.streams.try_acquire(BackendId::Streams, self.client(conn)).map(Some)
+    /// A place for one more stream of HTTP/2, for as long as the stream is answered.
+    pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, Refused> {
+        self.streams.try_acquire(BackendId::Streams, self.client(conn))
     }
 
-    fn record(&self, access: &Access<'_>) {
+    /// Logs an answered request.
+    pub(crate) fn record(&self, access: &Access<'_>) {
         self.receiver.counters.answered();
         self.log.access(&wire::log::Access {
             time_us: now_us(),
@@ -416,52 +390,44 @@ impl Partition for WorkerState {
         });
     }
 
-    fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
+    /// Logs a connection that failed under TLS, in the handshake or after it. A record that could not be decrypted was
+    /// changed or made up by somebody: the gates are told of its client.
+    pub(crate) fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
         if let Some(others) = self.tls_failures.tell(Instant::now()) {
             self.log.event(Level::Warning, Failed { peer, error, others });
         }
-    }
-
-    fn tampered(&self, peer: SocketAddr) {
-        if let Some(name) = &self.tampered {
+        if let (rustls::Error::DecryptError, Some(name)) = (error, &self.tampered) {
             let (address_high, address_low) = wire::halves(peer.ip());
             name(ChildToLauncher::Tampered { address_high, address_low });
         }
     }
 
-    fn draining(&self) -> bool {
-        self.receiver.draining()
-    }
-
-    async fn drained(&self) {
-        self.receiver.drained().await;
-    }
-
-    fn limits(&self) -> &Limits {
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 }
 
-impl Site<WorkerState> {
+impl Site {
     /// What was shed, by whom most is held, and what waits.
     pub fn report(&self) -> Vec<ChildToLauncher> {
         let mut shed = self.shed.snapshot();
-        shed.admitted = self.partition.receiver.counters.requests.get();
+        shed.admitted = self.worker.receiver.counters.requests.get();
         shed.evicted = self.idle_pool.evicted();
-        for limit in [&self.partition.limit, &self.partition.streams] {
+        for limit in [&self.worker.limit, &self.worker.streams] {
             let counts = limit.counts();
             shed.delayed += counts.delayed;
             shed.over_share += counts.over_share;
             shed.unavailable += counts.unavailable;
             shed.waiting_now += counts.waiting as u32;
         }
-        shed.over_rate = self.partition.rates.refused();
+        shed.over_rate = self.worker.rates.refused();
         shed.incomplete_now = self.idle_pool.idle();
         let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
         for (range, held) in self.idle_pool.ranges(RANGES_MAX) {
             heavy.entry(range.parts()).or_default().0 += held;
         }
-        let requests = self.partition.limit.ranges(RANGES_MAX);
+        let requests = self.worker.limit.ranges(RANGES_MAX);
         for (range, held) in requests.held {
             let of_range = &mut heavy.entry(range.parts()).or_default().0;
             // A connection and its one request count once.
@@ -470,7 +436,7 @@ impl Site<WorkerState> {
         for (range, waiting) in requests.waiting {
             heavy.entry(range.parts()).or_default().1 += waiting;
         }
-        for relay in self.partition.service_proxies.borrow().values() {
+        for relay in self.worker.service_proxies.borrow().values() {
             relay.report(&mut shed);
             for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
                 heavy.entry(range.parts()).or_default().1 += waiting;

@@ -12,7 +12,7 @@ use http::{HeaderMap, Response, StatusCode};
 use request::accept_encoding::{Accepted, Encoding};
 use request::path::NormalPath;
 
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::Root;
 use crate::files::cache::{
     self, Cache, ENTRY_BYTES, Entry, Representation, ResponseHeaders, has_representations,
@@ -45,8 +45,8 @@ pub(crate) enum Outcome<'r> {
 
 /// Answers a request for `path` from files; `root` is `None` where there are none. The rules of the file that the path
 /// leads to are added to `route`, and hold as well.
-pub(crate) async fn answer<'r, P: Partition>(
-    site: &'r Site<P>,
+pub(crate) async fn answer<'r>(
+    site: &'r Site,
     root: Option<&Rc<Root>>,
     (path, route): (&NormalPath<'_>, &mut RouteMatch<'r>),
     conn: ConnInfo,
@@ -69,7 +69,7 @@ pub(crate) async fn answer<'r, P: Partition>(
     match resolved.found {
         Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), request, file).await),
         Ok(Found::Source(name)) => {
-            site.partition.kept_source(conn.peer, &name);
+            site.worker.kept_source(conn.peer, &name);
             Outcome::Missing(response::error(StatusCode::FORBIDDEN))
         }
         Ok(Found::Elsewhere(path)) => {
@@ -128,8 +128,8 @@ pub(crate) fn resolve<'r>(
     Resolved { found, rules: new, run }
 }
 
-async fn of_file<P: Partition>(
-    site: &Site<P>,
+async fn of_file(
+    site: &Site,
     root: &Rc<Root>,
     (path, route): (&NormalPath<'_>, &RouteMatch<'_>),
     request: &Parts,
@@ -161,8 +161,8 @@ fn add_response_headers(headers: &mut HeaderMap, response_headers: &ResponseHead
 }
 
 /// The best form that the client takes.
-async fn shape<P: Partition>(
-    site: &Site<P>,
+async fn shape(
+    site: &Site,
     root: &Rc<Root>,
     (path, file): (&NormalPath<'_>, &File),
     request: &Parts,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use request::path::NormalPath;
 
 use crate::connection::socket::Socket;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::Root;
 use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
@@ -39,13 +39,7 @@ enum Compared {
 }
 
 /// Answers `head`, checked from `raw`, on `socket`, if it can be done at once.
-pub(crate) fn answer<P: Partition>(
-    site: &Site<P>,
-    head: &Head<'_>,
-    raw: &[u8],
-    socket: &mut Socket,
-    tick: u64,
-) -> Fast {
+pub(crate) fn answer(site: &Site, head: &Head<'_>, raw: &[u8], socket: &mut Socket, tick: u64) -> Fast {
     let hsts = site.hsts_over(socket);
     let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
@@ -97,11 +91,7 @@ pub(crate) fn answer<P: Partition>(
 }
 
 /// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
-pub(crate) fn cached<P: Partition>(
-    site: &Site<P>,
-    head: &Head<'_>,
-    tick: u64,
-) -> Option<(Rc<Representation>, bool)> {
+pub(crate) fn cached(site: &Site, head: &Head<'_>, tick: u64) -> Option<(Rc<Representation>, bool)> {
     if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
         return None;
     }
@@ -123,13 +113,7 @@ pub(crate) fn cached<P: Partition>(
 
 /// Makes the answer for a path, or finds the file to be sent for it.
 #[cold]
-fn fill<P: Partition>(
-    site: &Site<P>,
-    head: &Head<'_>,
-    secure: &[u8],
-    root: &Rc<Root>,
-    tick: u64,
-) -> Result<Rc<Entry>, Fast> {
+fn fill(site: &Site, head: &Head<'_>, secure: &[u8], root: &Rc<Root>, tick: u64) -> Result<Rc<Entry>, Fast> {
     let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
     let mut route = site.rules.find(&path).map_err(|_| Fast::General)?;
     if !route.is_open() || router::service_of(site, &route, &path).is_some() {
@@ -159,13 +143,7 @@ fn fill<P: Partition>(
 
 /// A large file as it is: only its head is kept.
 #[cold]
-fn large<P: Partition>(
-    site: &Site<P>,
-    head: &Head<'_>,
-    secure: &[u8],
-    entry: &Entry,
-    root: Option<&Rc<Root>>,
-) -> Fast {
+fn large(site: &Site, head: &Head<'_>, secure: &[u8], entry: &Entry, root: Option<&Rc<Root>>) -> Fast {
     let path = NormalPath::parse(head.path).ok();
     let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {

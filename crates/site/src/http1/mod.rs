@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 use crate::connection::min_rate::Pace;
 use crate::connection::socket::expired;
 use crate::connection::stream::Stream;
-use crate::context::{Partition, Site, Waits};
+use crate::context::{Site, Waits};
 use crate::head::{self, Framing, HEADER_LINES_MAX, Head};
 use crate::http::body::{BoundedBody, BoxError, Intake, ResponseBody};
 use crate::http::conn_info::{ClientCertificate, ConnInfo};
@@ -59,8 +59,8 @@ pub(crate) struct Over {
 }
 
 /// Answers the request whose head `head` was checked from `raw`, followed by `preread`.
-pub(crate) async fn exchange<P: Partition>(
-    site: &Rc<Site<P>>,
+pub(crate) async fn exchange(
+    site: &Rc<Site>,
     stream: Stream,
     conn: ConnInfo,
     takes: Rc<Pace>,
@@ -68,7 +68,7 @@ pub(crate) async fn exchange<P: Partition>(
     head: &Head<'_>,
     preread: Bytes,
 ) -> Over {
-    let state = Rc::new(ExchangeState::new(site.partition.limits(), takes));
+    let state = Rc::new(ExchangeState::new(site.worker.limits(), takes));
     let shown = stream.client_certificate().map(ClientCertificate);
     let stream = Rc::new(RefCell::new(stream));
     let left = match head.framing {
@@ -116,7 +116,7 @@ pub(crate) async fn exchange<P: Partition>(
     }
     let over = conclude(io, stream, &state, (outcome, keep));
     match state.tunnel.take() {
-        Some(opened) => pass_through(over, opened, site.partition.limits().idle_timeout).await,
+        Some(opened) => pass_through(over, opened, site.worker.limits().idle_timeout).await,
         None => over,
     }
 }
@@ -273,15 +273,15 @@ fn too_slow(state: &ExchangeState, asked: bool) -> Option<Outcome> {
     None
 }
 
-async fn respond<P: Partition>(
-    site: &Site<P>,
+async fn respond(
+    site: &Site,
     state: &Rc<ExchangeState>,
     conn: ConnInfo,
     request: Request<Incoming>,
     refused: Option<StatusCode>,
     codec: Codec,
 ) -> Response<Counted> {
-    let limit = site.partition.limits().body_bytes;
+    let limit = site.worker.limits().body_bytes;
     let (parts, body) = request.into_parts();
     let intake = &state.intake;
     let body = BoundedBody::new(body, limit, intake.clone());

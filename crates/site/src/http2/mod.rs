@@ -29,7 +29,6 @@ use crate::config::limits::Limits;
 use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::context::Partition;
 use crate::http::conn_info::ClientCertificate;
 use crate::http1::io::ExchangeState;
 
@@ -86,13 +85,13 @@ fn builder(limits: &Limits) -> Builder {
     builder
 }
 
-impl<P: Partition> Connection<'_, P> {
+impl Connection<'_> {
     /// Speaks HTTP/2 until one of the two has had enough.
     pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
         let Some(stream) = self.lend() else {
             return Next::Close;
         };
-        let limits = self.site.partition.limits();
+        let limits = self.site.worker.limits();
         let stream = Rc::new(RefCell::new(stream));
         // By itself, as an idle connection would keep the room for it.
         let begun = Box::pin(self.begin(stream.clone(), limits)).await;

@@ -21,7 +21,7 @@ use tokio::time::timeout_at;
 use super::upload::{self, Receiving, Upload};
 use super::{cached, request, tunnel};
 use crate::connection::min_rate::Pace;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::Representation;
 use crate::head::{Checked, Framing, Head, Refusal};
 use crate::http::access_record::Access;
@@ -40,8 +40,8 @@ use crate::router;
 const FILE_STEP_BYTES: usize = 32 << 10;
 
 /// A request that is being answered; when it is over, however it ends, the log is told.
-struct Ticket<P: Partition> {
-    site: Rc<Site<P>>,
+struct Ticket {
+    site: Rc<Site>,
     conn: ConnInfo,
     /// Its head, as one of HTTP/1.1.
     raw: Vec<u8>,
@@ -50,7 +50,7 @@ struct Ticket<P: Partition> {
     body_bytes: Cell<u64>,
 }
 
-impl<P: Partition> Drop for Ticket<P> {
+impl Drop for Ticket {
     fn drop(&mut self) {
         let head = match crate::head::check(&self.raw, usize::MAX) {
             Checked::Whole(head) => Some(head),
@@ -58,7 +58,7 @@ impl<P: Partition> Drop for Ticket<P> {
         };
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
         let access = Access::of(&self.conn, head.as_ref(), status, body_bytes, self.began);
-        self.site.partition.record(&Access { minor: 2, ..access });
+        self.site.worker.record(&Access { minor: 2, ..access });
     }
 }
 
@@ -75,8 +75,8 @@ enum Broken {
 }
 
 /// Answers a request.
-pub(super) async fn answer<P: Partition>(
-    site: Rc<Site<P>>,
+pub(super) async fn answer(
+    site: Rc<Site>,
     conn: ConnInfo,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
@@ -98,13 +98,13 @@ pub(super) async fn answer<P: Partition>(
         raw,
     };
     let silent = parts.method == Method::HEAD;
-    let Ok(_permit) = site.partition.admit_stream(conn) else {
+    let Ok(_permit) = site.worker.admit_stream(conn) else {
         return refuse(&site, conn, &ticket, respond);
     };
     let asked = websocket::asked(&parts.extensions);
     let request = Request::from_parts(parts, body.clone());
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    let admitted = match (site.partition.allows(&conn, ticket.began), refusal) {
+    let admitted = match (site.worker.allows(&conn, ticket.began), refusal) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
         (true, Some(status)) => Err(status),
         (true, None) => admit(&site, &ticket.raw),
@@ -156,12 +156,7 @@ pub(super) async fn answer<P: Partition>(
 }
 
 /// Answers a request for which there is no place, at once and without a body.
-fn refuse<P: Partition>(
-    site: &Site<P>,
-    conn: ConnInfo,
-    ticket: &Ticket<P>,
-    mut respond: SendResponse<Bytes>,
-) {
+fn refuse(site: &Site, conn: ConnInfo, ticket: &Ticket, mut respond: SendResponse<Bytes>) {
     let refusal = finish(site, conn, true, (response::overloaded(), Intake::Done));
     ticket.status.set(refusal.status().as_u16());
     let _ = respond.send_response(refusal.map(|_| ()), true);
@@ -176,14 +171,14 @@ struct Admitted {
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
-fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCode> {
-    let limits = site.partition.limits();
+fn admit(site: &Site, raw: &[u8]) -> Result<Admitted, StatusCode> {
+    let limits = site.worker.limits();
     let head: Head<'_> = match crate::head::check(raw, limits.head_bytes) {
         Checked::Whole(head) => head,
         Checked::Refused(refusal) => return Err(refusal.status()),
         Checked::Partial => return Err(StatusCode::BAD_REQUEST),
     };
-    if !site.partition.owns(head.host, head.path) {
+    if !site.worker.owns(head.host, head.path) {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     site.examine(raw).map_err(Refusal::status)?;
@@ -200,14 +195,14 @@ fn admit<P: Partition>(site: &Site<P>, raw: &[u8]) -> Result<Admitted, StatusCod
 }
 
 /// Has the request answered; nothing if the client has reset it meanwhile.
-async fn produce<P: Partition>(
-    site: &Rc<Site<P>>,
+async fn produce(
+    site: &Rc<Site>,
     conn: ConnInfo,
     admitted: Admitted,
     request: Request<Receiving>,
     respond: &mut SendResponse<Bytes>,
 ) -> Option<(Response<ResponseBody>, Intake)> {
-    let limits = site.partition.limits();
+    let limits = site.worker.limits();
     let (mut parts, stream) = request.into_parts();
     // A body that nobody announced makes it a matter for the others.
     if let (Some((representation, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
@@ -244,8 +239,8 @@ async fn produce<P: Partition>(
 }
 
 /// Adds what every response has, and the length of its body.
-fn finish<P: Partition>(
-    site: &Site<P>,
+fn finish(
+    site: &Site,
     conn: ConnInfo,
     silent: bool,
     (response, intake): (Response<ResponseBody>, Intake),
@@ -280,8 +275,8 @@ impl Waits {
 }
 
 /// Sends the answer; counts the bytes of its body in `sent`.
-async fn send<P: Partition>(
-    site: &Site<P>,
+async fn send(
+    site: &Site,
     respond: &mut SendResponse<Bytes>,
     response: Response<ResponseBody>,
     silent: bool,
@@ -295,7 +290,7 @@ async fn send<P: Partition>(
     if empty {
         return Ok(());
     }
-    let limits = site.partition.limits();
+    let limits = site.worker.limits();
     let pace = Waits { pace: Pace::new(limits.response_rate, limits.stall_timeout), stall };
     let ours = body.in_steps_of(FILE_STEP_BYTES as u64);
     let mut body = pin!(body);

@@ -21,7 +21,7 @@ use http::{Method, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::upload::Receiving;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::http::body::ResponseBody;
 use crate::http::response;
 use crate::http::websocket::{self, Asked, Opened};
@@ -67,15 +67,15 @@ pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
 }
 
 /// Sends the answer, and passes what follows until both sides have ended; an error if one has broken off.
-pub(super) async fn pass<P: Partition>(
-    site: &Site<P>,
+pub(super) async fn pass(
+    site: &Site,
     respond: &mut SendResponse<Bytes>,
     response: Response<ResponseBody>,
     from: &Receiving,
     opened: Opened,
     count: &Cell<u64>,
 ) -> io::Result<()> {
-    let idle = site.partition.limits().idle_timeout;
+    let idle = site.worker.limits().idle_timeout;
     let stream = respond.send_response(response.map(|_| ()), false).map_err(io::Error::other)?;
     let to = RefCell::new(stream);
     let both = Both { from, to: &to, rest: Bytes::new() };

@@ -6,7 +6,7 @@
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::http::body::ResponseBody;
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
@@ -23,8 +23,8 @@ pub(crate) enum Origin {
 }
 
 /// The refusal, if one of the rules does not let this client have what they are for.
-pub(crate) async fn authorize<P: Partition>(
-    site: &Site<P>,
+pub(crate) async fn authorize(
+    site: &Site,
     rules: &[&Rule],
     origin: Origin,
     conn: ConnInfo,

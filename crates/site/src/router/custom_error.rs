@@ -12,7 +12,7 @@ use request::path::NormalPath;
 use request::range::Span;
 
 use crate::config::settings::Settings;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::Root;
 use crate::files::serve;
 use crate::files::{File, Found};
@@ -42,8 +42,8 @@ impl Kept {
 }
 
 /// The operator's page in place of `response`, if there is one for its status.
-pub(crate) async fn apply<P: Partition>(
-    site: &Site<P>,
+pub(crate) async fn apply(
+    site: &Site,
     root: Option<&Rc<Root>>,
     failed: &RouteMatch<'_>,
     conn: ConnInfo,

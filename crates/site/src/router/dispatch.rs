@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use request::path::{NormalPath, escape};
 use wire::CHALLENGES;
 
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::Root;
 use crate::files::response as file_response;
 use crate::files::serve::{self, Outcome};
@@ -48,14 +48,14 @@ impl Answered {
 }
 
 /// Does what the rules say, or what there is without them.
-pub(super) async fn act<'r, P: Partition>(
-    site: &'r Site<P>,
+pub(super) async fn act<'r>(
+    site: &'r Site,
     place: Place<'_, 'r>,
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
     if let Some(service) = service_of(site, place.route, place.path) {
-        return Answered::foreign(site.partition.relay(service, conn, request).await);
+        return Answered::foreign(site.worker.relay(service, conn, request).await);
     }
     let Some(rule) = place.route.rule else {
         return from_files(site, place, None, conn, request).await;
@@ -70,18 +70,14 @@ pub(super) async fn act<'r, P: Partition>(
 }
 
 /// The service that the path belongs to, if no rule's path is longer.
-pub(crate) fn service_of<P: Partition>(
-    site: &Site<P>,
-    route: &RouteMatch<'_>,
-    path: &NormalPath<'_>,
-) -> Option<usize> {
-    let service = site.partition.service(path)?;
-    (route.reach() <= site.partition.reach(service)).then_some(service)
+pub(crate) fn service_of(site: &Site, route: &RouteMatch<'_>, path: &NormalPath<'_>) -> Option<u16> {
+    let (service, reach) = site.worker.service(path)?;
+    (route.reach() <= reach).then_some(service)
 }
 
 /// Answers from files; without one, by the rule `miss`.
-async fn from_files<'r, P: Partition>(
-    site: &'r Site<P>,
+async fn from_files<'r>(
+    site: &'r Site,
     mut place: Place<'_, 'r>,
     miss: Option<&'r Rule>,
     conn: ConnInfo,
@@ -101,8 +97,8 @@ async fn from_files<'r, P: Partition>(
     }
 }
 
-async fn by_rule<'r, P: Partition>(
-    site: &'r Site<P>,
+async fn by_rule<'r>(
+    site: &'r Site,
     mut place: Place<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
@@ -121,8 +117,8 @@ async fn by_rule<'r, P: Partition>(
 }
 
 /// Has another server answer, or a function of this one.
-pub(crate) async fn pass_on<'r, P: Partition>(
-    site: &'r Site<P>,
+pub(crate) async fn pass_on<'r>(
+    site: &'r Site,
     place: &mut Place<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
@@ -131,7 +127,7 @@ pub(crate) async fn pass_on<'r, P: Partition>(
     let Action::Hook(name) = &rule.action else {
         let wishes = Wishes::of(&request);
         let files = place.root.map(|root| &root.files);
-        let response = site.partition.forward(rule, files, conn, request).await;
+        let response = site.worker.forward(rule, files, conn, request).await;
         return named_file(site, place.root, conn, &wishes, response).await;
     };
     match site.hooks.call(name, conn, request).await {
@@ -149,8 +145,8 @@ pub(crate) async fn pass_on<'r, P: Partition>(
 }
 
 /// The file that an answer names in place of its body, if its rules let the client have it.
-async fn named_file<P: Partition>(
-    site: &Site<P>,
+async fn named_file(
+    site: &Site,
     root: Option<&Rc<Root>>,
     conn: ConnInfo,
     wishes: &Wishes,
@@ -203,8 +199,8 @@ fn target_of(rule: &Rule, to: &str, path: &NormalPath<'_>) -> String {
 }
 
 /// Answers as for another path, by what is there: no second rule changes it again.
-async fn rewrite<P: Partition>(
-    site: &Site<P>,
+async fn rewrite(
+    site: &Site,
     place: Place<'_, '_>,
     (rule, to): (&Rule, &str),
     conn: ConnInfo,
@@ -224,7 +220,7 @@ async fn rewrite<P: Partition>(
     }
     redirect_internally(&mut request, &path);
     if let Some(service) = service_of(site, &route, &path) {
-        return Answered::foreign(site.partition.relay(service, conn, request).await);
+        return Answered::foreign(site.worker.relay(service, conn, request).await);
     }
     let rule = route.rule.filter(|rule| rule.passes_on());
     let mut there = Place { root: place.root, path: &path, route: &mut route };

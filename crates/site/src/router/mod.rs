@@ -20,7 +20,7 @@ use self::authorize::{Origin, authorize};
 pub(crate) use self::dispatch::service_of;
 use self::dispatch::{Answered, Place, act};
 use self::rules::RouteMatch;
-use crate::context::{Partition, Site};
+use crate::context::Site;
 use crate::files::cache::{Root, Roots};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::compress::dynamic::{self, Asked};
@@ -29,8 +29,8 @@ use crate::http::internal_redirect::set_path;
 use crate::http::response;
 
 /// Answers a request whose head has been checked.
-pub(crate) async fn respond<P: Partition>(
-    site: &Site<P>,
+pub(crate) async fn respond(
+    site: &Site,
     conn: ConnInfo,
     mut request: Request<BoundedBody>,
 ) -> Response<ResponseBody> {
@@ -71,15 +71,11 @@ pub(crate) async fn respond<P: Partition>(
 /// Whether the path is this site's however a backend could read it.
 ///
 /// SECURITY: else the rules of the site that it could lead to would not be asked.
-fn is_ours_in_every_reading<P: Partition>(
-    site: &Site<P>,
-    request: &Request<BoundedBody>,
-    path: &NormalPath<'_>,
-) -> bool {
+fn is_ours_in_every_reading(site: &Site, request: &Request<BoundedBody>, path: &NormalPath<'_>) -> bool {
     match path.widest() {
         Ok(None) => true,
         Ok(Some(widest)) => {
-            site.partition.owns_reading(host_of(request).unwrap_or_default().as_bytes(), &widest)
+            site.worker.owns_reading(host_of(request).unwrap_or_default().as_bytes(), &widest)
         }
         Err(_) => false,
     }
@@ -108,7 +104,7 @@ fn tell_certificate<B>(request: &mut Request<B>) {
 }
 
 /// The folder of the request's host.
-fn root_of<P: Partition>(site: &Site<P>, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
+fn root_of(site: &Site, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
     let tick = site.clock.tick(Instant::now());
     match site.roots {
         Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),

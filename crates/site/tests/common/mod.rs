@@ -2,9 +2,9 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod h2c;
+pub mod service;
 pub mod tls;
 
-use std::future::pending;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody};
-use request::path::NormalPath;
+use rustix::event::{PollFd, PollFlags, poll};
 use site::config::setup::Setup;
-use site::{
-    Access, BodyError, BoundedBody, Client, ConnInfo, Ended, Limits, MinRate, Partition, ResponseBody, Site,
-};
-use wire::LauncherToSite;
+use site::{Client, Ended, Limits, MinRate, Site, WorkerState};
+use wire::log::{Batch, Record as Logged};
+use wire::{LauncherToSite, RouteTarget};
+use worker::log::Log;
+use worker::receiver::Receiver;
 
 /// What the launcher says.
 pub type Told = Vec<(LauncherToSite, Option<std::os::fd::OwnedFd>)>;
@@ -36,167 +34,40 @@ pub struct Shared {
     pub relay_dropped: Mutex<u32>,
     /// Late heads, malformed ones, slow bodies, slow responses.
     pub shed: Mutex<[u64; 4]>,
-    /// What was told of connections that failed under TLS, and how many were tampered with.
+    /// Lines about connections that failed under TLS, and how many clients were reported for tampering.
     pub failed: Mutex<Vec<String>>,
     pub tampered: Mutex<u32>,
     /// Connections ended for abuse of HTTP/2, of which those that ended by now.
     pub abusive: Mutex<u64>,
     pub versions: Mutex<Vec<u8>>,
-    pub drain: tokio::sync::Notify,
-    pub draining: std::sync::atomic::AtomicBool,
+    drain: tokio::sync::Notify,
 }
 
-struct Site1 {
-    shared: Arc<Shared>,
-    limits: Limits,
-}
-
-struct OnDrop(Arc<Shared>);
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        *self.0.relay_dropped.lock().unwrap() += 1;
-    }
-}
-
-impl Partition for Site1 {
-    fn owns(&self, host: &[u8], _: &str) -> bool {
-        !host.eq_ignore_ascii_case(b"other.example")
-    }
-
-    fn service(&self, path: &NormalPath<'_>) -> Option<usize> {
-        path.is_below("/svc/").then_some(7)
-    }
-
-    async fn relay(
-        &self,
-        service: usize,
-        ends: ConnInfo,
-        request: Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
-        assert_eq!(service, 7);
-        let _guard = OnDrop(self.shared.clone());
-        let (parts, body) = request.into_parts();
-        match parts.uri.path() {
-            "/svc/echo" => match body.collect().await {
-                Ok(body) => Response::new(ResponseBody::Full(body.to_bytes())),
-                Err(BodyError::TooLarge { .. } | BodyError::Slow) => {
-                    site::http::response::error(http::StatusCode::BAD_GATEWAY)
+impl Shared {
+    /// Takes what the worker logs until it ends.
+    fn read_log(&self, log: &std::os::fd::OwnedFd) {
+        let mut buffer = vec![0; wire::MESSAGE_MAX];
+        loop {
+            let mut polled = [PollFd::new(log, PollFlags::IN)];
+            poll(&mut polled, None).unwrap();
+            let Ok(Some(got)) = sys::seqpacket::receive(log, &mut buffer) else { return };
+            for record in Batch::decode(&buffer[..got.len]).unwrap() {
+                match record.unwrap() {
+                    Logged::Access(access) => {
+                        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                        let record =
+                            (text(access.method), text(access.target), access.status, access.body_bytes);
+                        self.versions.lock().unwrap().push(access.version);
+                        self.records.lock().unwrap().push(record);
+                    }
+                    Logged::Event { text, .. } if text.starts_with(b"TLS with") => {
+                        self.failed.lock().unwrap().push(String::from_utf8_lossy(text).into_owned());
+                    }
+                    Logged::Event { .. } => {}
                 }
-                Err(error) => panic!("{error}"),
-            },
-            // Echoes each frame as it arrives.
-            "/svc/mirror" => Response::new(ResponseBody::stream(body)),
-            "/svc/text" => Response::builder()
-                .header("content-type", "text/plain")
-                .header("etag", "\"s\"")
-                .body(ResponseBody::Full("service ".repeat(500).into()))
-                .unwrap(),
-            // One event, and then nothing for ever.
-            "/svc/events" => {
-                let stream = futures_stream();
-                let body = ResponseBody::stream(StreamBody::new(stream));
-                Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
             }
-            "/svc/early" => Response::new(ResponseBody::Full(Bytes::from_static(b"early"))),
-            "/svc/never" => pending().await,
-            "/svc/where" => {
-                let text = if ends.tls { "over TLS" } else { "in the clear" };
-                Response::new(ResponseBody::Full(text.into()))
-            }
-            "/svc/slow" => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                Response::new(ResponseBody::Full(Bytes::from_static(b"slow")))
-            }
-            "/svc/chunks" => {
-                let frames = futures(3);
-                Response::new(ResponseBody::stream(frames))
-            }
-            "/svc/big" => Response::new(ResponseBody::Full(big().into())),
-            "/svc/close" => Response::builder()
-                .header("connection", "close, x-secret")
-                .header("x-secret", "1")
-                .body(ResponseBody::Full(Bytes::from_static(b"bye")))
-                .unwrap(),
-            "/svc/head" => {
-                let mut names: Vec<_> = parts.headers.iter().map(|(n, v)| format!("{n}={v:?}")).collect();
-                names.sort();
-                let text = format!("{} {}\n{}", parts.method, parts.uri, names.join("\n"));
-                Response::new(ResponseBody::Full(text.into()))
-            }
-            "/svc/hint" => Response::builder().status(103).body(ResponseBody::Empty).unwrap(),
-            "/svc/fail" => {
-                let error = std::io::Error::other("broken");
-                let frames = Failing(vec![Err(error), Ok(Bytes::from_static(b"part"))]);
-                Response::new(ResponseBody::stream(StreamBody::new(frames)))
-            }
-            _ => site::http::response::error(http::StatusCode::NOT_FOUND),
         }
     }
-
-    fn record(&self, access: &Access<'_>) {
-        let record = (access.method.into(), access.target.into(), access.status, access.body_bytes);
-        self.shared.records.lock().unwrap().push(record);
-        self.shared.versions.lock().unwrap().push(access.minor);
-    }
-
-    fn tls_failed(&self, _: SocketAddr, error: &rustls::Error) {
-        self.shared.failed.lock().unwrap().push(error.to_string());
-    }
-
-    fn tampered(&self, _: SocketAddr) {
-        *self.shared.tampered.lock().unwrap() += 1;
-    }
-
-    fn draining(&self) -> bool {
-        self.shared.draining.load(std::sync::atomic::Ordering::SeqCst)
-    }
-
-    async fn drained(&self) {
-        while !self.draining() {
-            self.shared.drain.notified().await;
-        }
-    }
-
-    fn limits(&self) -> &Limits {
-        &self.limits
-    }
-}
-
-struct Failing(Vec<std::io::Result<Bytes>>);
-
-impl futures_core::Stream for Failing {
-    type Item = std::io::Result<http_body::Frame<Bytes>>;
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        std::task::Poll::Ready(self.0.pop().map(|item| item.map(http_body::Frame::data)))
-    }
-}
-
-/// One event, then pending.
-struct OneEvent(bool);
-
-impl futures_core::Stream for OneEvent {
-    type Item = std::io::Result<http_body::Frame<Bytes>>;
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        if std::mem::replace(&mut self.0, true) {
-            return std::task::Poll::Pending;
-        }
-        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(b"data: one\n\n")))))
-    }
-}
-
-fn futures_stream() -> OneEvent {
-    OneEvent(false)
-}
-
-fn futures(count: usize) -> StreamBody<Failing> {
-    StreamBody::new(Failing((0..count).map(|i| Ok(Bytes::from(format!("chunk {i};")))).collect()))
 }
 
 pub struct Server {
@@ -220,6 +91,7 @@ pub fn limits() -> Limits {
         connections: 1000,
         // These tests are about what the server itself makes of strange requests.
         strict: false,
+        start_timeout: Duration::from_secs(5),
     }
 }
 
@@ -279,13 +151,13 @@ impl Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
-        let partition = Site1 { shared: shared.clone(), limits };
         let mut told = told(&root);
         told.push((LauncherToSite::Index { name: wire::Text::new("index.html") }, None));
         if !told.iter().any(|(message, _)| matches!(message, LauncherToSite::Vhosts {})) {
             told.push((LauncherToSite::Root {}, Some(std::fs::File::open(&root).unwrap().into())));
         }
-        std::thread::spawn(move || run(listener, partition, told, tls));
+        let theirs = shared.clone();
+        std::thread::spawn(move || run(listener, theirs, limits, told, tls));
         Server { address, root, shared }
     }
 
@@ -318,6 +190,11 @@ impl Server {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n"))
     }
 
+    /// Has the worker drain, as at its end.
+    pub fn drain(&self) {
+        self.shared.drain.notify_one();
+    }
+
     pub fn records(&self) -> Vec<Record> {
         std::thread::sleep(Duration::from_millis(150));
         self.shared.records.lock().unwrap().clone()
@@ -332,19 +209,19 @@ impl Drop for Server {
 
 fn run(
     listener: std::net::TcpListener,
-    partition: Site1,
+    shared: Arc<Shared>,
+    limits: Limits,
     told: Told,
     config: Option<Arc<rustls::ServerConfig>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
-        let shared = partition.shared.clone();
         let mut setup = Setup::default();
         for (message, descriptor) in told {
             assert!(setup.take(message, descriptor).unwrap().is_none());
         }
-        let site = Rc::new(Site::set_up(partition, setup));
+        let site = Rc::new(Site::set_up(worker(&shared, limits), setup));
         site.watch_files();
         let tls = config.is_some();
         *site.tls.borrow_mut() = config;
@@ -377,6 +254,29 @@ fn run(
             });
         }
     });
+}
+
+/// The worker of `a.example` and all other hosts but `other.example`, with a service at `/svc/`.
+fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
+    const SERVICE: u16 = 7;
+    let (log, theirs) = sys::seqpacket::pair().unwrap();
+    let reader = shared.clone();
+    std::thread::spawn(move || reader.read_log(&theirs));
+    let receiver = Receiver::new(limits.connections);
+    let mut worker = WorkerState::new(limits, receiver.clone(), Log::new(Some(log), 3, 1).unwrap());
+    worker.route("*", "/", RouteTarget::Files, 0);
+    worker.route("*", "/svc/", RouteTarget::Service, SERVICE);
+    worker.route("other.example", "/", RouteTarget::Elsewhere, 0);
+    worker.exempt("127.0.0.0/8".parse().unwrap());
+    let tampered = shared.clone();
+    worker.on_tampered(move |_| *tampered.tampered.lock().unwrap() += 1);
+    worker.service_proxy(SERVICE).attach(service::start(shared.clone())).unwrap();
+    let draining = shared.clone();
+    tokio::task::spawn_local(async move {
+        draining.drain.notified().await;
+        receiver.drain();
+    });
+    worker
 }
 
 pub struct Peer<S = TcpStream> {

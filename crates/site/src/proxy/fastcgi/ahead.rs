@@ -176,9 +176,9 @@ mod tests {
 
     fn tokio_stream<T: Unpin>(
         items: impl Iterator<Item = T> + Unpin,
-    ) -> impl futures_core::Stream<Item = T> + Unpin {
+    ) -> impl futures_util::Stream<Item = T> + Unpin {
         struct Items<I>(I);
-        impl<I: Iterator + Unpin> futures_core::Stream for Items<I> {
+        impl<I: Iterator + Unpin> futures_util::Stream for Items<I> {
             type Item = I::Item;
             fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
                 Poll::Ready(self.0.next())
