@@ -7,6 +7,7 @@ Each block of TOML is given to `bulkhead check`, and each block of shell is run,
 - ```toml cargo: part of a Cargo.toml.
 - ```sh: is run in an empty folder, in a network and with processes of its own.
 - ```sh server: the same, beside a server that runs the last whole configuration above it on the page.
+- ```sh server php-fpm: the same, with a php-fpm at each Unix socket that its routes with `fastcgi` name.
 - ```sh not-run: is in `NOT_RUN`, with the reason.
 """
 
@@ -20,13 +21,14 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from backend import Fpm
 from harness import ROLES, TOP, program
 
 #: Every document for people. bench/ has pages that the benchmarks write.
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-KINDS = {"toml", "toml fragment", "toml cargo", "sh", "sh server", "sh not-run"}
+KINDS = {"toml", "toml fragment", "toml cargo", "sh", "sh server", "sh server php-fpm", "sh not-run"}
 #: What stands above a fragment that does not say it itself.
 FRAME = (
     ("[[listen]]", '[[listen]]\naddress = "127.0.0.1:8080"\n'),
@@ -182,6 +184,20 @@ class Scratch:
         self.configure(configuration)
         return self.shell(SERVE + script)
 
+    def serve_php(self, configuration, script):
+        """The same, with a php-fpm at each Unix socket to which routes lead by FastCGI."""
+        self.configure(configuration)
+        routes = [route for site in tomllib.loads(self.path("bulkhead.toml").read_text())["site"] for route in site["route"]]
+        targets = {route["fastcgi"] for route in routes if "fastcgi" in route}
+        servers = []
+        try:
+            for path in (self.path(target.removeprefix("unix:")) for target in targets):
+                servers.append(Fpm(path.parent, path.name, children=5))
+            return self.shell(SERVE + script)
+        finally:
+            for server in servers:
+                server.close()
+
     def run(self, words):
         """The exit status and what was printed; 124 for what does not end by itself."""
         output = self.path("output")
@@ -275,6 +291,9 @@ class Blocks(unittest.TestCase):
 
     def test_commands_beside_a_server(self):
         self.each("sh", "sh server", lambda scratch, body, above: scratch.serve(last_configuration(above), body))
+
+    def test_commands_beside_a_server_and_php(self):
+        self.each("sh", "sh server php-fpm", lambda scratch, body, above: scratch.serve_php(last_configuration(above), body))
 
     def test_what_is_not_run_has_a_reason(self):
         found = {body.splitlines()[0]: place for place, info, body, _ in blocks("sh") if info == "sh not-run"}

@@ -3,7 +3,7 @@
 //! Runs in: gates, filters; pure. Sees: addresses of clients. Never: bans those that the operator exempts, or takes
 //! more memory the more offenders there are.
 //!
-//! A client's minute begins with an offence; offences after it begin another one. Row D13.
+//! A client's minute begins with an offence; offences after it begin another one.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! ordinary use against a client: limits are for windows of time, and far above it.
 //!
 //! Rapid reset: CVE-2023-44487. Resets that a client provokes (MadeYouReset): CVE-2025-8671. Continuation flood:
-//! CVE-2024-27316. Ping, settings, empty frames, priorities: CVE-2019-9511 to 9518. Row D15.
+//! CVE-2024-27316. Ping, settings, empty frames, priorities: CVE-2019-9511 to 9518.
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -3,7 +3,6 @@
 //! Runs in: gates, site workers, filters; pure. Sees: addresses of clients. Never: takes more memory the more clients there are.
 //!
 //! A bucket is one moment: when it will be full. It is empty if that is a whole bucket's filling time ahead.
-//! Row D13.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

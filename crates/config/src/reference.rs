@@ -1,16 +1,35 @@
-//! Tests: docs/configuration.md has every key, with the bounds and the default that `rules` has.
+//! The tables of docs/configuration.md: every key, with the bounds and the default that `rules` has.
 //!
-//! Runs in: `cargo test`; with `BLESS=1` it writes bounds and defaults into the page. What a key does, and the type of a
-//! key without bounds, is written on the page itself.
+//! Runs in: `cargo test`; with `BLESS=1` it writes the tables into the page.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its page should panic")]
+
+mod general;
+mod site;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::rules::*;
+use crate::rules::{self, Bounds};
 
+const BEGIN: &str = "<!-- keys of ";
 const END: &str = "<!-- end -->";
+const HEADER: &str = "| key | type | default | rule |\n| --- | --- | --- | --- |\n";
+
+/// The tables of the page, each with its keys in `rules` and what the page says of them.
+const PAGE: &[(rules::Keys, &[Row])] = &[
+    (rules::SERVER, general::SERVER),
+    (rules::LISTEN, general::LISTEN),
+    (rules::TLS, general::TLS),
+    (rules::LOG, general::LOG),
+    (rules::RESTART, general::RESTART),
+    (rules::LIMITS, general::LIMITS),
+    (rules::CONDITIONING, general::CONDITIONING),
+    (rules::SITE, site::SITE),
+    (rules::COMPRESS, site::COMPRESS),
+    (rules::ROUTE, site::ROUTE),
+    (rules::SERVICE, site::SERVICE),
+];
 
 /// How the value of a key is written.
 #[derive(Clone, Copy)]
@@ -21,41 +40,57 @@ enum Unit {
     Rate,
 }
 
-/// The keys with bounds, by the table that they are in.
-const BOUNDED: &[(Keys, &str, Unit, &Bounds)] = &[
-    (SERVER, "gates", Unit::Count, &GATES),
-    (TLS, "tamper_ban", Unit::Duration, &TAMPER_BAN_MS),
-    (TLS, "reread", Unit::Duration, &REREAD_MS),
-    (LOG, "flush", Unit::Duration, &FLUSH_MS),
-    (RESTART, "broken_after", Unit::Count, &BROKEN_AFTER),
-    (RESTART, "within", Unit::Duration, &WITHIN_MS),
-    (RESTART, "backoff_max", Unit::Duration, &BACKOFF_MAX_MS),
-    (LIMITS, "head_bytes", Unit::Size, &HEAD_BYTES),
-    (LIMITS, "head_timeout", Unit::Duration, &HEAD_TIMEOUT_MS),
-    (LIMITS, "body_bytes", Unit::Size, &BODY_BYTES),
-    (LIMITS, "idle_timeout", Unit::Duration, &IDLE_TIMEOUT_MS),
-    (LIMITS, "start_timeout", Unit::Duration, &START_TIMEOUT_MS),
-    (LIMITS, "drain_timeout", Unit::Duration, &DRAIN_TIMEOUT_MS),
-    (LIMITS, "connections", Unit::Count, &CONNECTIONS),
-    (CONDITIONING, "first_byte_timeout", Unit::Duration, &FIRST_BYTE_TIMEOUT_MS),
-    (CONDITIONING, "head_timeout", Unit::Duration, &HEAD_TIMEOUT_MS),
-    (CONDITIONING, "body_min_rate", Unit::Rate, &MIN_RATE),
-    (CONDITIONING, "response_min_rate", Unit::Rate, &MIN_RATE),
-    (CONDITIONING, "ban_after", Unit::Count, &BAN_AFTER),
-    (CONDITIONING, "ban_time", Unit::Duration, &BAN_TIME_MS),
-    (SITE, "stat_interval", Unit::Duration, &STAT_INTERVAL_MS),
-    (COMPRESS, "static_level", Unit::Count, &STATIC_LEVEL),
-    (COMPRESS, "dynamic_level", Unit::Count, &DYNAMIC_LEVEL),
-    (COMPRESS, "max_bytes", Unit::Size, &COMPRESS_BYTES),
-    (ROUTE, "answer_timeout", Unit::Duration, &ANSWER_TIMEOUT_MS),
-    (ROUTE, "requests", Unit::Count, &REQUESTS),
-    (SERVICE, "memory_max", Unit::Size, &MEMORY_MAX),
-    (SERVICE, "memory_high", Unit::Size, &MEMORY_MAX),
-    (SERVICE, "processes_max", Unit::Count, &PROCESSES_MAX),
-    (SERVICE, "core_max", Unit::Size, &CORE_MAX),
-    (SERVICE, "cpu_percent", Unit::Count, &CPU_PERCENT),
-    (SERVICE, "requests", Unit::Count, &REQUESTS),
-];
+/// The type and the default of a key.
+enum Value {
+    /// A number: its bounds and its default, if it has a fixed one.
+    Number(Unit, &'static Bounds),
+    /// Anything else, in words.
+    Other(&'static str),
+}
+
+/// A line of a table of the page: one key, or several that share a description.
+struct Row {
+    /// A key, or text that has several of them in backquotes.
+    keys: &'static str,
+    value: Value,
+    /// What holds where the key is absent; empty if the bounds say so.
+    default: &'static str,
+    rule: &'static str,
+}
+
+impl Row {
+    const fn number(keys: &'static str, unit: Unit, bounds: &'static Bounds, rule: &'static str) -> Self {
+        Self { keys, value: Value::Number(unit, bounds), default: "", rule }
+    }
+
+    const fn other(
+        keys: &'static str,
+        kind: &'static str,
+        default: &'static str,
+        rule: &'static str,
+    ) -> Self {
+        Self { keys, value: Value::Other(kind), default, rule }
+    }
+
+    /// What holds where the key is absent, for a number without a fixed default.
+    const fn absent(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    fn first_cell(&self) -> String {
+        if self.keys.contains('`') { self.keys.to_owned() } else { format!("`{}`", self.keys) }
+    }
+
+    fn text(&self) -> String {
+        let (kind, default) = match self.value {
+            Value::Number(unit, bounds) => (unit.kind(bounds), unit.default(bounds)),
+            Value::Other(kind) => (kind.to_owned(), None),
+        };
+        assert_eq!(default.is_none(), !self.default.is_empty(), "one default for {}", self.keys);
+        let default = default.unwrap_or_else(|| self.default.to_owned());
+        format!("| {} | {kind} | {default} | {} |\n", self.first_cell(), self.rule)
+    }
+}
 
 impl Unit {
     fn name(self) -> &'static str {
@@ -98,55 +133,41 @@ impl Unit {
     }
 }
 
-/// A row of a table: key, type, default, what it does.
-fn cells(row: &str) -> Vec<String> {
-    let row = row.trim().trim_start_matches('|').trim_end_matches('|');
-    row.split(" | ").map(|cell| cell.trim().to_owned()).collect()
-}
-
-/// The keys that the first cell of a row names.
-fn keys(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split('`').skip(1).step_by(2)
-}
-
-/// The rows with the bounds and defaults of the code.
-fn renewed(table: Keys, rows: &str) -> String {
-    let mut text = String::new();
-    for (number, row) in rows.lines().enumerate() {
-        let mut cells = cells(row);
-        let key = keys(&cells[0]).next().unwrap_or_default().to_owned();
-        let found = BOUNDED.iter().find(|(of, name, ..)| of.0 == table.0 && *name == key);
-        if let Some((_, _, unit, bounds)) = found.filter(|_| number > 1) {
-            cells[1] = unit.kind(bounds);
-            cells[2] = unit.default(bounds).unwrap_or_else(|| cells[2].clone());
-        }
-        text += &format!("| {} |\n", cells.join(" | "));
-    }
-    text
-}
-
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")
 }
 
+/// The default of a key as the page has it.
+fn default_of(rows: &[Row], key: &str) -> &'static str {
+    rows.iter().find(|row| row.keys == key).unwrap().default
+}
+
 #[test]
-fn the_page_has_every_key_with_its_bounds_and_default() {
-    let mut text = std::fs::read_to_string(page()).unwrap();
-    let written = text.clone();
-    for table in TABLES.into_iter().filter(|table| table.0 != ROOT.0) {
-        let begin = format!("<!-- keys of {} -->\n", table.0);
+fn every_key_has_a_row_and_every_row_a_key() {
+    let described: BTreeSet<&str> = PAGE.iter().map(|(table, _)| table.0).collect();
+    let tables = rules::TABLES.iter().map(|table| table.0).filter(|name| *name != rules::ROOT.0);
+    assert_eq!(described, tables.collect());
+    for (table, rows) in PAGE {
+        let cells: Vec<String> = rows.iter().map(Row::first_cell).collect();
+        let mut named: Vec<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        let mut known = table.1.to_vec();
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known, "the keys of {} in its rows, and in `rules`", table.0);
+    }
+}
+
+#[test]
+fn the_page_has_the_tables_of_the_code() {
+    let written = std::fs::read_to_string(page()).unwrap();
+    let mut text = written.clone();
+    assert_eq!(text.matches(BEGIN).count(), PAGE.len(), "tables on the page");
+    for (table, rows) in PAGE {
+        let begin = format!("{BEGIN}{} -->\n", table.0);
         let start = text.find(&begin).unwrap_or_else(|| panic!("the page has no {begin}")) + begin.len();
         let end = start + text[start..].find(END).unwrap();
-        let rows = text[start..end].to_owned();
-        let first_cells: Vec<String> = rows.lines().skip(2).map(|row| cells(row)[0].clone()).collect();
-        let named: BTreeSet<&str> = first_cells.iter().flat_map(|cell| keys(cell)).collect();
-        assert_eq!(
-            named,
-            table.1.iter().copied().collect(),
-            "the keys of {} on the page, and in the code",
-            table.0
-        );
-        text.replace_range(start..end, &renewed(table, &rows));
+        let lines: String = rows.iter().map(Row::text).collect();
+        text.replace_range(start..end, &format!("{HEADER}{lines}"));
     }
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(page(), text).unwrap();
@@ -155,10 +176,27 @@ fn the_page_has_every_key_with_its_bounds_and_default() {
     }
 }
 
-/// A number without a unit would be read as another one.
+/// A bar would begin another cell, and a line break another row.
 #[test]
-fn every_bound_belongs_to_a_key() {
-    for (table, key, ..) in BOUNDED {
-        assert!(table.1.contains(key), "{} has no {key}", table.0);
+fn a_description_keeps_to_its_cell() {
+    for row in PAGE.iter().flat_map(|(_, rows)| *rows) {
+        assert!(!row.text().trim_matches(['|', '\n', ' ']).contains('\n'), "{}", row.keys);
+        assert_eq!(row.text().matches('|').count(), 5, "{}", row.keys);
+    }
+}
+
+/// Defaults that are no numbers, where `rules` has them.
+#[test]
+fn defaults_in_words_are_those_of_the_code() {
+    let range = rules::USER_RANGE;
+    let same = [
+        (default_of(general::SERVER, "user_range"), format!("`\"{}-{}\"`", range.start(), range.end())),
+        (default_of(general::TLS, "hsts"), format!("`\"{}\"`", rules::HSTS)),
+        (default_of(general::TLS, "ocsp_ports"), format!("`[{}]`", rules::OCSP_PORT)),
+        (default_of(general::TLS, "tamper_exempt"), format!("`{:?}`", rules::EXEMPT)),
+        (default_of(general::CONDITIONING, "exempt"), format!("`{:?}`", rules::EXEMPT)),
+    ];
+    for (page, code) in same {
+        assert_eq!(page, code);
     }
 }

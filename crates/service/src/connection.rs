@@ -3,7 +3,7 @@
 //! Runs in: a service's worker. Sees: everything that a client sends. Never: answers a second request on a
 //! client's connection unless the whole host is this service's; believes a client about its address.
 //!
-//! Source: architecture.md, "Two rules follow from handing connections over".
+//! See docs/internals/architecture.md, "The life of a connection", the paragraph about `takes_connections`.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;

@@ -2,7 +2,7 @@
 //!
 //! Runs in: nothing; it is read by tests, which render it into docs/internals/roles.md, and by people.
 //!
-//! Source: style.md, "Topology is one table".
+//! CONTRIBUTING.md, "Messages": a new edge is a new line here.
 
 use std::fmt::Write as _;
 

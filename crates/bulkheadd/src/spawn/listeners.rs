@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher, as root (ports below 1024). Sees no untrusted bytes. Never: accepts.
 //!
-//! Source: architecture.md, "The life of a connection", second rule.
+//! See docs/internals/architecture.md, "The life of a connection", 1.
 
 use std::io;
 use std::net::SocketAddr;

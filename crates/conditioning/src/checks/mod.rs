@@ -5,7 +5,7 @@
 //!
 //! The crate `request` decides what a head *is*, and refuses what could be read in two ways; this refuses what is
 //! unambiguous and harmful (`Lenient`), or merely strange (`Strict`). It knows nothing of a head but its lines, so a
-//! filter may use it alone. Row D9.
+//! filter may use it alone.
 
 mod line;
 mod target;

@@ -1,0 +1,350 @@
+//! The keys of the tables that are not of one site: what docs/configuration.md says of each.
+//!
+//! Runs in: `cargo test`. Input: none.
+
+use super::{Row, Unit};
+use crate::rules::{
+    BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS,
+    FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HEAD_BYTES, HEAD_TIMEOUT_MS, IDLE_TIMEOUT_MS, MIN_RATE,
+    REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
+};
+
+pub(super) const SERVER: &[Row] = &[
+    Row::other(
+        "user_range",
+        "string, `\"FIRST-LAST\"`",
+        "`\"51001-51999\"`",
+        "uids (and equal gids) for partitions, from 1000 upwards, without 65534, 65535 and 4294967295; at \
+         least one each for 3 roles (4 with TLS), every site, every service and every filter. No part of \
+         it may be [another server's](guide/operating.md#uids-and-file-permissions). Not used without root",
+    ),
+    Row::other(
+        "state_dir",
+        "folder",
+        "`\"state\"`",
+        "what must outlive a restart: the uid table, and core files. Keep it",
+    ),
+    Row::other(
+        "run_dir",
+        "folder",
+        "`\"run\"`",
+        "`admin.sock`, `admin.secret` (what an order begins with), `bulkheadd.pid`, the empty root. The \
+         path of `admin.sock` has at most 107 bytes",
+    ),
+    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs"),
+    Row::number("gates", Unit::Count, &GATES, "processes that accept connections").absent("one per core"),
+    Row::other(
+        "isolation",
+        "`\"strict\"` or `\"degraded\"`",
+        "`\"strict\"`",
+        "as root: refuse to start a process one of whose [layers](internals/jail.md) cannot be applied, or \
+         start it without, which the start and `bulkhead status` say. Without root it is always degraded",
+    ),
+    Row::other(
+        "danger_without",
+        "array of layers",
+        "`[]`",
+        "layers that are left out on purpose, for tests; only with `\"degraded\"`",
+    ),
+];
+
+pub(super) const LISTEN: &[Row] = &[
+    Row::other(
+        "address",
+        "string, `\"IP:PORT\"`",
+        "required",
+        "port 1 to 65535; no address twice; `\"[::]:80\"` is IPv6 only",
+    ),
+    Row::other(
+        "shared_connections",
+        "boolean",
+        "`false`",
+        "`true` behind a load balancer that mixes users on one connection: the address of the peer then \
+         says nothing, so there are no shares, rates and bans here, and services with `takes_connections` \
+         are reached through their site's worker",
+    ),
+    Row::other(
+        "tls",
+        "boolean",
+        "`false`",
+        "connections begin with a TLS handshake. Sites with `certificates` answer here, and no others; at \
+         least one. A client that names no host (SNI) gets the site whose `host` has `\"*\"`, or else the \
+         first one; one that names a host which nobody has gets the alert `unrecognized_name`. Services \
+         with `takes_connections` get no connection from here, and filters see no request: with `filters`, \
+         `unfiltered` is needed",
+    ),
+    Row::other(
+        "redirect_to_https",
+        "boolean",
+        "`false`",
+        "requests for hosts of sites with `certificates` are answered with 301 (`GET`, `HEAD`) or 308 to \
+         `https://`; others as usual. The site answers paths below `/.well-known/acme-challenge/` itself, \
+         if it has a `root` or `vhosts`, because an authority that asks there cannot trust a certificate \
+         that does not exist yet. Needs a listener with `tls`",
+    ),
+    Row::other(
+        "h2c",
+        "boolean",
+        "`false`",
+        "HTTP/2 without TLS, for clients that begin with its preface. The gate cannot see their host: the \
+         connection goes to the site whose `host` has `\"*\"`, or else to the first one of the listener, \
+         which answers 421 for hosts that it does not have. Not with `tls`. With `filters`, `unfiltered` \
+         is needed: they see requests of HTTP/1.1 alone",
+    ),
+    Row::other(
+        "proxy_protocol",
+        "boolean",
+        "`false`",
+        "connections begin with a header of the PROXY protocol, version 1 or 2, which has the client's \
+         address",
+    ),
+    Row::other(
+        "trusted",
+        "array of networks",
+        "none",
+        "the proxies that may send the header, at least one with `proxy_protocol`; connections of others \
+         are closed",
+    ),
+    Row::other(
+        "unfiltered",
+        "boolean",
+        "`false`",
+        "with `tls` or `h2c`: connections from here may pass the `filters` by, which see no request on \
+         them. Without it, filters and such a listener in one configuration are a mistake. HTTP/1.1 on a \
+         listener with `h2c` goes through the filters in any case",
+    ),
+];
+
+pub(super) const TLS: &[Row] = &[
+    Row::other(
+        "min_version",
+        "`\"1.2\"` or `\"1.3\"`",
+        "`\"1.2\"`",
+        "the oldest version of TLS that is spoken",
+    ),
+    Row::number(
+        "tamper_ban",
+        Unit::Duration,
+        &TAMPER_BAN_MS,
+        "a client whose records fail to decrypt gets nothing more from this site for so long; `\"0\"` \
+         turns it off",
+    ),
+    Row::other(
+        "tamper_exempt",
+        "array of networks",
+        "`[\"127.0.0.0/8\"]`",
+        "clients that are never refused for this; 256 of them, as in `exempt`",
+    ),
+    Row::other(
+        "hsts",
+        "string",
+        "`\"max-age=31536000; includeSubDomains\"`",
+        "the `Strict-Transport-Security` of every answer over TLS; `\"\"` sends none. Printable ASCII, at \
+         most 256 bytes",
+    ),
+    Row::number(
+        "reread",
+        Unit::Duration,
+        &REREAD_MS,
+        "how often the files of `certificates`, `client_ca`, `client_crl` and `users` (of `auth`) are \
+         checked for changes. A changed file is used from then on; a file with a mistake is reported in \
+         the error log, and the old contents stay",
+    ),
+    Row::other(
+        "resumption",
+        "`\"tickets\"`, `\"stateful\"`, `\"off\"`",
+        "`\"tickets\"`",
+        "how clients resume a session: by tickets that every worker of the site can read, also after a \
+         restart; by the memory of one worker; or not at all",
+    ),
+    Row::other(
+        "ocsp",
+        "boolean",
+        "`true`",
+        "OCSP stapling; needs a responder URL in the certificate ([below](#ocsp-stapling))",
+    ),
+    Row::other(
+        "ocsp_ports",
+        "array of 1 to 16 ports",
+        "`[80]`",
+        "the ports at which responders may be asked",
+    ),
+];
+
+pub(super) const LOG: &[Row] = &[
+    Row::other(
+        "access_format",
+        "`\"common\"`, `\"combined\"`, `\"json\"`",
+        "`\"combined\"`",
+        "the shape of a line in access logs",
+    ),
+    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory"),
+    Row::other(
+        "daily",
+        "boolean",
+        "`false`",
+        "a file for each day of UTC: `SITE.access.log.YYYYMMDD`, begun at midnight; `error.log` stays one \
+         file",
+    ),
+    Row::other(
+        "error_file",
+        "file",
+        "`error.log` in `log_dir`",
+        "the error log. Its folder belongs to who starts Bulkhead, and nobody else can write there",
+    ),
+    Row::other(
+        "error_syslog",
+        "boolean",
+        "`false`",
+        "lines of the error log go to syslog (`/dev/log`) as well; without a syslog daemon that is said, \
+         and it is looked for every minute",
+    ),
+];
+
+pub(super) const RESTART: &[Row] = &[
+    Row::number("broken_after", Unit::Count, &BROKEN_AFTER, "this many unclean exits ..."),
+    Row::number("within", Unit::Duration, &WITHIN_MS, "... in this time make a site or service broken"),
+    Row::number(
+        "backoff_max",
+        Unit::Duration,
+        &BACKOFF_MAX_MS,
+        "the longest pause before a restart; also capped at `within / (broken_after + 1)`",
+    ),
+];
+
+pub(super) const LIMITS: &[Row] = &[
+    Row::number("head_bytes", Unit::Size, &HEAD_BYTES, "the longest request head; above it, 431"),
+    Row::number(
+        "head_timeout",
+        Unit::Duration,
+        &HEAD_TIMEOUT_MS,
+        "an older place of `head_timeout` in `[conditioning]`; if both are given, they are the same",
+    ),
+    Row::number(
+        "body_bytes",
+        Unit::Size,
+        &BODY_BYTES,
+        "the longest request body; above it, 413. 0 refuses bodies",
+    ),
+    Row::number(
+        "idle_timeout",
+        Unit::Duration,
+        &IDLE_TIMEOUT_MS,
+        "how long a kept-alive connection may be silent (60 s in a gate)",
+    ),
+    Row::number(
+        "start_timeout",
+        Unit::Duration,
+        &START_TIMEOUT_MS,
+        "how long a request waits for a worker before 503; how long a relaunched process may take to be \
+         ready",
+    ),
+    Row::number(
+        "drain_timeout",
+        Unit::Duration,
+        &DRAIN_TIMEOUT_MS,
+        "how long a retired process may take to finish",
+    ),
+    Row::number(
+        "connections",
+        Unit::Count,
+        &CONNECTIONS,
+        "connections that one process (gate, site, service) holds at once; half of them may wait for one \
+         site or service",
+    ),
+];
+
+pub(super) const CONDITIONING: &[Row] = &[
+    Row::number(
+        "first_byte_timeout",
+        Unit::Duration,
+        &FIRST_BYTE_TIMEOUT_MS,
+        "how long a new connection may send nothing at all; it is then closed without a word",
+    ),
+    Row::number(
+        "head_timeout",
+        Unit::Duration,
+        &HEAD_TIMEOUT_MS,
+        "how long a request head may take to arrive, from its first byte; after it, 408",
+    ),
+    Row::number(
+        "body_min_rate",
+        Unit::Rate,
+        &MIN_RATE,
+        "a request body that comes more slowly, for each piece of 64 KiB and beyond 20 s, is given up: \
+         408, if the answer has not begun. `\"0B/s\"` asks only that something comes within 30 s",
+    ),
+    Row::number(
+        "response_min_rate",
+        Unit::Rate,
+        &MIN_RATE,
+        "a response that is taken more slowly, in the same way, is cut off",
+    ),
+    Row::other(
+        "priority",
+        "`\"recency\"` or `\"fifo\"`",
+        "`\"recency\"`",
+        "requests that wait for a worker: first those of the address ranges that were served longest ago, \
+         or in order",
+    ),
+    Row::other(
+        "share_max",
+        "table of numbers, 0 to 1",
+        "`{ \"/8\" = 0.25, \"/16\" = 0.15, \"/24\" = 0.10 }`",
+        "the part of `connections` that the IPv4 addresses of one range of each kind may hold, counted by \
+         each gate for each site; above it, a request waits for up to `start_timeout`, then 503. At most \
+         three digits; a kind that is left out has its default; one connection is always allowed",
+    ),
+    Row::other(
+        "share_max_v6",
+        "table of numbers, 0 to 1",
+        "`{ \"/32\" = 0.25, \"/48\" = 0.15, \"/56\" = 0.10 }`",
+        "the same for IPv6",
+    ),
+    Row::other(
+        "checks",
+        "`\"strict\"` or `\"lenient\"`",
+        "`\"strict\"`",
+        "`\"lenient\"` lets pass what is unusual but not dangerous",
+    ),
+    Row::other(
+        "exempt",
+        "array of networks, 256 of them",
+        "`[\"127.0.0.0/8\"]`",
+        "clients without shares, rates and bans: `\"10.0.0.0/8\"`, `\"2001:db8::/32\"`, or one address. No \
+         bit may be set behind those that count",
+    ),
+    Row::other(
+        "rate_max",
+        "integer, or `\"100/s\"`, 1 to 1000000",
+        "none",
+        "requests a second that one client (an IPv4 address, an IPv6 /64) may make of one site, on \
+         whatever connections; above it, 429. A service with `takes_connections` is asked as many through \
+         each gate, and what comes after the first one on a connection that it keeps is not counted",
+    ),
+    Row::other(
+        "rate_burst",
+        "integer, 1 to 1000000",
+        "one second of `rate_max`",
+        "how many of these may come at once; only with `rate_max`",
+    ),
+    Row::number(
+        "ban_after",
+        Unit::Count,
+        &BAN_AFTER,
+        "offences (malformed, strange, too long and late heads, requests above the rate) within a minute, \
+         in one gate, after which a client is banned; 0 for never",
+    ),
+    Row::number(
+        "ban_time",
+        Unit::Duration,
+        &BAN_TIME_MS,
+        "how long a ban lasts: its new connections are closed unread",
+    ),
+    Row::other(
+        "filters",
+        "array of filters, 16 of them",
+        "`[]`",
+        "programs through which every request goes, in this order",
+    ),
+];

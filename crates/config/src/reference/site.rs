@@ -1,0 +1,363 @@
+//! The keys of `[[site]]` and of the tables in it: what docs/configuration.md says of each.
+//!
+//! Runs in: `cargo test`. Input: none.
+
+use super::{Row, Unit};
+use crate::rules::{
+    ANSWER_TIMEOUT_MS, COMPRESS_BYTES, CORE_MAX, CPU_PERCENT, DYNAMIC_LEVEL, MEMORY_MAX, PROCESSES_MAX,
+    REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
+};
+
+pub(super) const SITE: &[Row] = &[
+    Row::other(
+        "name",
+        "string",
+        "required",
+        "unique; 1 to 63 of `a-z 0-9 . _ -`, first a letter or digit. It names the log and the uid",
+    ),
+    Row::other(
+        "host",
+        "array of strings",
+        "required",
+        "at least one: a name, `\"*.example.org\"`, an IP address, or `\"*\"`. Without port; any case",
+    ),
+    Row::other(
+        "listen",
+        "array of addresses",
+        "every listener",
+        "the site answers on these only, as in `[\"127.0.0.1:8080\"]`; each is the `address` of a \
+         `[[listen]]`, at least one, none twice",
+    ),
+    Row::other("path", "string", "`\"/\"`", "the site answers below it; begins and ends with `/`"),
+    Row::other("root", "folder", "none", "static files"),
+    Row::other(
+        "vhosts",
+        "folder",
+        "none",
+        "in place of `root`: a folder for each host, \
+         [`vhosts/a.test/`](guide/static.md#a-folder-is-a-site). `host` may then be left out, for every \
+         host",
+    ),
+    Row::other(
+        "index",
+        "array of file names",
+        "`[\"index.html\"]`",
+        "tried in this order for a folder; `[]` for none",
+    ),
+    Row::other(
+        "cache_control",
+        "duration in whole seconds, up to a year",
+        "says nothing",
+        "how long a browser may use a copy of a file unasked; shared caches three times as long; `\"0s\"` \
+         is `no-cache`",
+    ),
+    Row::number(
+        "stat_interval",
+        Unit::Duration,
+        &STAT_INTERVAL_MS,
+        "how long a file in the cache is not looked at, if the kernel does not tell of a change before",
+    )
+    .absent("120 s where changes are told, else 1 s"),
+    Row::other("compress", "table, or boolean", "all of it", "[below](#compression)"),
+    Row::other(
+        "error_page",
+        "table of files",
+        "none",
+        "`{ 404 = \"errors/404.html\" }`: files or scripts below `root`, by status (400 to 599)",
+    ),
+    Row::other(
+        "listing",
+        "boolean",
+        "`false`",
+        "a folder without an index file is listed, as JSON for who asks for that",
+    ),
+    Row::other(
+        "send_sources",
+        "array of suffixes",
+        "`[]`",
+        "scripts with these suffixes are sent as files, where no route runs them: \
+         [scripts](guide/static.md#scripts-and-hidden-files)",
+    ),
+    Row::other(
+        "send_hidden",
+        "array of names",
+        "`[]`",
+        "names that begin with a dot and are served all the same, of files or folders; `.well-known` \
+         always is",
+    ),
+    Row::other(
+        "redirect",
+        "location, or `{ to, status }`",
+        "none",
+        "every request is sent there, but for files below `/.well-known/acme-challenge/`; status 302 if it \
+         does not say",
+    ),
+    Row::other(
+        "headers",
+        "table of strings",
+        "`{}`",
+        "header lines of every answer; not those that the server itself writes",
+    ),
+    Row::other(
+        "`allow`, `deny`",
+        "arrays of networks",
+        "`[]`",
+        "clients that may ask, and that may not: [access rules](guide/static.md#access-rules)",
+    ),
+    Row::other(
+        "auth",
+        "`{ users, realm }`",
+        "none",
+        "users with a password; `users` is a file from `htpasswd -B`, outside of `root`",
+    ),
+    Row::other(
+        "certificates",
+        "array of files",
+        "none",
+        "PEM, each with one private key and its chain of certificates, in any order; 1 to 64. Keys of \
+         ECDSA (P-256, P-384), Ed25519, RSA (2048 to 4096 bits). They are opened as root and read by the \
+         [signer](internals/tls.md) alone, so mode 0600 will do, and `bulkhead check` warns of keys that \
+         everybody can read. A certificate that clients refuse (it has expired, is not valid yet, or its \
+         subject alternative names have none of the site's hosts) is served: `bulkhead check`, the log \
+         (when it is read, and when its last 14 days or its end come, looked at with `reread`) and `status \
+         --certificates` say so. The files lie in no site's `root`. Of several, the one that has the \
+         host's name is used, ECDSA before RSA where the client can. Needs a listener with `tls`, and no \
+         `path`",
+    ),
+    Row::other(
+        "client_ca",
+        "file",
+        "none",
+        "PEM with authorities: clients are asked for certificates of these. [What they \
+         say](guide/proxy.md#clients-certificates) reaches services and servers behind the site",
+    ),
+    Row::other(
+        "client_crl",
+        "array of 1 to 64 files",
+        "none",
+        "lists of what the authorities of `client_ca` have revoked, PEM (any number in a file) or DER \
+         (one), at most 8 MiB each: [below](#lists-of-revoked-certificates). Only with `client_ca`",
+    ),
+    Row::other(
+        "client_certificates",
+        "`\"require\"` or `\"request\"`",
+        "`\"require\"`",
+        "whether a client without a certificate is refused; only with `client_ca`",
+    ),
+    Row::other("service", "`[[site.service]]`", "none", "see below"),
+    Row::other("route", "`[[site.route]]`", "none", "see below"),
+    Row::other(
+        "access_log",
+        "file name",
+        "`\"NAME.access.log\"`",
+        "its access log in `log_dir`; of `A-Z a-z 0-9 . _ -`; no two sites have the same",
+    ),
+    Row::other(
+        "user",
+        "name of an account",
+        "none",
+        "its worker has the account's uid and gid (of `/etc/passwd`, without other groups) in place of one \
+         of `user_range`; never root. Without root it has no effect",
+    ),
+    Row::other(
+        "danger_shared_user",
+        "boolean",
+        "`false`",
+        "`true` in each of several sites that have the same `user`",
+    ),
+    Row::other(
+        "worker",
+        "array of strings",
+        "none",
+        "a program of your own, and arguments, in place of the usual worker: [a specialised \
+         server](guide/hooks.md)",
+    ),
+];
+
+pub(super) const COMPRESS: &[Row] = &[
+    Row::other(
+        "encodings",
+        "array of `\"br\"`, `\"zstd\"`, `\"gzip\"`",
+        "`[\"br\", \"zstd\", \"gzip\"]`",
+        "the encodings that are used, the preferred one first",
+    ),
+    Row::number(
+        "static_level",
+        Unit::Count,
+        &STATIC_LEVEL,
+        "the effort for files, which are compressed once",
+    ),
+    Row::number(
+        "dynamic_level",
+        Unit::Count,
+        &DYNAMIC_LEVEL,
+        "the effort for answers that are made for each request",
+    ),
+    Row::number("max_bytes", Unit::Size, &COMPRESS_BYTES, "what is larger is not compressed"),
+];
+
+pub(super) const ROUTE: &[Row] = &[
+    Row::other(
+        "`path` or `suffix`",
+        "string",
+        "one is required",
+        "requests at or below a path (inside the site's), or whose last name ends so (`\".php\"`); no two \
+         routes with the same",
+    ),
+    Row::other(
+        "redirect",
+        "location, or `{ to, status }`",
+        "none",
+        "sends the client to `to`; `status` is 301, 302, 303, 307 or 308, and 302 if it is left out. If \
+         `path` and `to` end with `/`, what follows is added, and the query",
+    ),
+    Row::other("rewrite", "path", "none", "answers as for this path, with what follows in the same way"),
+    Row::other(
+        "upstream",
+        "target, or array",
+        "none",
+        "passes requests on by HTTP: `\"unix:app.sock\"` or `\"127.0.0.1:3000\"`",
+    ),
+    Row::other("fastcgi", "target, or array", "none", "passes requests on by FastCGI"),
+    Row::other("hook", "name", "none", "a function of a worker of your own"),
+    Row::other(
+        "fallback",
+        "boolean",
+        "`false`",
+        "acts only where there is no such file that may be sent; needs a `root` or `vhosts`. A suffix with \
+         `upstream` or `fastcgi` acts with and without: its files are programs",
+    ),
+    Row::other(
+        "internal",
+        "boolean",
+        "`false`",
+        "clients get 404; only an index file, an error page, a `rewrite` to a whole path or a server's \
+         `X-Accel-Redirect` leads here, as with nginx's `internal`",
+    ),
+    Row::other(
+        "`headers`, `allow`, `deny`, `auth`",
+        "as of a site",
+        "none",
+        "terms for what the route covers",
+    ),
+    Row::number(
+        "answer_timeout",
+        Unit::Duration,
+        &ANSWER_TIMEOUT_MS,
+        "with `upstream`, `fastcgi`: until an answer begins, and for each silence in it",
+    ),
+    Row::number(
+        "requests",
+        Unit::Count,
+        &REQUESTS,
+        "with `upstream`, `fastcgi`: requests that may be with the servers at once, for php-fpm its \
+         `pm.max_children`; the next wait, and get 503 after 10 s: [what goes \
+         wrong](guide/proxy.md#what-goes-wrong)",
+    )
+    .absent("a share of `connections`"),
+    Row::other(
+        "proxy_protocol",
+        "`\"v1\"` or `\"v2\"`",
+        "none",
+        "with `upstream`: the header that begins each connection",
+    ),
+    Row::other("script", "path", "none", "with `fastcgi`: the script below the root that answers"),
+];
+
+pub(super) const SERVICE: &[Row] = &[
+    Row::other("name", "string", "required", "unique in its site; the rule of a site's name"),
+    Row::other(
+        "path",
+        "string",
+        "required",
+        "inside the site's `path`; no two services of a site with the same; see below",
+    ),
+    Row::other(
+        "command",
+        "array of strings",
+        "required",
+        "the program and its arguments; a whole or relative path, an ELF executable",
+    ),
+    Row::other(
+        "read",
+        "array of folders",
+        "`[]`",
+        "the folders that it may read; beside them it sees only [its libraries and a few \
+         devices](guide/services.md)",
+    ),
+    Row::number(
+        "memory_max",
+        Unit::Size,
+        &MEMORY_MAX,
+        "memory of all its processes, where a control group can be made; and private writable memory of \
+         each of them (`RLIMIT_DATA`)",
+    )
+    .absent("no limit"),
+    Row::number(
+        "memory_high",
+        Unit::Size,
+        &MEMORY_MAX,
+        "above this it is slowed down; needs a control group",
+    )
+    .absent("no limit"),
+    Row::number("processes_max", Unit::Count, &PROCESSES_MAX, "processes and threads, itself included"),
+    Row::number(
+        "cpu_percent",
+        Unit::Count,
+        &CPU_PERCENT,
+        "time of processors, in hundredths of one: 150 is one and a half; needs a control group",
+    )
+    .absent("no limit"),
+    Row::other(
+        "network",
+        "array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`",
+        "`[]`",
+        "where it may connect to: a TCP port of any host, or of one host or network \
+         (`\"tcp:10.0.0.5:5432\"`, `\"tcp:10.0.0.0/8:5432\"`, `\"tcp:[fd00::1]:443\"`); UDP to and from \
+         anywhere. [Its connector](guide/services.md#network) makes the connections. It also gets \
+         `/etc/hosts`, `/etc/resolv.conf` and certificates; without, no network at all",
+    ),
+    Row::other(
+        "jit",
+        "boolean",
+        "`false`",
+        "it may make code while it runs, as Node.js, PyPy, LuaJIT, Java and .NET do: [executable \
+         memory](guide/services.md#executable-memory)",
+    ),
+    Row::number(
+        "core_max",
+        Unit::Size,
+        &CORE_MAX,
+        "the largest core file. It then starts in `/cores`, a folder of its own in memory with room for 15 \
+         files and so many bytes, which count as the service's memory (`memory_max` must have room for \
+         both); so its paths must be absolute. After a crash the newest file is copied to `cores` of \
+         `state_dir`, for root alone, the latest four. Needs `kernel.core_pattern` without a path",
+    )
+    .absent("none"),
+    Row::other(
+        "label",
+        "string",
+        "none",
+        "the SELinux context or AppArmor profile of its program; refused where neither is active",
+    ),
+    Row::other(
+        "takes_connections",
+        "boolean",
+        "`false`",
+        "the gate hands connections straight to it; [the price](guide/services.md#takes_connections--true)",
+    ),
+    Row::number(
+        "requests",
+        Unit::Count,
+        &REQUESTS,
+        "requests that its site's worker may pass on to it at once; the next wait, and get 503 after 10 s, \
+         [as for servers behind a site](guide/proxy.md#what-goes-wrong)",
+    )
+    .absent("a share of `connections`"),
+    Row::other(
+        "environment",
+        "table of strings",
+        "`{}`",
+        "its whole environment; names of letters, digits and `_`",
+    ),
+];
