@@ -6,11 +6,11 @@
 use std::io;
 
 use bytes::BytesMut;
+use fastcgi::record::{CONTENT_MAX, stdin_head};
 use http::StatusCode;
 use http_body::Body as _;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
-use super::record::{CONTENT_MAX, stdin_head};
 use crate::http::body::BoundedBody;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Upload, next};
