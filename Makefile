@@ -5,7 +5,7 @@ HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker logger admin bulkhead-probe libbulkhead-guard.so
+ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel fuzz bench conditioning idle-tls clean
@@ -87,7 +87,7 @@ sweep: build
 # The tests of jails under another kernel, Debian's, in an emulator: needs root and qemu-system-x86.
 sweep-kernel: build
 	@./tests/prepare process
-	./tests/isolation/emulator/run test_inside test_foreign test_sweep
+	./tests/privilege/emulator/run test_inside test_foreign test_sweep
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:

@@ -143,6 +143,16 @@ class Refused(unittest.TestCase):
         text = self.refusal(self.replaced(LOADER, b"/lib/ld-musl-x86_64.so.1".ljust(len(LOADER), b"\0")))
         self.assertIn("asks for the dynamic loader /lib/ld-musl-x86_64.so.1\\x00", text)
 
+    def test_a_head_that_is_made_up(self):
+        # Where the program headers are, and how many: beyond the end, and more than anybody reads.
+        far = self.refusal(lambda program: program[:32] + b"\xff" * 8 + program[40:])
+        self.assertIn("bin/probe: ends before its head does", far)
+        many = self.refusal(lambda program: program[:56] + b"\xff\xff" + program[58:])
+        self.assertIn("bin/probe: has 65535 program headers; at least 1 and at most 64 are read", many)
+        at = dynamic_probe().read_bytes().index(LOADER)
+        endless = self.refusal(lambda program: program[:at + len(LOADER) - 1] + b"x" + program[at + len(LOADER):])
+        self.assertIn("bin/probe: does not end the name of its dynamic loader", endless)
+
     def test_a_folder_that_hides_libraries(self):
         folder = os.path.dirname(min(path for path in libraries(dynamic_probe()) if "libc.so" in path))
         text = self.refusal(read=[folder])

@@ -79,8 +79,18 @@ fn the_layers_of_the_configuration_are_those_of_the_jail() {
 
 #[test]
 fn no_process_depends_on_another() {
-    let processes =
-        ["gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker", "bulkheadd"];
+    let processes = [
+        "gate",
+        "site",
+        "logger",
+        "admin",
+        "signer",
+        "stapler",
+        "connector",
+        "broker",
+        "inspector",
+        "bulkheadd",
+    ];
     for process in processes {
         let found = tree(process);
         for other in processes.iter().filter(|other| **other != process) {

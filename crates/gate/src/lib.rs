@@ -24,7 +24,6 @@ mod refusal;
 mod report;
 mod route;
 mod start;
-mod tables;
 mod tls;
 mod workers;
 

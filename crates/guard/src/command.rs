@@ -7,7 +7,6 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, Signal};
 use sys::notify::{Kind, Listener};
@@ -16,6 +15,8 @@ use sys::process::{Child, StartError};
 use crate::options::By;
 use crate::program_kind;
 use bulkheadd::error::{Error, during};
+use bulkheadd::spawn::context::SpawnContext;
+use bulkheadd::spawn::process_spec::ProcessSpec;
 
 /// Where the command finds its control channel, if it may have so many descriptors: far from those that it opens.
 const CONTROL_AT: RawFd = 1000;
@@ -52,8 +53,10 @@ pub struct Order<'a> {
     pub persists: bool,
     /// Whether there are filters.
     pub filtered: bool,
-    /// Where the programs are.
-    pub folder: &'a Path,
+    /// What every start needs.
+    pub context: &'a SpawnContext,
+    /// As what a process runs that looks into the command's program.
+    pub spec: &'a ProcessSpec,
     /// What the command's limit of descriptors was before the guard raised its own.
     pub descriptors: Rlimit,
 }
@@ -62,7 +65,7 @@ impl Order<'_> {
     /// Starts the command.
     pub fn start(&self) -> Result<Running, Error> {
         let path = program_kind::find(&self.words[0])?;
-        let by = program_kind::way(&path, self.by)?;
+        let by = program_kind::way(self.context, self.spec, &path, self.by)?;
         if by == By::Notify && self.filtered {
             return Err(Error::Program {
                 path,
@@ -121,7 +124,7 @@ impl Order<'_> {
             variables.push((name.into(), value));
         };
         if by == By::Preload {
-            let mut preload = program_kind::library(self.folder)?.into_os_string();
+            let mut preload = program_kind::library(&self.context.roles_folder)?.into_os_string();
             if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
                 preload.push(":");
                 preload.push(more);

@@ -1,20 +1,19 @@
 //! Which program a command is, and how it can be guarded.
 //!
-//! Runs in: the guard. Sees: the head of the program that its user named. Never: runs it.
+//! Runs in: the guard. Sees: what the inspector says of the program that its user named. Never: reads or runs the program.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::options::By;
 use bulkheadd::error::Error;
-use bulkheadd::spawn::libraries::elf;
-
-/// LIMIT: bytes of a script's first line that the kernel reads.
-const LINE_MAX: usize = 256;
+use bulkheadd::spawn::context::SpawnContext;
+use bulkheadd::spawn::process_spec::ProcessSpec;
+use bulkheadd::spawn::program::Start;
 
 /// The file that a shell would execute for `name`.
 pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
@@ -37,22 +36,28 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// How the program at `path` is to be guarded, if its user leaves it to us.
+/// How the program at `path` is to be guarded, if its user leaves it to us. The inspector runs as `spec` does.
 ///
 /// # Errors
 /// It cannot be guarded in the way that was asked for, or in none.
-pub fn way(path: &Path, asked: By) -> Result<By, Error> {
+pub fn way(context: &SpawnContext, spec: &ProcessSpec, path: &Path, asked: By) -> Result<By, Error> {
     let failed = |problem: String| Error::Program { path: path.into(), problem };
+    let inspect = |named: &Path, file: &File| match context.inspect(named, file, spec) {
+        Err(Error::Program { problem, .. }) => {
+            Err(failed(format!("cannot be guarded: {} {problem}", named.display())))
+        }
+        start => start,
+    };
     let mut file = File::open(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let mut named = path.to_owned();
-    if let Some(interpreter) = interpreter_of(&file) {
+    let (mut named, mut start) = (path.to_owned(), inspect(path, &file)?);
+    if let Start::Script(interpreter) = start {
         // What it starts in its turn cannot be known; `env` and shells are what they are.
         file = File::open(&interpreter)
             .map_err(|error| failed(format!("asks for {}: {error}", interpreter.display())))?;
+        start = inspect(&interpreter, &file)?;
         named = interpreter;
     }
-    let seen = seen(&file).map_err(|fault| failed(reason(&named, fault)))?;
-    match (asked, seen) {
+    match (asked, seen(&start)) {
         (By::Preload, By::Notify) => Err(failed(
             "is a static or a Go program, which loads no library; leave `--by preload` out".into(),
         )),
@@ -61,21 +66,11 @@ pub fn way(path: &Path, asked: By) -> Result<By, Error> {
     }
 }
 
-/// The way that the program's head asks for.
-fn seen(file: &File) -> Result<By, elf::Fault> {
-    let read = |at, buffer: &mut [u8]| file.read_exact_at(buffer, at);
-    // Go makes its system calls itself, also where it is linked with the C library.
-    let own_calls = elf::interpreter(read)?.is_none() || elf::has_note(read, b"Go")?;
-    Ok(if own_calls { By::Notify } else { By::Preload })
-}
-
-fn reason(named: &Path, fault: elf::Fault) -> String {
-    let named = named.display();
-    match fault {
-        elf::Fault::OtherMachine => {
-            format!("cannot be guarded: {named} {fault}, and the guard's library and filter are")
-        }
-        _ => format!("cannot be guarded: {named} {fault}"),
+/// The way that a program asks for. Go makes its system calls itself, also where it is linked with the C library.
+fn seen(start: &Start) -> By {
+    match start {
+        Start::Dynamic { is_go: false, .. } => By::Preload,
+        Start::Dynamic { is_go: true, .. } | Start::Static | Start::Script(_) => By::Notify,
     }
 }
 
@@ -95,16 +90,6 @@ fn refuse_privileged(file: &File, named: &Path) -> Result<(), Error> {
                   becomes, or use `--by notify` as root"
             .into(),
     })
-}
-
-/// The interpreter of a script.
-fn interpreter_of(file: &File) -> Option<PathBuf> {
-    let mut line = [0; LINE_MAX];
-    let length = file.read_at(&mut line, 0).ok()?;
-    let line = line[..length].strip_prefix(b"#!")?;
-    let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
-    let word = line.split(u8::is_ascii_whitespace).next()?;
-    Some(OsString::from_vec(word.to_vec()).into())
 }
 
 /// The library that is preloaded.
@@ -135,19 +120,8 @@ mod tests {
 
     #[test]
     fn programs_of_the_c_library_are_preloaded() {
-        assert_eq!(way(Path::new("/bin/sh"), By::Auto).unwrap(), By::Preload);
-        assert_eq!(way(Path::new("/bin/sh"), By::Notify).unwrap(), By::Notify);
-        assert!(way(Path::new("/etc/passwd"), By::Auto).is_err());
-    }
-
-    #[test]
-    fn a_script_is_what_its_interpreter_is() {
-        let script = std::env::temp_dir().join(format!("bulkhead-script-{}", std::process::id()));
-        fs::write(&script, "#! /bin/sh -e\ntrue\n").unwrap();
-        assert_eq!(interpreter_of(&File::open(&script).unwrap()).unwrap(), Path::new("/bin/sh"));
-        assert_eq!(way(&script, By::Auto).unwrap(), way(Path::new("/bin/sh"), By::Auto).unwrap());
-        fs::write(&script, "#!/no/such\n").unwrap();
-        assert!(way(&script, By::Auto).unwrap_err().to_string().contains("/no/such"));
-        fs::remove_file(&script).unwrap();
+        let dynamic = |is_go| Start::Dynamic { loader: "/lib/ld.so".into(), is_go };
+        assert_eq!((seen(&dynamic(false)), seen(&dynamic(true))), (By::Preload, By::Notify));
+        assert_eq!(seen(&Start::Static), By::Notify);
     }
 }

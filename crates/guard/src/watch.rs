@@ -318,7 +318,8 @@ impl Guard {
             listens: self.reactor.listeners.is_own(),
             persists: self.settings.persists,
             filtered: self.filters.len() > 0,
-            folder: &self.context.roles_folder,
+            context: &self.context,
+            spec: self.reactor.gate.spec(),
             descriptors: self.settings.descriptors,
         };
         let running = order.start()?;

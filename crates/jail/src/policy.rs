@@ -63,7 +63,7 @@ pub enum Policy {
     Broker,
     /// Asks responders about certificates.
     Stapler,
-    /// Copies a core file.
+    /// Copies a core file, or inspects a program.
     Keeper,
     /// Ends processes when their launcher has died.
     Reaper,

@@ -6,17 +6,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use jail::policy::Policy;
-use jail::{Access, Limits, Root};
-use sys::process::{Child, Exit, Program};
+use sys::process::{Child, Exit};
 
 use crate::components::Component;
 use crate::error::Error;
-use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::core_copy::NOTHING;
 use crate::spawn::core_dumps;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program;
 use crate::supervisor::Supervisor;
 use crate::supervisor::process::Process;
 use crate::supervisor::restart::Ended;
@@ -25,8 +20,6 @@ use crate::supervisor::restart::Ended;
 const COPY_MAX: Duration = Duration::from_secs(600);
 /// LIMIT: the same, while the launcher stops.
 const LAST_COPY_MAX: Duration = Duration::from_secs(5);
-/// LIMIT: descriptors of what copies; it has four.
-const DESCRIPTORS: u64 = 8;
 
 /// A copy that is being made.
 #[derive(Debug)]
@@ -136,36 +129,5 @@ impl CoreCopies {
         if let Err(error) = removed {
             supervisor.warn(format!("{title}: a part of its core file is left: {error}"));
         }
-    }
-}
-
-impl SpawnContext {
-    /// Starts a copy of the core file in `folder`, under the uid of the service that could not keep it from itself.
-    fn keep_core(&self, spec: &ProcessSpec, folder: &OwnedFd) -> Result<Child, Error> {
-        let core_max = self.service(spec).and_then(|(_, service)| service.core_max).unwrap_or(0);
-        let folder = core_dumps::opened(folder)?;
-        let copy = OwnedFd::from(self.core_dumps.begin(&spec.name)?);
-        let arguments = vec![text("bulkhead: keep-core")?, text("keep-core")?, text(&core_max.to_string())?];
-        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
-        self.start_as_keeper(spec, folder, copy, &program)
-    }
-
-    /// Starts `program` in the jail of the process that copies core files: `program` reads `folder` and writes `copy`.
-    pub fn start_as_keeper(
-        &self,
-        spec: &ProcessSpec,
-        folder: OwnedFd,
-        copy: OwnedFd,
-        program: &Program,
-    ) -> Result<Child, Error> {
-        let paths = vec![(duplicate(&program.file)?, Access::Execute), (duplicate(&folder)?, Access::Read)];
-        let limits = Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) };
-        let descriptors = vec![(folder, 0), (copy, 1), (duplicate(&self.null)?, 2)];
-        let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
-        if let Some(staging) = self.staging() {
-            let (binds, temporary_bytes, start_in) = (Vec::new(), None, "/".into());
-            jail.root = Some(Root { staging: duplicate(staging)?, binds, temporary_bytes, start_in });
-        }
-        sys::process::start(program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)
     }
 }

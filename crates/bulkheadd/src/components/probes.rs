@@ -9,10 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use sys::inherit::{CONTROL, LOG};
 use sys::notify::Listener;
-use sys::process::{Child, Program};
+use sys::process::Child;
 use wire::{LauncherToAdmin, LauncherToBroker, Outcome, ProbeKind, Role};
 
 use crate::components::Component;
@@ -20,9 +18,7 @@ use crate::components::admin_socket;
 use crate::error::{Error, during};
 use crate::spawn::Jailed;
 use crate::spawn::cgroup::Group;
-use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program;
 use crate::supervisor::Supervisor;
 
 /// LIMIT: every attempt is bounded, and all of them take a few seconds.
@@ -30,9 +26,6 @@ const PROBE_MAX: Duration = Duration::from_secs(60);
 
 /// LIMIT: probes at once; one that has reported may not be seen to have ended yet.
 const PROBES_MAX: usize = 4;
-
-/// What a filter ends a process for: a role can make no child that would be ended in its place.
-const FOREIGN: &str = r#"{"only":["int80"],"inline":true,"alone":true}"#;
 
 /// A probe under way.
 #[derive(Debug)]
@@ -195,38 +188,6 @@ fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
     let others = others.filter(|(_, filter)| filter.program.starts_with(&config.dir));
     files.extend(others.map(|(_, filter)| filter.program.clone()));
     files
-}
-
-impl SpawnContext {
-    /// Starts the probe in the jail of `slot`, with descriptors like those that the slot's process has.
-    fn probe(&self, spec: &ProcessSpec, kind: ProbeKind, hints: &str) -> Result<(Jailed, OwnedFd), Error> {
-        let file = program::unreadable(
-            &self.roles_folder.join("bulkhead-probe"),
-            &self.config.server.run_dir.join("bulkhead-probe"),
-        )?;
-        let (word, hints) = match kind {
-            ProbeKind::Attempts => ("attempts", hints),
-            ProbeKind::Score => ("score", hints),
-            ProbeKind::Sweep => ("sweep", hints),
-            ProbeKind::Foreign => ("attempts", FOREIGN),
-        };
-        let arguments = vec![text("bulkhead-probe")?, text(word)?, text(hints)?];
-        let flags = SocketFlags::CLOEXEC;
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-        let (output, its_output) = pair.map_err(|error| during("make a channel")(error.into()))?;
-        let channel = || sys::seqpacket::pair().map_err(during("make a channel"));
-        // Channels on which nobody listens: what the probe does to them reaches nobody.
-        let ((_, control), (_, log)) = (channel()?, channel()?);
-        let descriptors = vec![
-            (duplicate(&self.null)?, 0),
-            (its_output, 1),
-            (duplicate(&self.null)?, 2),
-            (control, CONTROL),
-            (log, LOG),
-        ];
-        let program = Program { file, arguments, environment: vec![] };
-        Ok((self.start_in_jail(spec, &program, &descriptors)?, output))
-    }
 }
 
 /// A path as a string of JSON.

@@ -4,11 +4,12 @@
 //! modules above.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use config::{Config, Service, Site};
 use wire::Role;
@@ -20,7 +21,7 @@ use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
 use crate::spawn::libraries::answers::Answers;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program;
+use crate::spawn::program::{self, Start, Version};
 use crate::spawn::reaper::Reaper;
 
 /// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
@@ -36,7 +37,7 @@ pub struct SpawnContext {
     /// The configuration's folder, where services start.
     pub directory: OwnedFd,
     /// Where the programs of the roles are.
-    pub roles_folder: std::path::PathBuf,
+    pub roles_folder: PathBuf,
     /// `/dev/null`.
     pub null: OwnedFd,
     /// The launcher itself, as its children watch it.
@@ -53,6 +54,8 @@ pub struct SpawnContext {
     pub degrades: bool,
     /// The layers that processes are started without.
     pub without: RefCell<Vec<&'static str>>,
+    /// What the inspector has answered, by the program's path.
+    pub inspected: RefCell<HashMap<PathBuf, (Version, Start)>>,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
     /// How many processes were started.
@@ -84,6 +87,7 @@ impl SpawnContext {
             core_dumps: CoreDumps::below(state),
             cgroups,
             without: RefCell::new(left_out(&config)),
+            inspected: RefCell::default(),
             answers: Answers::default(),
             started: Cell::new(0),
             chain: chain(&config),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Jail, Limits, Mode, Network, Ports, Reach, Root};
+use jail::{Access, Bind, Jail, Limits, Mode, Network, Reach, Root};
 use wire::Role;
 
 use crate::directories;
@@ -110,33 +110,6 @@ impl SpawnContext {
             calls,
             label: service.and_then(|service| service.label.clone()),
             without,
-        })
-    }
-
-    /// The jail of a short-lived helper of the launcher's: no root and no directory of its own, no network, no control
-    /// group. The caller adds what the helper needs beyond that.
-    pub(crate) fn helper_jail(
-        &self,
-        identity: Option<jail::Identity>,
-        policy: Policy,
-        limits: Limits,
-        descriptors: Vec<(OwnedFd, i32)>,
-        paths: Vec<(OwnedFd, Access)>,
-    ) -> Result<Jail, Error> {
-        Ok(Jail {
-            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
-            identity,
-            root: None,
-            directory: None,
-            descriptors,
-            limits,
-            cgroups: Vec::new(),
-            network: Network::None,
-            reach: Reach { paths, ports: Ports::default() },
-            filter: self.filters.get(policy)?,
-            calls: None,
-            label: None,
-            without: self.without.borrow().clone(),
         })
     }
 

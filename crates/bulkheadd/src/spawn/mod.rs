@@ -9,11 +9,14 @@ pub mod compiled_filters;
 pub mod context;
 pub mod core_copy;
 pub mod core_dumps;
+pub(crate) mod helper;
 pub mod inheritance;
+pub(crate) mod inspect;
 pub mod jails;
 pub mod libraries;
 pub mod listeners;
 pub mod living;
+pub(crate) mod probe;
 pub mod process_spec;
 pub mod program;
 pub(crate) mod reach;
@@ -188,7 +191,7 @@ impl SpawnContext {
 
     fn program(&self, spec: &ProcessSpec) -> Result<Program, Error> {
         if let Some((command, path)) = self.worker(spec) {
-            let file = program::worker_program(path, &self.config.dir, spec.identity)?;
+            let file = self.worker_program(path, spec)?;
             let title = text(&format!("bulkhead: {}", spec.title()))?;
             let words = command.iter().skip(1).map(|word| text(word)).collect::<Result<Vec<_>, _>>()?;
             return Ok(Program { file, arguments: [vec![title], words].concat(), environment: vec![] });

@@ -1,15 +1,15 @@
 //! Program files: found, checked, given to one gid, and opened, so that what was checked is what runs.
 //!
-//! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first bytes.
+//! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first four bytes.
 //! Never: changes the owner or mode of a file that more than one name or service reaches.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (owned by
 //! root and the service's gid, mode 0410).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -17,7 +17,6 @@ use jail::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::error::{Error, at};
-use crate::spawn::libraries::elf;
 
 /// Execute for the group, read for root: the service can run it, and neither read nor change it.
 const MODE: u32 = 0o410;
@@ -79,28 +78,8 @@ pub fn unreadable(program: &Path, copy: &Path) -> Result<OwnedFd, Error> {
     opened
 }
 
-/// Opens a program of the operator's that is to be a site's worker: as a service's, and without a dynamic loader.
-///
-/// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of the
-/// library `bulkhead-server`.
-pub fn worker_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
-    let program = service_program(path, directory, identity)?;
-    let file = readable(&program, path)?;
-    let refused = |problem: String| Err(Error::Program { path: path.into(), problem });
-    match elf::interpreter(|offset, into| file.read_exact_at(into, offset)) {
-        Ok(None) => Ok(program),
-        Ok(Some(_)) => refused(
-            "is linked dynamically, and a site's worker starts where there are no libraries; link it statically: \
-             `RUSTFLAGS=\"-C target-feature=+crt-static\" cargo build --target x86_64-unknown-linux-gnu`, or for a \
-             musl target"
-                .into(),
-        ),
-        Err(fault) => refused(format!("is no program that can be started: {fault}")),
-    }
-}
-
 /// The content of what was opened to be executed: the same inode again, whatever the name may point to by now.
-fn readable(program: &OwnedFd, path: &Path) -> Result<File, Error> {
+pub(crate) fn readable(program: &OwnedFd, path: &Path) -> Result<File, Error> {
     File::open(format!("/proc/self/fd/{}", program.as_raw_fd())).map_err(at("read", path))
 }
 
@@ -187,12 +166,34 @@ pub fn roles_folder() -> Result<PathBuf, Error> {
     Err(Error::Program { path: beside.join("gate"), problem })
 }
 
+/// How a program is to be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The kernel needs nothing but the program.
+    Static,
+    /// The program names a dynamic loader.
+    Dynamic {
+        /// The loader's path, escaped and perhaps cut: to be compared with those that are known.
+        loader: String,
+        /// Whether the program makes its system calls itself, as those of Go do.
+        is_go: bool,
+    },
+    /// The program is a script for this interpreter.
+    Script(PathBuf),
+}
+
 /// What tells one version of a program file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64, u64, Option<SystemTime>);
 
 /// The version of the program at `path`; `None` if it is not there.
 pub fn version(path: &Path) -> Option<Version> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(Version(metadata.ino(), metadata.len(), metadata.modified().ok()))
+    std::fs::metadata(path).ok().map(|metadata| Version::of(&metadata))
+}
+
+impl Version {
+    /// The version of the file that these are about.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self(metadata.ino(), metadata.len(), metadata.modified().ok())
+    }
 }

@@ -7,44 +7,31 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use config::Service;
 use jail::policy::{Grants, Policy};
 use jail::{Access, Jail, Limits};
-use rustix::event::{PollFd, PollFlags};
-use sys::process::{Child, Exit, Program};
+use sys::process::Program;
 
 use super::library;
 use super::loader::{CACHE, Loader};
 use crate::directories;
 use crate::error::{Error, during};
 use crate::spawn::context::{SpawnContext, duplicate, text};
+use crate::spawn::helper::{self, Answer};
 use crate::spawn::process_spec::ProcessSpec;
 
 /// LIMIT: what is read of a loader: 256 libraries with long names.
 const PRINTED_BYTES_MAX: usize = 64 << 10;
-/// LIMIT: how long a loader is waited for. It takes milliseconds; the launcher does nothing else meanwhile.
-const DEADLINE: Duration = Duration::from_secs(2);
-/// LIMIT: how long a process that was killed is waited for.
-const END: Duration = Duration::from_secs(1);
 /// LIMIT: bytes of a program that is copied for its loader; the copy is in memory until the loader has ended.
 const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 /// LIMIT: private memory of a loader that only lists.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Where the loader finds the copy.
 const COPY: i32 = 3;
-
-/// What a loader printed, and how it ended.
-#[derive(Debug)]
-pub struct Answer {
-    pub printed: Vec<u8>,
-    /// `None` if it had to be ended.
-    pub exit: Option<Exit>,
-}
 
 /// A program of a service whose loader is to be asked.
 pub struct Question<'a> {
@@ -114,7 +101,8 @@ impl SpawnContext {
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?;
         // The launcher's own copies of the writing end would keep the pipe from ending.
         drop(jail);
-        listen(&child, File::from(OwnedFd::from(printed))).map_err(during("ask a dynamic loader"))
+        helper::listen(&child, OwnedFd::from(printed).into(), PRINTED_BYTES_MAX)
+            .map_err(during("ask a dynamic loader"))
     }
 
     /// The jail of a loader: the service's, without a root of its own, without network and channels.
@@ -141,71 +129,5 @@ impl SpawnContext {
         jail.label.clone_from(&question.service.label);
         jail.without.push("root");
         Ok(jail)
-    }
-}
-
-/// Reads what `child` prints until it ends; ends it when it takes too long or says too much.
-fn listen(child: &Child, printed: File) -> io::Result<Answer> {
-    let deadline = Instant::now() + DEADLINE;
-    let text = read(&printed, deadline);
-    let in_time = matches!(&text, Ok(Some(_))) && wait(child.pidfd(), deadline)?;
-    if !in_time {
-        child.kill();
-        wait(child.pidfd(), Instant::now() + END)?;
-    }
-    let exit = child.try_wait()?.filter(|_| in_time);
-    Ok(Answer { printed: text?.unwrap_or_default(), exit })
-}
-
-/// Everything up to the end; `None` if that does not come in time or within the limit.
-fn read(mut printed: &File, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    while wait(printed.as_fd(), deadline)? {
-        match printed.read(&mut buffer)? {
-            0 => return Ok(Some(text)),
-            length if text.len() + length > PRINTED_BYTES_MAX => break,
-            length => text.extend_from_slice(&buffer[..length]),
-        }
-    }
-    Ok(None)
-}
-
-/// Whether something happens on `descriptor` until `deadline`.
-fn wait(descriptor: std::os::fd::BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left =
-            rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-        match rustix::event::poll(&mut polled, Some(&left)) {
-            Ok(ready) => return Ok(ready != 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    fn heard(bytes: usize, ends: bool) -> Option<Vec<u8>> {
-        let (printed, mut printing) = io::pipe().unwrap();
-        let writer = std::thread::spawn(move || {
-            let _ = printing.write_all(&vec![b'x'; bytes]);
-            (!ends).then_some(printing)
-        });
-        let text = read(&File::from(OwnedFd::from(printed)), Instant::now() + Duration::from_millis(300));
-        drop(writer.join());
-        text.unwrap()
-    }
-
-    #[test]
-    fn what_is_read_has_a_bound_and_an_end() {
-        assert_eq!(heard(10_000, true).map(|text| text.len()), Some(10_000));
-        assert_eq!(heard(PRINTED_BYTES_MAX + 1, true), None);
-        assert_eq!(heard(1, false), None);
     }
 }

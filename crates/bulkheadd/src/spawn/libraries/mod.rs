@@ -1,21 +1,19 @@
 //! What a service's program needs of the machine to run at all: its dynamic loader and its libraries.
 //!
-//! Runs in: the launcher, as root. Sees: the head of a program (`elf`), and what its loader says of it (`listing`);
-//! a partition's owner may have made both up. Never: gives a service a file that `library` has not checked, nor
+//! Runs in: the launcher, as root. Sees: what the inspector and the loader say of a program (`listing`), which its owner may
+//! have made up. Never: gives a service a file that `library` has not checked, nor
 //! lets a program run to find out what it needs.
 //!
 //! SECURITY: the loader that a program names is executed; so it must be one of `loader::LOADERS`, checked as a library.
 
 pub mod answers;
 mod ask;
-pub mod elf;
 mod library;
 mod listing;
 mod loader;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use config::Service;
@@ -27,7 +25,7 @@ use crate::directories;
 use crate::error::{Error, at};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program;
+use crate::spawn::program::{self, Start};
 
 use self::answers::Known;
 use self::loader::{CACHE, LOADERS, Loader};
@@ -73,8 +71,7 @@ impl SpawnContext {
         // The same inode again, whatever the name may point to by now.
         let again = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
         let content = File::open(&again).map_err(at("read", &service.program))?;
-        let asked = elf::interpreter(|at, buffer| content.read_exact_at(buffer, at));
-        let Some(path) = asked.map_err(|fault| wrong(service, fault.to_string()))? else {
+        let Start::Dynamic { loader: path, .. } = self.inspect(&service.program, &content, spec)? else {
             return Ok(Vec::new());
         };
         let (path, loader) = known_loader(&path).ok_or_else(|| wrong(service, unknown_loader(&path)))?;
@@ -154,13 +151,12 @@ fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed,
     needed(path, file, Access::Read)
 }
 
-fn known_loader(path: &[u8]) -> Option<(&'static str, Loader)> {
-    LOADERS.into_iter().find(|(known, _)| known.as_bytes() == path)
+fn known_loader(path: &str) -> Option<(&'static str, Loader)> {
+    LOADERS.into_iter().find(|(known, _)| *known == path)
 }
 
-fn unknown_loader(path: &[u8]) -> String {
+fn unknown_loader(path: &str) -> String {
     let known = LOADERS.map(|(path, _)| path).join(", ");
-    let path = path.escape_ascii();
     format!("asks for the dynamic loader {path}, which is none of {known}; link it statically")
 }
 
@@ -187,10 +183,9 @@ mod tests {
 
     #[test]
     fn only_known_loaders() {
-        assert_eq!(known_loader(b"/lib/ld-musl-aarch64.so.1").map(|(_, loader)| loader), Some(Loader::Musl));
-        for path in [&b"/lib64/ld-linux-x86-64.so.2\0x"[..], b"/tmp/ld-linux-x86-64.so.2", b"ld.so", b""] {
-            assert!(known_loader(path).is_none(), "{path:?}");
+        assert_eq!(known_loader("/lib/ld-musl-aarch64.so.1").map(|(_, loader)| loader), Some(Loader::Musl));
+        for path in ["/lib64/ld-linux-x86-64.so.2\\x00x", "/tmp/ld-linux-x86-64.so.2", "ld.so", ""] {
+            assert!(known_loader(path).is_none(), "{path}");
         }
-        assert!(unknown_loader(b"/tmp/\x1b").starts_with("asks for the dynamic loader /tmp/\\x1b, which"));
     }
 }

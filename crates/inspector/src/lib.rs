@@ -1,0 +1,305 @@
+//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script.
+//!
+//! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the program's
+//! service, in an empty root, without network. Sees: the program, which a partition's owner may have made: untrusted
+//! bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one short line.
+//!
+//! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files", "Program
+//! Loading"); execve(2) for scripts.
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::read::ReadRef;
+use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use thiserror::Error;
+
+/// LIMIT: program headers; linkers make about a dozen.
+const HEADERS_MAX: u16 = 64;
+/// LIMIT: bytes of one header's notes that are read; linkers write some hundred.
+const NOTES_BYTES_MAX: u64 = 4096;
+/// LIMIT: bytes of the loader's path with the nought at its end; known ones have 20 to 30.
+const LOADER_BYTES_MAX: u64 = 256;
+/// LIMIT: bytes of a script's first line that the kernel reads.
+const SCRIPT_LINE_MAX: u64 = 256;
+/// LIMIT: characters of a loader's path that are printed. A longer path is none that anybody knows.
+const PRINTED_MAX: usize = 200;
+
+type Header = FileHeader64<LittleEndian>;
+
+/// How a program is to be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The kernel needs nothing but the program.
+    Static,
+    /// The program names a dynamic loader.
+    Dynamic {
+        /// The loader's path, without the nought at its end.
+        loader: Vec<u8>,
+        /// Whether Go's toolchain has made the program: such a program makes its system calls itself.
+        is_go: bool,
+    },
+    /// The program is a script.
+    Script {
+        /// The path of the interpreter.
+        interpreter: Vec<u8>,
+    },
+}
+
+/// Why a program cannot be started.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Fault {
+    /// It ends before, or cannot be read at, a place that it names.
+    #[error("ends before its head does")]
+    Short,
+    /// It begins neither as ELF files do nor as scripts do.
+    #[error("is not an ELF executable")]
+    NotElf,
+    /// It is for machines of 32 bits, or of the other order of bytes.
+    #[error("is not for a 64-bit machine with the lesser byte first")]
+    OtherMachine,
+    /// It is an object file, a core file, or something else.
+    #[error("is an ELF file, but not an executable")]
+    NotExecutable,
+    /// Its program headers have another size than those of 64 bits have.
+    #[error("has program headers of {size} bytes; they have {}", size_of::<ProgramHeader64<LittleEndian>>())]
+    HeaderSize {
+        /// In bytes.
+        size: u16,
+    },
+    /// It has no program headers, or more than the limit.
+    #[error("has {count} program headers; at least 1 and at most {HEADERS_MAX} are read")]
+    HeaderCount {
+        /// How many it claims.
+        count: u16,
+    },
+    /// The loader's path is empty or longer than the limit.
+    #[error("names its dynamic loader in {length} bytes; at least 2 and at most {LOADER_BYTES_MAX} are read")]
+    LoaderLength {
+        /// In bytes, with the nought at its end.
+        length: u64,
+    },
+    /// The loader's path does not end with a nought.
+    #[error("does not end the name of its dynamic loader")]
+    LoaderEnd,
+    /// A script names no interpreter, or one whose path cannot be printed.
+    #[error("names no interpreter in its first line")]
+    NoInterpreter,
+}
+
+/// How the program `data` is to be started.
+///
+/// # Errors
+/// The program is none that the kernel starts, or one beyond the limits.
+pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<Start, Fault> {
+    let length = data.len().map_err(|()| Fault::Short)?;
+    let first = data.read_bytes_at(0, length.min(SCRIPT_LINE_MAX)).map_err(|()| Fault::Short)?;
+    if let Some(line) = first.strip_prefix(b"#!") {
+        return script(line);
+    }
+    if !first.starts_with(&elf::ELFMAG) {
+        return Err(if first.len() < 4 { Fault::Short } else { Fault::NotElf });
+    }
+    if length < size_of::<Header>() as u64 {
+        return Err(Fault::Short);
+    }
+    let header = Header::parse(data).map_err(|_| Fault::OtherMachine)?;
+    let headers = headers(header, data)?;
+    // The kernel, too, takes the first one.
+    let Some(loader) = headers.iter().find(|header| header.p_type(LittleEndian) == elf::PT_INTERP) else {
+        return Ok(Start::Static);
+    };
+    let loader = loader_path(loader, data)?;
+    Ok(Start::Dynamic { loader, is_go: headers.iter().any(|header| has_note(header, data, b"Go")) })
+}
+
+/// The program headers, of which the kernel reads as many as the program claims.
+fn headers<'data>(
+    header: &Header,
+    data: impl ReadRef<'data>,
+) -> Result<&'data [ProgramHeader64<LittleEndian>], Fault> {
+    header.endian().map_err(|_| Fault::OtherMachine)?;
+    if !matches!(header.e_type(LittleEndian), elf::ET_EXEC | elf::ET_DYN) {
+        return Err(Fault::NotExecutable);
+    }
+    let (size, count) = (header.e_phentsize(LittleEndian), header.e_phnum(LittleEndian));
+    if usize::from(size) != size_of::<ProgramHeader64<LittleEndian>>() {
+        return Err(Fault::HeaderSize { size });
+    }
+    if count == 0 || count > HEADERS_MAX {
+        return Err(Fault::HeaderCount { count });
+    }
+    let headers = header.program_headers(LittleEndian, data).map_err(|_| Fault::Short)?;
+    // The library takes headers at the very beginning for none.
+    if headers.is_empty() { Err(Fault::HeaderCount { count: 0 }) } else { Ok(headers) }
+}
+
+fn loader_path<'data>(
+    header: &ProgramHeader64<LittleEndian>,
+    data: impl ReadRef<'data>,
+) -> Result<Vec<u8>, Fault> {
+    let length = header.p_filesz(LittleEndian);
+    if !(2..=LOADER_BYTES_MAX).contains(&length) {
+        return Err(Fault::LoaderLength { length });
+    }
+    // Not `interpreter`, which ends at the first nought.
+    let path = header.data(LittleEndian, data).map_err(|()| Fault::Short)?;
+    path.strip_suffix(b"\0").map(<[u8]>::to_vec).ok_or(Fault::LoaderEnd)
+}
+
+/// Whether there is a note of `owner`; those of a toolchain say which one has made the program.
+///
+/// Notes that cannot be read are none: no loader reads them.
+fn has_note<'data>(header: &ProgramHeader64<LittleEndian>, data: impl ReadRef<'data>, owner: &[u8]) -> bool {
+    if header.p_type(LittleEndian) != elf::PT_NOTE {
+        return false;
+    }
+    let length = header.p_filesz(LittleEndian).min(NOTES_BYTES_MAX);
+    let notes = data.read_bytes_at(header.p_offset(LittleEndian), length).unwrap_or_default();
+    let notes = NoteIterator::<Header>::new(LittleEndian, 4, notes);
+    notes.is_ok_and(|notes| notes.map_while(Result::ok).any(|note| note.name() == owner))
+}
+
+/// The interpreter that the first line of a script names, behind its `#!`.
+fn script(line: &[u8]) -> Result<Start, Fault> {
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let path = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    if path.is_empty() || path.iter().any(u8::is_ascii_control) {
+        return Err(Fault::NoInterpreter);
+    }
+    Ok(Start::Script { interpreter: path.to_vec() })
+}
+
+/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`.
+///
+/// The path of a loader is escaped, and cut if it is long: it is compared with those that are known. The path of an
+/// interpreter stands there as it is.
+pub fn answer(found: &Result<Start, Fault>) -> Vec<u8> {
+    let mut line = match found {
+        Ok(Start::Static) => b"static".to_vec(),
+        Ok(Start::Dynamic { loader, is_go }) => {
+            let escaped: String = loader.escape_ascii().to_string().chars().take(PRINTED_MAX).collect();
+            format!("{} {escaped}", if *is_go { "go" } else { "dynamic" }).into_bytes()
+        }
+        Ok(Start::Script { interpreter }) => [b"script ", &interpreter[..]].concat(),
+        Err(fault) => format!("refused {fault}").into_bytes(),
+    };
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD_BYTES: usize = size_of::<Header>();
+    const HEADER_BYTES: usize = size_of::<ProgramHeader64<LittleEndian>>();
+    const LOADER: &[u8] = b"/lib/ld-musl-x86_64.so.1\0";
+
+    /// A program with one header of another kind and, if it is to have a loader, one that names it.
+    fn program(loader: Option<&[u8]>) -> Vec<u8> {
+        let mut made = vec![0; HEAD_BYTES + 2 * HEADER_BYTES];
+        made[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        made[16] = 3;
+        made[32] = HEAD_BYTES as u8;
+        made[54] = HEADER_BYTES as u8;
+        made[56] = 2;
+        made[HEAD_BYTES] = 1;
+        if let Some(loader) = loader {
+            let (header, at) = (HEAD_BYTES + HEADER_BYTES, made.len() as u64);
+            made[header] = 3;
+            made[header + 8..header + 16].copy_from_slice(&at.to_le_bytes());
+            made[header + 32..header + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
+            made.extend_from_slice(loader);
+        }
+        made
+    }
+
+    fn changed(at: usize, value: &[u8]) -> Result<Start, Fault> {
+        let mut made = program(Some(LOADER));
+        made[at..at + value.len()].copy_from_slice(value);
+        inspect(&made[..])
+    }
+
+    #[test]
+    fn finds_the_loader_or_none() {
+        let loader = LOADER.strip_suffix(b"\0").unwrap().to_vec();
+        let found = inspect(&program(Some(LOADER))[..]);
+        assert_eq!(found, Ok(Start::Dynamic { loader, is_go: false }));
+        assert_eq!(answer(&found), b"dynamic /lib/ld-musl-x86_64.so.1\n");
+        assert_eq!(inspect(&program(None)[..]), Ok(Start::Static));
+    }
+
+    #[test]
+    fn finds_go_by_its_note() {
+        let notes = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
+        for (length, expected) in [(notes.len(), true), (notes.len() - 4, false), (7, false)] {
+            let mut made = program(Some(LOADER));
+            let at = made.len() as u64;
+            made[HEAD_BYTES] = 4;
+            made[HEAD_BYTES + 8..HEAD_BYTES + 16].copy_from_slice(&at.to_le_bytes());
+            made[HEAD_BYTES + 32..HEAD_BYTES + 40].copy_from_slice(&(length as u64).to_le_bytes());
+            made.extend_from_slice(&notes[..length]);
+            let Ok(Start::Dynamic { is_go, .. }) = inspect(&made[..]) else { panic!("{length}") };
+            assert_eq!(is_go, expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn reads_this_very_program() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        assert!(inspect(&own[..]).is_ok());
+    }
+
+    #[test]
+    fn refuses_what_is_no_program() {
+        assert_eq!(inspect(&b""[..]), Err(Fault::Short));
+        assert_eq!(changed(0, b"x"), Err(Fault::NotElf));
+        assert_eq!(changed(4, &[1]), Err(Fault::OtherMachine));
+        assert_eq!(changed(5, &[2]), Err(Fault::OtherMachine));
+        assert_eq!(changed(16, &[1]), Err(Fault::NotExecutable));
+        assert_eq!(changed(54, &[32]), Err(Fault::HeaderSize { size: 32 }));
+        assert_eq!(changed(56, &[0]), Err(Fault::HeaderCount { count: 0 }));
+        assert_eq!(changed(56, &[65]), Err(Fault::HeaderCount { count: 65 }));
+        assert_eq!(changed(32, &[0]), Err(Fault::HeaderCount { count: 0 }), "headers over headers");
+    }
+
+    #[test]
+    fn refuses_places_beyond_the_end() {
+        let whole = program(Some(LOADER));
+        for length in 0..whole.len() {
+            assert_eq!(inspect(&whole[..length]), Err(Fault::Short), "{length}");
+        }
+        for at in [32, HEAD_BYTES + HEADER_BYTES + 8] {
+            assert_eq!(changed(at, &[0xff; 8]), Err(Fault::Short), "{at}");
+        }
+        // Sections beyond the end are nobody's concern: neither the kernel nor a loader reads them.
+        assert!(changed(40, &[0xff; 8]).is_ok());
+    }
+
+    #[test]
+    fn refuses_names_without_end_or_measure() {
+        let of = |loader: &[u8]| inspect(&program(Some(loader))[..]);
+        assert_eq!(of(b"\0"), Err(Fault::LoaderLength { length: 1 }));
+        assert_eq!(of(&[0; 257]), Err(Fault::LoaderLength { length: 257 }));
+        assert_eq!(of(b"/lib/ld"), Err(Fault::LoaderEnd));
+        let huge = changed(HEAD_BYTES + HEADER_BYTES + 32, &[0xff; 8]);
+        assert_eq!(huge, Err(Fault::LoaderLength { length: u64::MAX }));
+    }
+
+    #[test]
+    fn a_script_names_its_interpreter() {
+        let of = |line: &[u8]| inspect(line);
+        let shell = Start::Script { interpreter: b"/bin/sh".to_vec() };
+        assert_eq!((of(b"#! /bin/sh -e\ntrue\n"), of(b"#!/bin/sh")), (Ok(shell.clone()), Ok(shell)));
+        for line in [&b"#!"[..], b"#!\n/bin/sh", b"#!/bin/\x1bsh\n"] {
+            assert_eq!(of(line), Err(Fault::NoInterpreter));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_one_short_line() {
+        let line = answer(&Ok(Start::Dynamic { loader: vec![0x1b; 255], is_go: true }));
+        assert!(line.starts_with(b"go \\x1b\\x1b") && line.len() < 256 && line.ends_with(b"\n"));
+        assert_eq!(answer(&Err(Fault::NotElf)), b"refused is not an ELF executable\n");
+    }
+}
