@@ -87,7 +87,7 @@ sweep: build
 # The tests of jails under another kernel, Debian's, in an emulator: needs root and qemu-system-x86.
 sweep-kernel: build
 	@./tests/prepare process
-	./tests/privilege/emulator/run test_inside test_foreign test_sweep
+	./tests/isolation/emulator/run test_inside test_foreign test_sweep
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:

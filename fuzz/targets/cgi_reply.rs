@@ -3,4 +3,4 @@
 //! Runs in: `fuzz/run`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| site::proxy::fastcgi::reply::fuzz(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fastcgi::reply::fuzz(data));

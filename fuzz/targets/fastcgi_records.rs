@@ -3,7 +3,7 @@
 //! Runs in: `fuzz/run`.
 #![no_main]
 
-use site::proxy::fastcgi::record::{Decoder, Record};
+use fastcgi::record::{Decoder, Record};
 
 fn decode(data: &[u8], step: usize) -> (Vec<Record>, bool) {
     let (mut decoder, mut found) = (Decoder::default(), Vec::new());

@@ -252,6 +252,15 @@ class Limits(unittest.TestCase):
         known = lambda name: f"fn {name}(" in self.code or f"def {name}(" in python or files(name)
         self.assertEqual(sorted(name for name in named if not known(name)), [])
 
+    def test_tests_of_real_processes(self):
+        """`process: Class.test`, or the class alone."""
+        cells = [line.rsplit(" | ", 1)[-1] for line in self.page.splitlines() if line.startswith("|")]
+        named = set(re.findall(r"`(?:[a-z]+: )?(?:test_\w+\.)?([A-Z][a-z]\w+)(?:\.(test_\w+))?`", "\n".join(cells)))
+        self.assertGreater(len(named), 30)
+        text = "\n".join(path.read_text() for path in (TOP / "tests").rglob("test_*.py"))
+        known = lambda name, test: f"\nclass {name}(" in text and (not test or f"def {test}(" in text)
+        self.assertEqual(sorted(".".join(pair) for pair in named if not known(*pair)), [])
+
 
 class Blocks(unittest.TestCase):
     def each(self, language, kind, attempt):

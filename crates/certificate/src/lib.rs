@@ -6,6 +6,7 @@
 //!
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
+pub mod crl;
 pub mod der;
 pub mod own;
 
@@ -14,7 +15,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64ct::{Base64, Encoding as _};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
-use x509_cert::time::Time;
 
 /// The header with the certificate (RFC 9440 2.2). Who passes requests on removes it from what clients send.
 pub const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
@@ -23,8 +23,6 @@ pub const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-c
 
 /// LIMIT: bytes of a certificate that is read; those of authorities have 1 to 2 KiB.
 pub const DER_BYTES_MAX: usize = 16 * 1024;
-/// The tag of an INTEGER.
-const INTEGER: u8 = 2;
 
 /// The certificate that a client has shown, and for whose key it has proved to have the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,24 +114,6 @@ impl ClientCertificate {
         }
         pem + "-----END CERTIFICATE-----\n"
     }
-}
-
-/// From when on and until when a list of revoked certificates holds (RFC 5280 5.1.2.4 and 5), in seconds since 1970.
-///
-/// # Errors
-/// It is no list, is of version 1, or does not say until when; in words.
-pub fn list_times(der: &[u8]) -> Result<(u64, u64), &'static str> {
-    let broken = "it is broken";
-    let list = der::parts(der).map_err(|_| broken)?;
-    let fields = der::parts(list.first().ok_or(broken)?).map_err(|_| broken)?;
-    // Version 1 is the one that is left out.
-    if fields.first().and_then(|version| version.first()) != Some(&INTEGER) {
-        return Err("it is of version 1; have it made as version 2, for `openssl ca` by `crlnumber`");
-    }
-    let [_version, _algorithm, _issuer, since, until, ..] = &fields[..] else { return Err(broken) };
-    let seconds = |der| der::decode::<Time>(der).map(|time| time.to_unix_duration().as_secs());
-    let until = seconds(until).map_err(|_| "it does not say until when it holds")?;
-    Ok((seconds(since).map_err(|_| broken)?, until))
 }
 
 /// What [`CLIENT_CERT`] says of a certificate.

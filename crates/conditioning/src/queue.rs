@@ -169,3 +169,27 @@ impl<T> Queue<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_those_that_have_left_are_dropped_before_they_are_twice_as_many() {
+        let (client, later) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+        let mut queue = Queue::new(Priority::Fifo);
+        for _ in 0..100 {
+            queue.push(client, later, ());
+        }
+        let (mut most, mut least) = (0, usize::MAX);
+        for _ in 0..1000 {
+            let key = queue.push(client, later, ());
+            let arrivals = queue.arrivals.as_ref().map(VecDeque::len);
+            assert_eq!(arrivals, Some(queue.deadlines.len()));
+            (most, least) = (most.max(queue.deadlines.len()), least.min(queue.deadlines.len()));
+            queue.remove(key);
+        }
+        // With the one that was pushed last, 101 wait.
+        assert_eq!((least, most), (101, 2 * 101 + 64));
+    }
+}

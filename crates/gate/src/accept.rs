@@ -46,7 +46,7 @@ pub fn accept(
                 match acceptfrom_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                     Ok((stream, peer)) => {
                         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                        welcome(&gate, stream, peer.unwrap_or(local), local, listener.shared.get());
+                        welcome(&gate, stream, peer.unwrap_or(local), local);
                     }
                     Err(Errno::AGAIN) => {
                         ready.clear_ready();
@@ -87,15 +87,19 @@ fn is_listening(socket: &OwnedFd) -> bool {
 }
 
 /// Takes a new connection in, unless its client is banned.
-fn welcome(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, listener: SocketAddr, shared: bool) {
+fn welcome(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, address: SocketAddr) {
     let now = Instant::now();
+    // By its address: an update may have taken the place of what was said of it.
+    let listener = gate.listener(address);
+    let shared = listener.as_ref().is_some_and(|listener| listener.shared.get());
     // Without a word: an answer would be more than it is to have.
     if !shared && gate.policies().is_banned(peer.ip(), now) {
         return;
     }
     gate.connection_opened();
-    let local = local_of(&stream, listener);
-    Connection::accepted(gate, stream, peer, local, now);
+    let local = local_of(&stream, address);
+    let awaits_proxy_header = listener.is_some_and(|listener| listener.proxies.expected());
+    Connection::accepted(gate, stream, (peer, local), awaits_proxy_header, now);
 }
 
 /// The address that a client connected to; one more call only where the listener's does not tell.

@@ -17,7 +17,13 @@ use crate::listener::Protocol;
 
 impl Connection {
     /// Takes a new connection: many have their head there already, and are passed on at once.
-    pub fn accepted(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, local: SocketAddr, now: Instant) {
+    pub fn accepted(
+        gate: &Rc<Gate>,
+        stream: OwnedFd,
+        (peer, local): (SocketAddr, SocketAddr),
+        awaits_proxy_header: bool,
+        now: Instant,
+    ) {
         let new = Self {
             stream,
             peer,
@@ -28,7 +34,7 @@ impl Connection {
             share: None,
             filtered: false,
             kind: wire::Kind::Plain,
-            awaits_proxy_header: gate.listener(local).is_some_and(|listener| listener.proxies.expected()),
+            awaits_proxy_header,
             watched: false,
         };
         new.begin(gate, Stage::Silent, now);

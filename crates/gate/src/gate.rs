@@ -2,7 +2,7 @@
 //!
 //! Runs in: the gate. Sees: hosts and paths of requests. Never: keeps anything of a connection that was passed on.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,10 +17,11 @@ use worker::log::Log;
 
 use crate::chain::Chain;
 use crate::incomplete::{Incomplete, Stage};
-use crate::listener::{Listener, Protocol, RouteTarget};
+use crate::listener::Listener;
 use crate::partition::Partition;
 use crate::policies::Policies;
 use crate::refusal::Refusal;
+use crate::tables::Tables;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +52,10 @@ pub struct Gate {
     pub guarded: Rc<Guarded>,
     /// Networks whose clients are not banned for what fails to decrypt.
     pub tamper_exempt: RefCell<Exempt>,
-    has_multiple_protocols: Cell<bool>,
+    /// The listeners, and what is said of them.
+    pub tables: RefCell<Tables>,
     policies: OnceCell<Policies>,
     counters: Counters,
-    listeners: RefCell<Vec<Rc<Listener>>>,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
     chain: OnceCell<Chain>,
     left: Notify,
@@ -70,13 +71,12 @@ impl Gate {
             // One byte more than a head may have shows that it has too many.
             peeked: RefCell::new(vec![0; limits.head_bytes.max(request::hello::HELLO_BYTES_MAX) + 1]),
             tamper_exempt: RefCell::default(),
-            has_multiple_protocols: Cell::new(false),
+            tables: RefCell::default(),
             incomplete,
             drops: DropCounters::default(),
             guarded: Rc::default(),
             policies: OnceCell::new(),
             counters: Counters::default(),
-            listeners: RefCell::default(),
             partitions: RefCell::default(),
             chain: OnceCell::new(),
             left: Notify::new(),
@@ -97,81 +97,25 @@ impl Gate {
         self.policies.get_or_init(|| Policies::new(None, conditioning::Exempt::default()))
     }
 
-    /// Adds a listener, which has no routes yet.
-    pub fn listen(&self, number: u16, address: SocketAddr) -> Rc<Listener> {
-        let listener = Rc::new(Listener::new(number, address));
-        self.listeners.borrow_mut().push(listener.clone());
-        listener
-    }
-
     /// Takes a listener out that nobody can connect to any more.
     pub fn unlisten(&self, listener: &Rc<Listener>) {
-        self.listeners.borrow_mut().retain(|known| !Rc::ptr_eq(known, listener));
+        self.tables.borrow_mut().unlisten(listener);
     }
 
     /// The listener that an address of ours belongs to.
     pub fn listener(&self, local: SocketAddr) -> Option<Rc<Listener>> {
-        self.listeners.borrow().iter().find(|listener| listener.covers(local)).cloned()
-    }
-
-    /// Adds a line to the table of a listener.
-    pub fn add_route(&self, listener: u16, host: &str, path: &str, target: &RouteTarget) {
-        for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            listener.add_route(host, path, target.clone());
-        }
-    }
-
-    /// Sets what is spoken on a listener.
-    pub fn set_protocol(&self, listener: u16, protocol: Protocol) {
-        self.has_multiple_protocols.set(true);
-        let listeners = self.listeners.borrow();
-        listeners
-            .iter()
-            .filter(|known| known.number == listener)
-            .for_each(|known| known.protocol.set(protocol));
-    }
-
-    /// Requests for `host` below `path` on a listener are redirected to https at `port`; not at all, if it is 0.
-    pub fn redirect(&self, listener: u16, host: &str, path: &str, port: u16) {
-        self.has_multiple_protocols.set(true);
-        for listener in self.listeners.borrow().iter().filter(|known| known.number == listener) {
-            listener.add_redirect(host, path, port);
-        }
+        self.tables.borrow().listener(local).cloned()
     }
 
     /// Whether there is a listener on which more is done than HTTP/1.1.
     pub fn has_multiple_protocols(&self) -> bool {
-        self.has_multiple_protocols.get()
-    }
-
-    /// The addresses of the clients of a listener say nothing.
-    pub fn share_connections(&self, listener: u16) {
-        let listeners = self.listeners.borrow();
-        listeners.iter().filter(|known| known.number == listener).for_each(|known| known.shared.set(true));
-    }
-
-    /// Connections of a listener on which filters see no requests may pass them by.
-    pub fn allow_unfiltered(&self, listener: u16) {
-        let listeners = self.listeners.borrow();
-        listeners
-            .iter()
-            .filter(|known| known.number == listener)
-            .for_each(|known| known.unfiltered.set(true));
+        self.tables.borrow().has_multiple_protocols()
     }
 
     /// Whether there are filters which would never see a request of a connection that comes by `listener` and is not of
     /// HTTP/1.1.
     pub fn hides_from_filters(&self, listener: &Listener) -> bool {
         self.filters().is_some() && !listener.unfiltered.get()
-    }
-
-    /// Has connections on a listener begin with a header, which this network may send.
-    pub fn trust_proxy(&self, listener: u16, network: conditioning::Network) {
-        let listeners = self.listeners.borrow();
-        listeners
-            .iter()
-            .filter(|known| known.number == listener)
-            .for_each(|known| known.proxies.trust(network));
     }
 
     /// The partition of this number, which `new` makes if there is none.
@@ -184,6 +128,13 @@ impl Gate {
             partition
         };
         self.partitions.borrow_mut().entry(number).or_insert_with(new).clone()
+    }
+
+    /// Forgets a partition.
+    pub fn remove_partition(&self, number: u16) {
+        // Not while it is borrowed: what waits is answered.
+        let removed = self.partitions.borrow_mut().remove(&number);
+        removed.into_iter().for_each(|partition| partition.remove());
     }
 
     /// The chain of filters, which `new` makes if there is none; every request goes through the chain from now on.

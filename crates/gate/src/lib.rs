@@ -24,6 +24,7 @@ mod refusal;
 mod report;
 mod route;
 mod start;
+mod tables;
 mod tls;
 mod workers;
 

@@ -54,7 +54,7 @@ pub struct RouteTarget {
 
 /// One address that is listened on.
 pub struct Listener {
-    /// Its place in the configuration.
+    /// What the launcher calls it.
     pub number: u16,
     address: SocketAddr,
     /// Whose each request is that comes by it.
@@ -100,6 +100,11 @@ impl Listener {
     /// Requests for `host` below `path` are redirected to https at `port`; not at all, if the port is 0.
     pub fn add_redirect(&self, host: &str, path: &str, port: u16) {
         self.redirects.borrow_mut().add(host, path, port);
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Whether connections to this address of ours come by it.

@@ -18,6 +18,10 @@ pub struct Reports {
     pub broken: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind the partition.
     pub guarded: Rc<Cell<bool>>,
+    /// Whether the launcher has removed the partition.
+    pub removed: Rc<Cell<bool>>,
+    /// The site in whose log its requests appear.
+    pub site: Rc<Cell<u16>>,
     /// How much clients ask of the partition's workers, if these have said that of any.
     pub rate: Rc<RefCell<Option<Rate>>>,
 }
@@ -30,6 +34,9 @@ pub struct Partition {
     broken: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind it.
     pub guarded: Rc<Cell<bool>>,
+    removed: Rc<Cell<bool>>,
+    /// The site in whose log its requests appear that are answered for it.
+    pub site: Rc<Cell<u16>>,
     /// Clients whose records failed to decrypt, if there were any.
     ///
     /// SECURITY: only of this partition: a worker that was taken over names whom it likes.
@@ -43,8 +50,8 @@ pub struct Partition {
 impl Partition {
     /// The partition whose connections `dispatcher` sends to its workers; `reports` is what these say of it.
     pub fn new(dispatcher: Rc<Dispatcher>, reports: &Reports) -> Rc<Self> {
-        let Reports { broken, guarded, rate } = reports.clone();
-        Rc::new(Self { dispatcher, broken, guarded, banned: RefCell::default(), rate })
+        let Reports { broken, guarded, removed, site, rate } = reports.clone();
+        Rc::new(Self { dispatcher, broken, guarded, removed, site, banned: RefCell::default(), rate })
     }
 
     /// Whether requests are answered with 500 here.
@@ -58,6 +65,17 @@ impl Partition {
         if broken {
             self.dispatcher.reject_all();
         }
+    }
+
+    /// Whether the launcher has removed the partition: a connection may still come by a route to it.
+    pub fn is_removed(&self) -> bool {
+        self.removed.get()
+    }
+
+    /// Has requests answered as those for a site that there is not; those that wait for a worker as well.
+    pub fn remove(&self) {
+        self.removed.set(true);
+        self.dispatcher.reject_all();
     }
 
     /// Refuses a client until then; without a time, no more.

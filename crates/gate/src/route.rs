@@ -45,6 +45,7 @@ impl Connection {
     pub fn route_to(&self, target: Option<RouteTarget>, counted: bool, now: Instant) -> Seen {
         match target {
             None => Seen::Refused(Refusal::NoSuchSite, NO_PARTITION),
+            Some(target) if target.partition.is_removed() => Seen::Refused(Refusal::NoSuchSite, NO_PARTITION),
             Some(target) if target.partition.is_broken() => Seen::Refused(Refusal::Broken, target.site),
             Some(target) if counted && target.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
             Some(target) if counted && !target.partition.within_rate(self.peer.ip(), now) => {

@@ -1,15 +1,19 @@
-//! Set-up of a gate by the launcher's messages, and its end.
+//! Set-up of a gate by the launcher's messages, its changes, and its end.
+//!
+//! All that is said of listeners, routes included, is said as a whole, and then committed: at the start, and in each
+//! update. What holds for as long as the process lives, its limits and policies, is said before the first commit.
 //!
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::Exempt;
+use conditioning::{Exempt, Network};
 use tokio::task::JoinHandle;
-use wire::{ChildToLauncher, Conditioning, LauncherToGate};
+use wire::{ChildToLauncher, Conditioning, LauncherToGate, Text};
 use worker::channel::{Channel, ChannelEnd};
 use worker::log::Log;
 use worker::{Fault, Start};
@@ -20,6 +24,7 @@ use crate::gate::{Gate, Limits};
 use crate::listener::{Listener, Protocol};
 use crate::policies::Policies;
 use crate::report;
+use crate::tables::Tables;
 use crate::workers;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
@@ -48,12 +53,12 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     };
     let gate = Gate::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
     let control = Rc::new(control);
-    let mut setup = Setup { gate: gate.clone(), control, stage: Stage::default(), tasks: Vec::new() };
+    let mut setup = Setup::new(gate.clone(), control);
     while let Some((message, descriptor)) = setup.control.receive().await? {
         setup.handle(message, descriptor).await?;
     }
     // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
-    setup.tasks.iter().for_each(JoinHandle::abort);
+    setup.accepting.iter().for_each(|(_, task)| task.abort());
     let _ = tokio::time::timeout(LAST_HEADS, gate.empty()).await;
     gate.log.flush().await;
     Ok(())
@@ -62,85 +67,101 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 struct Setup {
     gate: Rc<Gate>,
     control: Rc<Control>,
-    stage: Stage,
-    /// Those that accept.
-    tasks: Vec<JoinHandle<()>>,
+    /// Until the first `Commit`: what holds for as long as the process lives.
+    policies: Option<(Option<Conditioning>, Exempt)>,
+    /// From `Update` to `Commit`, and before the first one: the listeners that are to be.
+    staged: Option<Staged>,
+    /// Sockets of guarded servers come one by one; whoever connects to one of which it is not said yet where it leads
+    /// waits in the kernel's queue.
+    unrouted: Vec<(Rc<Listener>, OwnedFd)>,
+    /// Those that accept, by the addresses of their sockets.
+    accepting: Vec<(SocketAddr, JoinHandle<()>)>,
 }
 
-/// How far the launcher has come.
-enum Stage {
-    /// It says what is to be; nothing is accepted yet.
-    SetUp { policies: Option<Conditioning>, exempt: Exempt, listeners: Vec<(Rc<Listener>, OwnedFd)> },
-    /// It has said all that must be known before. Sockets of guarded servers come later; whoever connects to one of
-    /// which it is not said yet where it leads waits in the kernel's queue.
-    Serving { unrouted: Vec<(Rc<Listener>, OwnedFd)> },
-}
-
-impl Default for Stage {
-    fn default() -> Self {
-        Self::SetUp { policies: None, exempt: Exempt::default(), listeners: Vec::new() }
-    }
+/// Listeners that do not hold yet, and their sockets.
+#[derive(Default)]
+struct Staged {
+    tables: Tables,
+    sockets: Vec<(Rc<Listener>, OwnedFd)>,
 }
 
 impl Setup {
+    fn new(gate: Rc<Gate>, control: Rc<Control>) -> Self {
+        let (policies, staged) = (Some(Default::default()), Some(Staged::default()));
+        Self { gate, control, policies, staged, unrouted: Vec::new(), accepting: Vec::new() }
+    }
+
     async fn handle(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
-        match (&mut self.stage, message, descriptor) {
-            (stage, LauncherToGate::Listen { index }, Some(socket)) => {
-                let listener = self.gate.listen(index, accept::address_of(&socket)?);
-                match stage {
-                    Stage::SetUp { listeners, .. } => listeners.push((listener, socket)),
-                    // The socket of a guarded server, which has only now come so far.
-                    Stage::Serving { unrouted } => unrouted.push((listener, socket)),
-                }
-            }
-            (Stage::SetUp { policies, .. }, LauncherToGate::Conditioning { conditioning }, None) => {
+        match (&mut self.policies, message, descriptor) {
+            (Some((policies, _)), LauncherToGate::Conditioning { conditioning }, None) => {
                 *policies = Some(conditioning);
             }
-            (Stage::SetUp { exempt, .. }, LauncherToGate::Exempt { network }, None) => {
-                let wrong = |error| Fault::Launcher(format!("exempt: {error}"));
-                exempt.0.push(network.as_str().parse().map_err(wrong)?);
+            (Some((_, exempt)), LauncherToGate::Exempt { network }, None) => {
+                exempt.0.push(parse("exempt", &network)?)
             }
-            (Stage::SetUp { .. }, LauncherToGate::TamperExempt { network }, None) => {
-                let wrong = |error| Fault::Launcher(format!("tamper_exempt: {error}"));
-                self.gate.tamper_exempt.borrow_mut().0.push(network.as_str().parse().map_err(wrong)?);
+            (Some(_), LauncherToGate::TamperExempt { network }, None) => {
+                self.gate.tamper_exempt.borrow_mut().0.push(parse("tamper_exempt", &network)?);
             }
-            (Stage::SetUp { .. }, LauncherToGate::Protocol { listener, tls, h2c }, None) => {
-                match (tls, h2c) {
-                    (true, _) => self.gate.set_protocol(listener, Protocol::Tls),
-                    (false, true) => self.gate.set_protocol(listener, Protocol::PlainOrHttp2),
-                    (false, false) => self.gate.set_protocol(listener, Protocol::Plain),
+            (None, LauncherToGate::Update {}, None) => self.staged = Some(Staged::default()),
+            (_, LauncherToGate::Commit {}, None) => return self.commit().await,
+            (_, message, descriptor) => {
+                if let Some((message, descriptor)) = self.set_up_listener(message, descriptor)? {
+                    self.handle_at_any_stage(message, descriptor)?;
                 }
             }
-            (Stage::SetUp { .. }, LauncherToGate::Redirect { listener, host, path, port }, None) => {
-                self.gate.redirect(listener, host.as_str(), path.as_str(), port);
-            }
-            (Stage::SetUp { .. }, LauncherToGate::Begin {}, None) => return self.begin().await,
-            (Stage::Serving { unrouted }, message @ LauncherToGate::Route { listener, .. }, None) => {
-                let routed: Vec<_> = unrouted.extract_if(.., |(known, _)| known.number == listener).collect();
-                self.handle_at_any_stage(message, None)?;
-                routed.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
-            }
-            (Stage::Serving { .. }, message @ LauncherToGate::Begin {}, None) => {
-                return Err(Fault::Launcher(format!("after Begin: {message:?}")));
-            }
-            (_, message, descriptor) => self.handle_at_any_stage(message, descriptor)?,
         }
         Ok(())
     }
 
-    /// What may be said before `Begin` and after it.
+    /// What is said of listeners: of those that are to be, or else of those that there are; anything else comes back.
+    fn set_up_listener(
+        &mut self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Option<(LauncherToGate, Option<OwnedFd>)>, Fault> {
+        let gate = self.gate.clone();
+        let mut serving = gate.tables.borrow_mut();
+        let (tables, sockets) = match &mut self.staged {
+            Some(staged) => (&mut staged.tables, &mut staged.sockets),
+            None => (&mut *serving, &mut self.unrouted),
+        };
+        match (message, descriptor) {
+            (LauncherToGate::Listen { index }, Some(socket)) => {
+                sockets.push((tables.listen(index, accept::address_of(&socket)?), socket));
+            }
+            (LauncherToGate::Protocol { listener, tls, h2c }, None) => match (tls, h2c) {
+                (true, _) => tables.set_protocol(listener, Protocol::Tls),
+                (false, true) => tables.set_protocol(listener, Protocol::PlainOrHttp2),
+                (false, false) => tables.set_protocol(listener, Protocol::Plain),
+            },
+            (LauncherToGate::Redirect { listener, host, path, port }, None) => {
+                tables.redirect(listener, host.as_str(), path.as_str(), port);
+            }
+            (LauncherToGate::SharedConnections { listener }, None) => tables.share_connections(listener),
+            (LauncherToGate::ProxyTrusted { listener, network }, None) => {
+                tables.trust_proxy(listener, parse("a proxy", &network)?);
+            }
+            (LauncherToGate::Unfiltered { listener }, None) => tables.allow_unfiltered(listener),
+            (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
+                let (host, path) = (host.as_str(), path.as_str());
+                let target = workers::route_target(&self.gate, host, path, partition, site);
+                tables.add_route(listener, host, path, &target);
+                if self.staged.is_none() {
+                    drop(serving);
+                    let routed = self.unrouted.extract_if(.., |(known, _)| known.number == listener);
+                    let routed: Vec<_> = routed.collect();
+                    routed.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
+                }
+            }
+            other => return Ok(Some(other)),
+        }
+        Ok(None)
+    }
+
+    /// What may be said at any time.
     fn handle_at_any_stage(&self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
         let gate = &self.gate;
         match (message, descriptor) {
-            (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
-                workers::add_route(gate, listener, host.as_str(), path.as_str(), partition, site);
-            }
-            (LauncherToGate::SharedConnections { listener }, None) => gate.share_connections(listener),
-            (LauncherToGate::ProxyTrusted { listener, network }, None) => {
-                let wrong = |error| Fault::Launcher(format!("a proxy: {error}"));
-                gate.trust_proxy(listener, network.as_str().parse().map_err(wrong)?);
-            }
-            (LauncherToGate::Unfiltered { listener }, None) => gate.allow_unfiltered(listener),
             (LauncherToGate::ChainFirst {}, Some(channel)) => workers::chain(gate).begin(channel)?,
             (LauncherToGate::ChainLast { chain }, Some(channel)) => {
                 self.receive_from_chain(chain, channel)?
@@ -156,6 +177,7 @@ impl Setup {
             (LauncherToGate::AttachProcess { partition }, Some(channel)) => {
                 gate.guarded.attach(channel, workers::partition(gate, partition).dispatcher.clone())?
             }
+            (LauncherToGate::RemovePartition { partition }, None) => gate.remove_partition(partition),
             (LauncherToGate::Capacity { partition, connections }, None) => {
                 workers::partition(gate, partition).dispatcher.limit(connections);
             }
@@ -195,24 +217,42 @@ impl Setup {
         Ok(())
     }
 
-    async fn begin(&mut self) -> Result<(), Fault> {
-        if let Stage::SetUp { policies, exempt, listeners } =
-            std::mem::replace(&mut self.stage, Stage::Serving { unrouted: Vec::new() })
-        {
+    /// Puts the listeners that follow `Update` in the place of those that there are. The first time, connections are
+    /// accepted from here on.
+    async fn commit(&mut self) -> Result<(), Fault> {
+        let Some(Staged { mut tables, sockets }) = self.staged.take() else {
+            return Err(Fault::Launcher("Commit without Update".into()));
+        };
+        tables.replace(self.gate.tables.take());
+        *self.gate.tables.borrow_mut() = tables;
+        if let Some((policies, exempt)) = self.policies.take() {
             self.gate.adopt(Policies::new(policies.as_ref(), exempt));
             self.control.send(&ChildToLauncher::Ready {}, None).await?;
             tokio::task::spawn_local(attend::arrivals(self.gate.clone()));
             tokio::task::spawn_local(attend::deadlines(self.gate.clone()));
-            listeners.into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))?;
         }
-        Ok(())
+        let tables = self.gate.tables.borrow();
+        let closed = |(address, task): &mut (SocketAddr, JoinHandle<()>)| {
+            task.is_finished() || !tables.listens_at(*address)
+        };
+        self.accepting.extract_if(.., closed).for_each(|(_, task)| task.abort());
+        drop(tables);
+        // A guarded server may have several sockets at one address; all of its own begin together.
+        let kept: Vec<_> = self.accepting.iter().map(|(address, _)| *address).collect();
+        let new = sockets.into_iter().filter(|(listener, _)| !kept.contains(&listener.address()));
+        new.collect::<Vec<_>>().into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))
     }
 
     fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
         // A guarded server may close and open sockets again and again.
-        self.tasks.retain(|task| !task.is_finished());
+        self.accepting.retain(|(_, task)| !task.is_finished());
+        let address = listener.address();
         let accepting = accept::accept(self.gate.clone(), listener, socket)?;
-        self.tasks.push(tokio::task::spawn_local(accepting));
+        self.accepting.push((address, tokio::task::spawn_local(accepting)));
         Ok(())
     }
+}
+
+fn parse(what: &str, network: &Text<64>) -> Result<Network, Fault> {
+    network.as_str().parse().map_err(|error| Fault::Launcher(format!("{what}: {error}")))
 }

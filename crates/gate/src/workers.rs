@@ -27,20 +27,21 @@ pub fn partition(gate: &Rc<Gate>, number: u16) -> Rc<Partition> {
     gate.partition(number, || new_partition(gate, format!("partition {number}"), NO_PARTITION))
 }
 
-/// Adds a line to the table of a listener.
-pub fn add_route(gate: &Rc<Gate>, listener: u16, host: &str, path: &str, number: u16, site: u16) {
+/// Whose the requests of a route are that leads to the partition of this number.
+pub fn route_target(gate: &Rc<Gate>, host: &str, path: &str, number: u16, site: u16) -> RouteTarget {
     let new = || new_partition(gate, format!("partition {number} ({host}{path})"), site);
     let partition = gate.partition(number, new);
+    // Its workers may have come before.
+    partition.site.set(site);
     // What is no site's is a guarded server's, also before any process of that has said so.
     partition.guarded.set(partition.guarded.get() || site == NO_PARTITION);
-    gate.add_route(listener, host, path, &RouteTarget { partition, site });
+    RouteTarget { partition, site }
 }
 
 /// The partition called `name`, whose requests are logged as those of `site`.
 fn new_partition(gate: &Rc<Gate>, name: String, site: u16) -> Rc<Partition> {
-    let reports = Reports::default();
-    let workers =
-        Workers { gate: Rc::downgrade(gate), site, shared: Rc::default(), reports: reports.clone() };
+    let reports = Reports { site: Rc::new(Cell::new(site)), ..Reports::default() };
+    let workers = Workers { gate: Rc::downgrade(gate), shared: Rc::default(), reports: reports.clone() };
     let Limits { start_timeout, connections, .. } = gate.limits;
     Partition::new(Dispatcher::new(name, start_timeout, connections, Rc::new(workers)), &reports)
 }
@@ -83,7 +84,6 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
 /// What is told by the workers of a partition.
 struct Workers {
     gate: Weak<Gate>,
-    site: u16,
     /// Connections that its workers handed back and that are still here.
     shared: Rc<Cell<u32>>,
     reports: Reports,
@@ -93,8 +93,12 @@ impl Owner for Workers {
     fn undelivered(&self, outgoing: Outgoing) {
         if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
-            let refusal = if self.reports.broken.get() { Refusal::Broken } else { Refusal::Unavailable };
-            answer::refuse(&gate, Connection::undelivered(outgoing, now), self.site, refusal, now);
+            let (refusal, site) = match &self.reports {
+                reports if reports.removed.get() => (Refusal::NoSuchSite, NO_PARTITION),
+                reports if reports.broken.get() => (Refusal::Broken, reports.site.get()),
+                reports => (Refusal::Unavailable, reports.site.get()),
+            };
+            answer::refuse(&gate, Connection::undelivered(outgoing, now), site, refusal, now);
         }
     }
 

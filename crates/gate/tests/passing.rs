@@ -281,7 +281,7 @@ fn a_retiring_gate_finishes_what_it_has() {
 fn nonsense_from_the_launcher_ends_a_gate() {
     run(async {
         let gate = Gate::start(Limits::default()).await;
-        gate.say(LauncherToGate::Begin {}).await;
+        gate.say(LauncherToGate::Commit {}).await;
         assert!(gate.run.await.unwrap().is_err());
     });
 }

@@ -1,8 +1,8 @@
-//! What is meant to get past each policy: the tables in `tests/privilege/allowed`, evaluated from the rules over the
+//! What is meant to get past each policy: the tables in `tests/isolation/allowed`, evaluated from the rules over the
 //! very calls that the sweep makes, and the part of docs/security/attempts.md that says why.
 //!
 //! `BLESS=1 cargo test -p probe --test allowed` writes the tables and the page anew; what changes in them is to be read
-//! by a person. `tests/privilege/test_sweep.py` compares them with what gets past inside the jails.
+//! by a person. `tests/isolation/test_sweep.py` compares them with what gets past inside the jails.
 
 #![allow(clippy::unwrap_used, reason = "a test that finds no table should panic")]
 
@@ -125,7 +125,7 @@ fn tables_are_what_the_policies_say() {
     let lines = everything();
     let mut stale = Vec::new();
     for (kind, policy) in KINDS {
-        let path = top().join(format!("tests/privilege/allowed/{kind}.txt"));
+        let path = top().join(format!("tests/isolation/allowed/{kind}.txt"));
         let text = table(kind, *policy, &lines);
         if fs::read_to_string(&path).unwrap_or_default() != text {
             stale.push(*kind);
@@ -134,7 +134,7 @@ fn tables_are_what_the_policies_say() {
             }
         }
     }
-    assert!(stale.is_empty() || blesses(), "tests/privilege/allowed is not what the policies say: {stale:?}");
+    assert!(stale.is_empty() || blesses(), "tests/isolation/allowed is not what the policies say: {stale:?}");
 }
 
 /// Each call of each rule, each condition of it, each value and each bit of these shows in a table: without it

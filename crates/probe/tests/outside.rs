@@ -93,7 +93,7 @@ fn is_root() -> bool {
 }
 
 /// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a server that
-/// obeys, which tests/privilege/test_mutation.py has.
+/// obeys, which tests/isolation/test_mutation.py has.
 const DEPENDS: [&str; 9] = [
     "give-orders",
     "fds-listening",

@@ -8,16 +8,9 @@
 const DIGITS_MAX: u8 = 16;
 
 /// Why the framing is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a chunked body with {0}")]
 pub struct Malformed(pub &'static str);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a chunked body with {}", self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// How far a body has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

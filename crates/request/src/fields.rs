@@ -182,6 +182,13 @@ pub fn clean_request(headers: &mut HeaderMap) {
     remove(headers, |name| !is_passed_on(name));
 }
 
+/// The same, but leaves the one field `ours`, which we have set.
+pub fn clean_request_except(headers: &mut HeaderMap, ours: &HeaderName) {
+    let value = headers.remove(ours);
+    clean_request(headers);
+    headers.extend(value.map(|value| (ours.clone(), value)));
+}
+
 /// Leaves of an answer what is for the client.
 pub fn clean_answer(headers: &mut HeaderMap) {
     remove_of_connection(headers);

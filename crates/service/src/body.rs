@@ -2,7 +2,6 @@
 //!
 //! Runs in: a service's worker. Sees: bytes that a client made up. Never: passes on more than the limit.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,33 +79,17 @@ struct Arriving {
 }
 
 /// Why a body could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is longer than the limit, in bytes; to be answered with 413.
+    #[error("the request's body is over the limit of {0} bytes")]
     TooLong(u64),
     /// The client stopped sending for too long, or sends too slowly; to be answered with 408.
+    #[error("the request's body did not go on arriving")]
     Stalled,
     /// The client sent something that is no body, or closed the connection; to be answered with 400.
-    Broken(hyper::Error),
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong(limit) => write!(f, "the request's body is over the limit of {limit} bytes"),
-            Self::Stalled => write!(f, "the request's body did not go on arriving"),
-            Self::Broken(error) => write!(f, "the request's body could not be read: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BodyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Broken(error) => Some(error),
-            Self::TooLong(_) | Self::Stalled => None,
-        }
-    }
+    #[error("the request's body could not be read: {0}")]
+    Broken(#[source] hyper::Error),
 }
 
 impl Body {

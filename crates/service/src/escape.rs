@@ -5,6 +5,11 @@
 
 use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// RFC 3986 2.3: the unreserved characters mean the same encoded or not; all others are encoded.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Text that is escaped when formatted; see [`escape`].
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(&'a str);
@@ -54,12 +59,6 @@ pub fn url_encode(text: &str) -> UrlEncoded<'_> {
 
 impl fmt::Display for UrlEncoded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // RFC 3986 2.3: the unreserved characters mean the same encoded or not; all others are encoded.
-        self.0.bytes().try_for_each(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                fmt::Write::write_char(f, byte.into())
-            }
-            _ => write!(f, "%{byte:02X}"),
-        })
+        utf8_percent_encode(self.0, RESERVED).fmt(f)
     }
 }

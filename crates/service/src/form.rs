@@ -20,13 +20,7 @@ impl Params {
     /// assert_eq!(params.all("q").collect::<Vec<_>>(), ["web server", "ä"]);
     /// ```
     pub fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(
-            pairs
-                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-                .map(|(name, value)| (decode(name, Plus::Space), decode(value, Plus::Space)))
-                .collect(),
-        )
+        Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
     /// The first value of `name`, as the client meant it. It must be escaped wherever it is put out.
@@ -57,49 +51,17 @@ impl Params {
     }
 }
 
-/// What a plus sign stands for: it differs between paths and forms.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plus {
-    Space,
-    Itself,
-}
-
-/// Decodes percent-encoded text; bytes that are not UTF-8 become replacement characters.
-pub(crate) fn decode(text: &str, plus: Plus) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match (byte, escaped(after)) {
-            (b'%', Some(decoded)) => {
-                out.push(decoded);
-                rest = &after[2..];
-            }
-            (b'+', _) if plus == Plus::Space => out.push(b' '),
-            _ => out.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// The byte that the first two of `digits` stand for.
-fn escaped(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (high, low) = (digit(*digits.first()?)?, digit(*digits.get(1)?)?);
-    u8::try_from(high * 16 + low).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn text_that_is_no_form_stays_text() {
-        assert_eq!(decode("100%", Plus::Space), "100%");
-        assert_eq!(decode("%4", Plus::Space), "%4");
-        assert_eq!(decode("%zz%41", Plus::Space), "%zzA");
-        assert_eq!(decode("%ff", Plus::Space), "\u{fffd}");
-        assert_eq!(decode("g++", Plus::Itself), "g++");
+        for (text, decoded) in
+            [("100%", "100%"), ("%4", "%4"), ("%zz%41", "%zzA"), ("%ff", "\u{fffd}"), ("g++", "g  ")]
+        {
+            assert_eq!(Params::parse(&format!("q={text}")).get("q"), Some(decoded), "{text}");
+        }
         let params = Params::parse("&&=x&flag&a=b=c");
         let pairs: Vec<_> = params.iter().collect();
         assert_eq!(pairs, [("", "x"), ("flag", ""), ("a", "b=c")]);

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use certificate::ClientCertificate;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
 
 use crate::Error;
 use crate::body::{Body, BodyError};
-use crate::form::{Params, Plus, decode};
+use crate::form::Params;
 
 /// A request: an [`http::Request`] and what is often asked of it.
 ///
@@ -74,7 +75,7 @@ impl Request {
     /// It may hold any character, also `/` and NUL, and must not be used as the name of a file.
     pub fn path_below(&self, prefix: &str) -> Option<String> {
         let rest = self.path().strip_prefix(prefix)?;
-        Some(decode(rest, Plus::Itself))
+        Some(percent_decode_str(rest).decode_utf8_lossy().into_owned())
     }
 
     /// The parameters in the query.

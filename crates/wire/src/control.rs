@@ -213,20 +213,21 @@ messages! {
     pub enum LauncherToGate {
         /// First of all: the limits. Times in milliseconds.
         1 => Limits { head_bytes: u32, head_timeout_ms: u32, start_timeout_ms: u32, connections: u32, flush_ms: u32 },
-        /// A listening socket comes along; `index` is its place in the configuration.
+        /// A listening socket comes along; `index` is its number until the next `Update`. In an `Update`, the gate goes on
+        /// accepting on an address that it accepts on already, and closes the socket of an address that is not named.
         2 => Listen { index: u16 },
         /// Requests on listener `listener` for `host` whose path is at or below `path` belong
         /// to `partition`, and are logged as site `site`.
         3 => Route { listener: u16, host: Text<255>, path: Text<1024>, partition: u16, site: u16 },
-        /// All of the above has been said: accept.
-        4 => Begin {},
+        /// The listeners, and what is said of them, are complete, and hold from here on. The first time: accept.
+        4 => Commit {},
         /// A channel to a worker of `partition` comes along.
         5 => Attach { partition: u16 },
         /// Whether `partition` is broken: it is answered with 500.
         6 => Broken { partition: u16, broken: bool },
         /// Asks for `Counters`.
         7 => Report {},
-        /// After the limits, before `Begin`: the policies.
+        /// After the limits, before the first `Commit`: the policies.
         8 => Conditioning { conditioning: Conditioning },
         /// After the policies: a network (`127.0.0.0/8`) whose clients have no shares, rates and bans.
         9 => Exempt { network: Text<64> },
@@ -246,11 +247,9 @@ messages! {
         /// The guarded server behind `partition` can serve so many connections at once: it is sent no more, and
         /// shares are of them.
         16 => Capacity { partition: u16, connections: u32 },
-        /// Before `Begin`: what is spoken on listener `listener`.
+        /// What is spoken on listener `listener`.
         20 => Protocol { listener: u16, tls: bool, h2c: bool },
-        /// Before `Begin`: requests on listener `listener` for `host` whose path is at or below `path` are redirected
-        /// to
-        /// https at `port`; not at all, if it is 0.
+        /// Requests on listener `listener` for `host` whose path is at or below `path` are redirected to https at `port`; not at all, if it is 0.
         21 => Redirect { listener: u16, host: Text<255>, path: Text<1024>, port: u16 },
         /// Connections of this client, as in `TopRange`, are not for `partition` for so long; 0 makes an end of it.
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
@@ -264,6 +263,12 @@ messages! {
         /// are
         /// refused, as no filter can see the requests on them.
         41 => Unfiltered { listener: u16 },
+        /// After the first `Commit`: the listeners follow anew, with all that is said of them. What was said before holds
+        /// until `Commit`; another `Update` instead discards what has followed.
+        42 => Update {},
+        /// There is no such partition any more: requests that wait for its workers are answered as those for a site that
+        /// there is not. Connections that its workers hold go on.
+        43 => RemovePartition { partition: u16 },
     }
 }
 

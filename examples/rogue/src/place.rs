@@ -228,7 +228,7 @@ impl Place {
 
     fn gate_told(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) {
         match (message, descriptor) {
-            (LauncherToGate::Begin {}, _) => self.begun = true,
+            (LauncherToGate::Commit {}, _) => self.begun = true,
             (LauncherToGate::Listen { .. }, Some(socket)) => self.listeners.push(socket),
             (LauncherToGate::Route { host, path, partition, .. }, _) => {
                 self.routes.push((host.as_str().to_owned(), path.as_str().to_owned(), partition));

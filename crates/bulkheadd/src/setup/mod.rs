@@ -87,7 +87,7 @@ impl SpawnContext {
                 messages.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
             }
         }
-        messages.push((LauncherToGate::Begin {}, None));
+        messages.push((LauncherToGate::Commit {}, None));
         messages
     }
 

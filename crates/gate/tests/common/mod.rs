@@ -57,7 +57,7 @@ impl Gate {
         Self::start_with(limits, Vec::new()).await
     }
 
-    /// As [`Self::start`], with more to be said before `Begin`.
+    /// As [`Self::start`], with more to be said before `Commit`.
     pub async fn start_with(limits: Limits, more: Vec<LauncherToGate>) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
@@ -94,7 +94,7 @@ impl Gate {
         for message in more {
             gate.say(message).await;
         }
-        gate.say(LauncherToGate::Begin {}).await;
+        gate.say(LauncherToGate::Commit {}).await;
         let (ready, _) = gate.control.receive().await.unwrap().unwrap();
         assert_eq!(ready, ChildToLauncher::Ready {});
         gate

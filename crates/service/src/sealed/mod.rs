@@ -83,9 +83,10 @@ pub struct User<'c> {
 pub struct Opened(Zeroizing<Vec<u8>>);
 
 /// Why a state could not be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealedError {
     /// It is longer than `entry_bytes_max`; to be answered with 413, if the length is the client's doing.
+    #[error("a user's state is {length} bytes long; a sealed cache takes at most {limit}")]
     TooLong {
         /// Its length, in bytes.
         length: usize,
@@ -93,6 +94,7 @@ pub enum SealedError {
         limit: usize,
     },
     /// The system gave no random bytes; to be answered with 500.
+    #[error("the system gave no random bytes, so nothing can be sealed")]
     NoRandom,
 }
 
@@ -245,19 +247,6 @@ impl fmt::Debug for Opened {
         write!(f, "Opened({} bytes)", self.len())
     }
 }
-
-impl fmt::Display for SealedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong { length, limit } => {
-                write!(f, "a user's state is {length} bytes long; a sealed cache takes at most {limit}")
-            }
-            Self::NoRandom => f.write_str("the system gave no random bytes, so nothing can be sealed"),
-        }
-    }
-}
-
-impl std::error::Error for SealedError {}
 
 impl From<getrandom::Error> for SealedError {
     fn from(_: getrandom::Error) -> Self {

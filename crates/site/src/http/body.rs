@@ -174,27 +174,20 @@ fn read(fd: &OwnedFd, offset: u64, length: u64) -> std::io::Result<Bytes> {
 }
 
 /// Why a request body ended early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is larger than the limit.
+    #[error("the request body is larger than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
     },
     /// It came too slowly.
+    #[error("the request body came too slowly")]
     Slow,
     /// The client sent something wrong, or went away.
-    Client(BoxError),
-}
-
-impl std::fmt::Display for BodyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BodyError::TooLarge { limit } => write!(f, "the request body is larger than {limit} bytes"),
-            BodyError::Slow => f.write_str("the request body came too slowly"),
-            BodyError::Client(_) => f.write_str("the request body did not arrive"),
-        }
-    }
+    #[error("the request body did not arrive")]
+    Client(#[source] BoxError),
 }
 
 impl BodyError {
@@ -204,15 +197,6 @@ impl BodyError {
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
             BodyError::Client(_) => StatusCode::BAD_REQUEST,
-        }
-    }
-}
-
-impl std::error::Error for BodyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BodyError::TooLarge { .. } | BodyError::Slow => None,
-            BodyError::Client(error) => Some(&**error),
         }
     }
 }

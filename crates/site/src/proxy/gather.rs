@@ -4,9 +4,9 @@
 
 use bytes::BytesMut;
 use http_body::Body as _;
+use http_body_util::BodyExt as _;
 
 use crate::http::body::{BodyError, BoundedBody};
-use crate::proxy::timeout::next;
 
 /// LIMIT: bytes of a body kept until all of it has come: most forms, and what a stream of HTTP/2 may send unasked. Of a
 /// longer body, so much comes before the backend hears of it.
@@ -24,7 +24,7 @@ pub(crate) async fn gather(mut body: BoundedBody) -> Result<BoundedBody, BodyErr
     // Copied: a piece may be a byte of a buffer that is held as long as the piece.
     let mut came = BytesMut::new();
     while came.len() < GATHERED_MAX && (announced || came.is_empty()) {
-        let Some(frame) = next(&mut body).await else {
+        let Some(frame) = body.frame().await else {
             return Ok(BoundedBody::whole(came.freeze()));
         };
         if let Ok(data) = frame?.into_data() {

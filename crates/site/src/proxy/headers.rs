@@ -4,7 +4,7 @@
 //! pass on what a client says of itself in our name, or what two readers could understand differently.
 
 use certificate::CLIENT_CERT;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Request, Version};
 use http_body::Body;
 use request::fields::{self, Origin};
@@ -20,7 +20,7 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
     *request.version_mut() = Version::HTTP_11;
     let upgrade = websocket::asked(request.extensions());
     let headers = request.headers_mut();
-    clean(headers);
+    fields::clean_request_except(headers, &CLIENT_CERT);
     fields::set_forwarded(headers, Origin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
     if let Some(upgrade) = upgrade {
         websocket::ask(headers, upgrade);
@@ -32,13 +32,6 @@ pub(crate) fn announce_body<B: Body>(request: &mut Request<B>) {
     if request.body().size_hint().exact().is_none() && !request.body().is_end_stream() {
         request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-}
-
-/// Leaves what is the client's to say, and what we have said of its certificate.
-pub(crate) fn clean(headers: &mut HeaderMap) {
-    let shown = headers.remove(CLIENT_CERT);
-    fields::clean_request(headers);
-    headers.extend(shown.map(|shown| (CLIENT_CERT, shown)));
 }
 
 /// Makes the target a path and `Host` its host: our own address, where HTTP/1.0 has named none.

@@ -4,7 +4,7 @@
 //! of a body than one piece, or wait for a server without a deadline.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -94,16 +94,9 @@ impl Body for Upload {
 }
 
 /// A server fell silent in the middle of its answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the server behind the site fell silent in the middle of its answer")]
 pub(crate) struct Silent;
-
-impl std::fmt::Display for Silent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the server behind the site fell silent in the middle of its answer")
-    }
-}
-
-impl std::error::Error for Silent {}
 
 /// An answer's body, whose server may not be silent for longer than `patience`.
 pub(crate) struct Download<B> {
@@ -144,9 +137,4 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Download<B> 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
-}
-
-/// The next piece of a body.
-pub(crate) async fn next<B: Body + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
-    poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
 }

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use certificate::crl::{self, List};
 use rustls_pki_types::CertificateRevocationListDer;
-use rustls_pki_types::pem::PemObject;
-use webpki::{Error, OwnedCertRevocationList};
 
 use crate::files::open;
 
@@ -25,13 +24,6 @@ pub struct Revoked {
     path: String,
 }
 
-#[derive(Clone, Debug)]
-struct List {
-    der: CertificateRevocationListDer<'static>,
-    since: u64,
-    until: u64,
-}
-
 impl Revoked {
     /// Reads an open file.
     ///
@@ -40,38 +32,11 @@ impl Revoked {
     pub fn read(file: &OwnedFd, path: &str) -> Result<Self, String> {
         let bytes = open::read(file, BYTES_MAX)?;
         let digest = digest(&SHA256, &bytes).as_ref().to_vec();
-        Ok(Self { lists: lists(&bytes)?, digest, path: path.to_owned() })
-    }
-}
-
-/// The lists in a file: one in DER, or any number in PEM.
-fn lists(bytes: &[u8]) -> Result<Vec<List>, String> {
-    // A SEQUENCE, as no text begins.
-    if bytes.first() == Some(&0x30) {
-        return List::read(CertificateRevocationListDer::from(bytes.to_vec())).map(|list| vec![list]);
-    }
-    let mut found = Vec::new();
-    for (number, list) in CertificateRevocationListDer::pem_slice_iter(bytes).enumerate() {
-        let list = list.map_err(|_| "its PEM is not whole".to_owned()).and_then(List::read);
-        found.push(list.map_err(|what| format!("list {} of it: {what}", number + 1))?);
-    }
-    match found.is_empty() {
-        true => Err("there is no list in it (`X509 CRL` in PEM, or one in DER)".into()),
-        false => Ok(found),
-    }
-}
-
-impl List {
-    fn read(der: CertificateRevocationListDer<'static>) -> Result<Self, String> {
-        let (since, until) = certificate::list_times(&der)?;
-        OwnedCertRevocationList::from_der(&der).map_err(|error| match error {
-            Error::UnsupportedDeltaCrl => {
-                "it says only what has changed (a delta); a whole one is needed".to_owned()
-            }
-            Error::UnsupportedIndirectCrl => "it is about other authorities' certificates (indirect)".into(),
-            error => format!("it is broken, or of a kind that is not supported: {error}"),
-        })?;
-        Ok(Self { der, since, until })
+        Ok(Self {
+            lists: crl::read(&bytes).map_err(|fault| fault.to_string())?,
+            digest,
+            path: path.to_owned(),
+        })
     }
 }
 

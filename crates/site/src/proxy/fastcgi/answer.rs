@@ -10,6 +10,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fastcgi::record::{Decoder, Malformed, Record};
+use fastcgi::reply::{self, Reply};
 use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, ReadHalf, WriteHalf};
@@ -17,12 +19,10 @@ use tokio::task::JoinHandle;
 
 use super::ahead::Ahead;
 use super::pool::Pool;
-use super::record::{Decoder, Malformed, Record};
-use super::reply::{self, Reply};
 use super::stdin::{self, Unsent};
 use super::words::Words;
 use crate::http::body::{BoxError, ResponseBody};
-use crate::proxy::response::HEAD_BYTES_MAX;
+use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Download, Upload};
 
@@ -91,9 +91,8 @@ impl Running {
         loop {
             if let Some(length) = reply::length(&self.pending).filter(|&length| length <= HEAD_BYTES_MAX) {
                 let head = self.pending.split_to(length);
-                let reply =
-                    reply::parse(&head).map_err(|bad| bad_gateway(format!("answer with {}", bad.0)))?;
-                return Ok((reply, self));
+                let reply = reply::parse(&head, HEAD_LINES_MAX);
+                return Ok((reply.map_err(|bad| bad_gateway(bad.to_string()))?, self));
             }
             if self.pending.len() > HEAD_BYTES_MAX {
                 return Err(bad_gateway(format!("answer with a head over {HEAD_BYTES_MAX} bytes")));

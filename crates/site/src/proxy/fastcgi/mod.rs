@@ -6,10 +6,7 @@
 
 mod ahead;
 mod answer;
-mod parameters;
 mod pool;
-pub mod record;
-pub mod reply;
 mod script;
 mod stdin;
 mod words;
@@ -17,14 +14,18 @@ mod words;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fastcgi::parameters::{self, parameters};
+use fastcgi::record;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use worker::log::Log;
 
 use crate::files::Files;
 use crate::files::response::status_of;
+use crate::http::SERVER;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
+use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::http::response::error;
 use crate::proxy::backend::{Backend, BackendRequest, Responding};
 use crate::proxy::connect::Dialer;
@@ -34,7 +35,6 @@ use crate::proxy::retry::is_repeatable;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Progress, Upload};
 use answer::Running;
-use parameters::{Told, parameters};
 use pool::Pool;
 use words::Words;
 
@@ -103,8 +103,19 @@ impl FastCgi {
             None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
-        let told = Told { conn, root, script: &script, parts: &parts, length, host: host.as_bytes() };
-        let all = parameters(&told);
+        let all = parameters(&parameters::Request {
+            software: SERVER,
+            peer: conn.peer,
+            local: conn.local,
+            tls: conn.tls,
+            root,
+            script: &script,
+            parts: &parts,
+            requested: parts.extensions.get().map(|Requested(requested)| requested),
+            failed: parts.extensions.get().map(|FailedWith(status)| *status),
+            length,
+            host: host.as_bytes(),
+        });
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
         let repeatable = is_repeatable(&parts.method, &body);

@@ -7,6 +7,7 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 
+use fastcgi::parameters::Script;
 use request::path::NormalPath;
 
 use crate::files::{Files, Found, Missing, Names};
@@ -21,15 +22,6 @@ pub enum Scripts {
     /// Those that end in `.php`, if the path names one; the server itself answers for everything else at or below
     /// this path.
     Below(String),
-}
-
-/// What a request means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// `SCRIPT_NAME`: the decoded path of the script, from the root.
-    pub name: Vec<u8>,
-    /// `PATH_INFO`: what follows it, decoded; empty or beginning with `/`.
-    pub info: Vec<u8>,
 }
 
 /// The suffix of scripts where the operator names none.

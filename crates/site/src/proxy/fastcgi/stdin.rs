@@ -6,14 +6,15 @@
 use std::io;
 
 use bytes::BytesMut;
+use fastcgi::record::{CONTENT_MAX, stdin_head};
 use http::StatusCode;
 use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
-use super::record::{CONTENT_MAX, stdin_head};
 use crate::http::body::BoundedBody;
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::{Upload, next};
+use crate::proxy::timeout::Upload;
 
 /// Why a request could not be sent.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ async fn write_all(
         return Ok(stream.write_all(&begin).await?);
     }
     stream.write_all(&begin).await?;
-    while let Some(frame) = next(body).await {
+    while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Unsent::Client(error.status()))?;
         let Ok(data) = frame.into_data() else { continue };
         for piece in data.chunks(CONTENT_MAX) {
@@ -69,7 +70,7 @@ async fn write_all(
 /// The whole of a body whose length was not said, if it is short.
 pub(crate) async fn gather(mut body: BoundedBody, at_most: usize) -> Result<BoundedBody, StatusCode> {
     let mut whole = BytesMut::new();
-    while let Some(frame) = next(&mut body).await {
+    while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| error.status())?;
         if let Ok(data) = frame.into_data() {
             if whole.len() + data.len() > at_most {

@@ -2,6 +2,5 @@
 //!
 //! Untrusted input: `Authorization`. Must never: take longer for a user that there is than for one that there is not.
 
-mod bcrypt;
 pub mod guesses;
 pub mod users;

@@ -1,11 +1,11 @@
-//! Users and passwords (RFC 7617), from a file in the form that `htpasswd -B` writes.
+//! Who may log in, and what is remembered of those that have tried.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the `Authorization` field, and the file, which an
 //! operator wrote. Must never: keep or log a password, tell by its time whether there is such a user, or let guesses
 //! take the worker's whole time or keep others from theirs.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -13,19 +13,15 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use users::{FILE_BYTES_MAX, credentials};
 
-use super::bcrypt::{Hash, PASSWORD_BYTES_MAX};
 use super::guesses::{Guesses, Turn, Waited};
 use crate::files::open;
 
-/// LIMIT: bytes of the file; ten thousand users.
-const FILE_BYTES_MAX: usize = 1 << 20;
 /// LIMIT: credentials remembered, good and bad ones each.
 const REMEMBERED_MAX: usize = 1024;
 /// LIMIT: for how long the thread works on a password before others are served.
 const SLICE: Duration = Duration::from_millis(1);
-/// LIMIT: bytes of a field; a name and a password of 72 bytes, the most that bcrypt takes, and room.
-const FIELD_BYTES_MAX: usize = 1024;
 
 /// What became of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +36,7 @@ pub enum Verdict {
 
 /// The users of one file.
 pub struct Users {
-    hashes: HashMap<String, Hash>,
-    /// What a name is compared with that no user has.
-    nobody: Hash,
+    users: users::Users,
     /// Keyed digests of credentials: what is remembered is of no use elsewhere.
     salt: [u8; 32],
     good: RefCell<Known>,
@@ -59,40 +53,22 @@ struct Known {
 impl Users {
     /// Reads the file; the second is what is wrong with it, for the log.
     pub fn read(file: &OwnedFd) -> (Users, Vec<String>) {
-        let text = open::read(file, FILE_BYTES_MAX);
-        let text = text.and_then(|text| String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned()));
-        let (users, mut faults) = Users::parse(text.as_deref().unwrap_or_default());
-        match text {
-            Err(fault) => faults.push(fault),
-            Ok(_) if users.hashes.is_empty() => faults.push("there is no user in it".to_owned()),
-            Ok(_) => {}
-        }
-        (users, faults)
+        let (bytes, unread) = match open::read(file, FILE_BYTES_MAX) {
+            Ok(bytes) => (bytes, None),
+            Err(fault) => (Vec::new(), Some(fault)),
+        };
+        let (users, faults) = Users::parse(&bytes);
+        (users, unread.map_or(faults, |fault| vec![fault]))
     }
 
-    /// The users of a text, and what is wrong with it, by line.
-    pub fn parse(text: &str) -> (Users, Vec<String>) {
-        let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let user = line.split_once(':').filter(|(name, _)| !name.is_empty());
-            match user.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
-                Some((name, hash)) => drop(hashes.insert(name.to_owned(), hash)),
-                None => faults.push(format!(
-                    "line {}: it is no user with a bcrypt hash of a cost from 4 to 14 (htpasswd -B)",
-                    number + 1
-                )),
-            }
-        }
-        let nobody = Hash::of_nobody(hashes.values().map(Hash::cost).max().unwrap_or(4));
+    /// The users of a file's contents, and what is wrong with it.
+    fn parse(bytes: &[u8]) -> (Users, Vec<String>) {
+        let (users, faults) = users::Users::parse(bytes);
         let mut salt = [0; 32];
         // INVARIANT: without it digests are still those of secrets, only not keyed.
         let _ = SystemRandom::new().fill(&mut salt);
         let (good, bad) = (RefCell::default(), RefCell::default());
-        (Users { hashes, nobody, salt, good, bad }, faults)
+        (Users { users, salt, good, bad }, faults.iter().map(ToString::to_string).collect())
     }
 
     /// Whether an `Authorization` field, from a client at `address`, names a user and the right password.
@@ -120,8 +96,7 @@ impl Users {
 
     /// Compares, and remembers what came of it.
     async fn compare(&self, mut turn: Turn, name: &str, password: &[u8], key: [u8; 32]) -> Verdict {
-        let hash = self.hashes.get(name);
-        let mut verification = hash.unwrap_or(&self.nobody).begin(password);
+        let (mut verification, is_user) = self.users.verify(name, password);
         let same = loop {
             let begun = Instant::now();
             let done = verification.work(SLICE);
@@ -131,7 +106,7 @@ impl Users {
                 None => tokio::task::yield_now().await,
             }
         };
-        if same && hash.is_some() {
+        if same && is_user {
             self.good.borrow_mut().remember(key);
             turn.right();
             return Verdict::Good;
@@ -170,85 +145,9 @@ impl Known {
     }
 }
 
-/// The name and the password of a `Basic` field.
-fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (scheme, encoded) = field.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"basic ") || field.len() > FIELD_BYTES_MAX {
-        return None;
-    }
-    let decoded = base64(encoded.trim_ascii())?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
-    let password = decoded[colon + 1..].to_vec();
-    // bcrypt ends at a NUL, and looks at no more bytes.
-    (!password.contains(&0) && password.len() <= PASSWORD_BYTES_MAX).then_some((name, password))
-}
-
-/// RFC 4648 4, with or without padding.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let padded = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let text = &text[..text.len() - padded];
-    if padded > 2 || text.len() % 4 == 1 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    for group in text.chunks(4) {
-        let mut bits = 0_u32;
-        for byte in group {
-            bits = bits << 6 | value(*byte)?;
-        }
-        bits <<= 6 * (4 - group.len());
-        out.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(out)
-}
-
-fn value(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(value.into())
-}
-
-/// The entry for fuzzing.
-pub fn fuzz_authorization(field: &[u8]) {
-    if let Some((name, password)) = credentials(field) {
-        assert!(!name.contains(':') && password.len() <= 72 && !password.contains(&0));
-    }
-    if let Ok(text) = std::str::from_utf8(field) {
-        let _ = Users::parse(text);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields() {
-        let read = |field: &str| credentials(field.as_bytes());
-        let aladdin = Some(("Aladdin".to_owned(), b"open sesame".to_vec()));
-        assert_eq!(read("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), aladdin);
-        assert_eq!(read("basic  QWxhZGRpbjpvcGVuIHNlc2FtZQ"), aladdin);
-        assert_eq!(read("Basic YTpiOmM="), Some(("a".to_owned(), b"b:c".to_vec())));
-        for bad in ["", "Basic", "Basic ", "Bearer QTpi", "Basic QQ==", "Basic Q", "Basic Q:==", "Basic YToA"]
-        {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn files() {
-        let hash = bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
-        let (users, faults) = Users::parse(&format!("# users\n\nann:{hash}\nbob:plain\n:x\n"));
-        assert_eq!((users.hashes.len(), faults.len()), (1, 2));
-        assert!(faults[0].contains("line 4"), "{faults:?}");
-    }
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 7));
@@ -257,7 +156,7 @@ mod tests {
 
     fn users() -> (Users, Rc<Guesses>) {
         let hash = bcrypt::hash_with_salt("secret", 8, [7; 16]).unwrap().to_string();
-        (Users::parse(&format!("ann:{hash}")).0, Guesses::new())
+        (Users::parse(format!("ann:{hash}").as_bytes()).0, Guesses::new())
     }
 
     /// The field of a user whom there is not.

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import facts
+import process_facts
 from client import until
-from world import POSTS as ALL_POSTS
-from world import WRITES, by_id, markdown, probe, program, write_part
+from jail_probe import POSTS as ALL_POSTS
+from jail_probe import WRITES, by_id, markdown, probe, program, write_part
 from harness import Server, service, site
 
 pytestmark = pytest.mark.alone
@@ -69,7 +69,7 @@ def made(without, **more):
 def found(without, posts=POSTS):
     """Attempts and facts of each post without these layers."""
     with made(without) as server:
-        seen = {post: facts.of(server.process(TITLES[post])) for post in posts}
+        seen = {post: process_facts.of(server.process(TITLES[post])) for post in posts}
         return {post: (by_id(probe(server, POSTS[post])), seen[post]) for post in posts}
 
 
@@ -160,7 +160,7 @@ class OneByOne(unittest.TestCase):
     def differences(self, layer):
         """Of each post: the attempts that succeed anew, and the facts that are others."""
         return {
-            post: (newly(self.intact[post][0], attempts), facts.changed(self.intact[post][1], about))
+            post: (newly(self.intact[post][0], attempts), process_facts.changed(self.intact[post][1], about))
             for post, (attempts, about) in self.without[(layer,)].items()
         }
 
@@ -253,7 +253,7 @@ class Alone(unittest.TestCase):
 
     def seen(self, without, **more):
         with made(without, **more) as server:
-            return facts.of(server.process("bin/probe"))
+            return process_facts.of(server.process("bin/probe"))
 
     def test_label(self):
         """A security module, if there is one, has no such label: the service does not start, but without the layer."""

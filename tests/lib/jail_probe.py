@@ -1,4 +1,4 @@
-"""What the tests of this folder have in common: servers with every kind of process, the probe's answers, and tables.
+"""The probe of the jails, as tests use it: which processes it is asked of, its answers, and tables of them.
 
 The probe (`bulkhead-probe`) is started by the launcher in the very jail of a process and makes every attempt of its
 table there. What it says is compared with what is written here: a success that is not listed, an attempt that was not

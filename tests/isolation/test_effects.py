@@ -9,7 +9,7 @@ import unittest
 import pytest
 
 from client import until
-from world import by_id, probe
+from jail_probe import by_id, probe
 from harness import Server, children, rootless_too, service, site, wait_for_time
 
 pytestmark = pytest.mark.alone

@@ -12,7 +12,7 @@ import resource
 import subprocess
 import unittest
 
-from world import by_id, program
+from jail_probe import by_id, program
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PRIVATE, CREATE, REMOVE = 0, 0o1600, 0

@@ -1,15 +1,13 @@
 //! The head of a CGI answer: header lines without a status line.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: every byte of it. Must never: let a byte of a
-//! value end a line of ours, or accept a head that says two things about the length of its body.
+//! Untrusted input: every byte of it. Must never: let a byte of a value end a line of ours, or accept a head that says
+//! two things about the length of its body.
 //!
 //! Source: RFC 3875 6.
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use request::fields;
-
-use crate::proxy::response::HEAD_LINES_MAX;
 
 /// What the head says.
 #[derive(Debug)]
@@ -21,7 +19,8 @@ pub struct Reply {
 }
 
 /// Why a head is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("answer with {0}")]
 pub struct BadReply(pub &'static str);
 
 /// How many bytes the head has that `data` begins with, its empty line included; `None` if that has not arrived.
@@ -36,13 +35,16 @@ pub fn length(data: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads a whole head.
-pub fn parse(head: &[u8]) -> Result<Reply, BadReply> {
+/// Reads a whole head, of at most `lines_max` lines.
+///
+/// # Errors
+/// The head is none, or two readers could understand it differently.
+pub fn parse(head: &[u8], lines_max: usize) -> Result<Reply, BadReply> {
     let mut reply = Reply { status: StatusCode::OK, headers: HeaderMap::new() };
     let mut status = None;
     let lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     for (number, line) in lines.take_while(|line| !line.is_empty()).enumerate() {
-        if number == HEAD_LINES_MAX {
+        if number == lines_max {
             return Err(BadReply("too many header lines"));
         }
         let (name, value) = field(line)?;
@@ -95,7 +97,7 @@ pub fn fuzz(data: &[u8]) {
     let Some(length) = length(data) else { return };
     // INVARIANT: the head ends at the same place, whatever follows.
     assert_eq!(self::length(&data[..length]), Some(length));
-    if let Ok(reply) = parse(&data[..length]) {
+    if let Ok(reply) = parse(&data[..length], 100) {
         assert!(!reply.status.is_informational());
         assert!(reply.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
         for value in reply.headers.values() {
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn statuses() {
         let status =
-            |text: &str| parse(text.as_bytes()).map(|reply| reply.status.as_u16()).map_err(|bad| bad.0);
+            |text: &str| parse(text.as_bytes(), 100).map(|reply| reply.status.as_u16()).map_err(|bad| bad.0);
         assert_eq!(status("Content-Type: a/b\r\n\r\n"), Ok(200));
         assert_eq!(status("Status: 404 Not Found\r\n\r\n"), Ok(404));
         assert_eq!(status("status: 204\n\n"), Ok(204));
@@ -150,14 +152,14 @@ mod tests {
             "Content-Length: 1234567890123456789\r\n\r\n",
         ];
         for head in bad {
-            assert!(parse(head.as_bytes()).is_err(), "{head:?}");
+            assert!(parse(head.as_bytes(), 100).is_err(), "{head:?}");
         }
     }
 
     #[test]
     fn a_field_may_have_several_lines() {
         let head = "Set-Cookie: a=1\nSet-Cookie: b=2\n\n";
-        let reply = parse(head.as_bytes()).unwrap();
+        let reply = parse(head.as_bytes(), 100).unwrap();
         let names: Vec<_> =
             reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(names, [("set-cookie", &b"a=1"[..]), ("set-cookie", b"b=2")]);

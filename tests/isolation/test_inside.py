@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from world import (
+from jail_probe import (
     ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, probe_by_guard, table,
     told,
 )

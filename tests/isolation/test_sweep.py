@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from world import ALWAYS, place, probe, probe_by_guard
+from jail_probe import ALWAYS, place, probe, probe_by_guard
 from client import until
 from harness import Server, configuration, free_port, rootless_too, service, site
 from tls_server import certificate

@@ -1,50 +1,72 @@
 //! The parameters of a FastCGI request: CGI's variables.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the head of a request. Must never: let a
-//! header take the name of a variable that is ours (`HTTP_PROXY` would send a script's own requests elsewhere).
+//! Untrusted input: the head of a request. Must never: let a header take the name of a variable that is ours
+//! (`HTTP_PROXY` would send a script's own requests elsewhere).
 //!
 //! Source: RFC 3875 4.1; the names beyond it are those that PHP looks for.
 
+use std::net::SocketAddr;
+
 use certificate::{CLIENT_CERT, ClientCertificate};
-use http::HeaderName;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
-
-use super::script::Script;
-use crate::http::conn_info::ConnInfo;
-use crate::http::internal_redirect::{FailedWith, Requested};
-use crate::proxy::headers::clean;
+use http::uri::PathAndQuery;
+use http::{HeaderName, StatusCode};
+use request::fields;
 
 /// Names and values.
-pub(crate) type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
+pub type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Headers that are variables of their own.
 const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::HOST];
 
-/// What a script is told.
-pub(crate) struct Told<'a> {
-    pub conn: ConnInfo,
+/// What a request means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_NAME`: the decoded path of the script, from the root.
+    pub name: Vec<u8>,
+    /// `PATH_INFO`: what follows it, decoded; empty or beginning with `/`.
+    pub info: Vec<u8>,
+}
+
+/// What the variables are made of.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The name of this server.
+    pub software: &'a str,
+    /// The client's end of its connection.
+    pub peer: SocketAddr,
+    /// Our end of it.
+    pub local: SocketAddr,
+    /// Whether the client's connection is under TLS.
+    pub tls: bool,
     /// The path of the root directory.
     pub root: &'a str,
+    /// The script, by the path that an internal redirect may have led to.
     pub script: &'a Script,
-    /// The path and query as the client sent them.
+    /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
     pub parts: &'a Parts,
+    /// The path and query that the client has asked for, where an internal redirect has led elsewhere.
+    pub requested: Option<&'a PathAndQuery>,
+    /// The error that the script makes the page of.
+    pub failed: Option<StatusCode>,
     /// Bytes of the body.
     pub length: Option<u64>,
+    /// The value of `Host`.
     pub host: &'a [u8],
 }
 
 /// All variables of a request.
-pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
+pub fn parameters(request: &Request<'_>) -> Parameters {
     let mut all: Parameters = Vec::with_capacity(48);
     let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
-    let Told { conn, script, parts, root, .. } = told;
+    let Request { software, peer, local, tls, root, script, parts, requested, failed, length, host } =
+        *request;
     let below = |path: &[u8]| [root.as_bytes(), path].concat();
     // What the client has asked for, whatever file that led to.
-    let requested = parts.extensions.get::<Requested>().map(|Requested(requested)| requested);
     let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
     set("GATEWAY_INTERFACE", b"CGI/1.1");
-    set("SERVER_SOFTWARE", crate::http::SERVER.as_bytes());
+    set("SERVER_SOFTWARE", software.as_bytes());
     set("SERVER_PROTOCOL", if parts.version == http::Version::HTTP_2 { b"HTTP/2.0" } else { b"HTTP/1.1" });
     set("REQUEST_METHOD", parts.method.as_str().as_bytes());
     set("REQUEST_URI", target.as_bytes());
@@ -57,27 +79,25 @@ pub(crate) fn parameters(told: &Told<'_>) -> Parameters {
         set("PATH_INFO", &script.info);
         set("PATH_TRANSLATED", &below(&script.info));
     }
-    let (name, _) = split_port(told.host);
-    set("SERVER_NAME", name);
-    set("SERVER_ADDR", conn.local.ip().to_canonical().to_string().as_bytes());
-    set("SERVER_PORT", conn.local.port().to_string().as_bytes());
-    set("REMOTE_ADDR", conn.peer.ip().to_canonical().to_string().as_bytes());
-    set("REMOTE_PORT", conn.peer.port().to_string().as_bytes());
-    set("REQUEST_SCHEME", conn.scheme().as_bytes());
-    if conn.tls {
+    set("SERVER_NAME", without_port(host));
+    set("SERVER_ADDR", local.ip().to_canonical().to_string().as_bytes());
+    set("SERVER_PORT", local.port().to_string().as_bytes());
+    set("REMOTE_ADDR", peer.ip().to_canonical().to_string().as_bytes());
+    set("REMOTE_PORT", peer.port().to_string().as_bytes());
+    set("REQUEST_SCHEME", if tls { b"https" } else { b"http" });
+    if tls {
         set("HTTPS", b"on");
         certificate(&parts.headers, &mut set);
     }
     // PHP refuses to run without it where it was built to.
-    let failed = parts.extensions.get::<FailedWith>().map(|FailedWith(status)| status.as_str());
-    set("REDIRECT_STATUS", failed.unwrap_or("200").as_bytes());
-    if let Some(length) = told.length {
+    set("REDIRECT_STATUS", failed.unwrap_or(StatusCode::OK).as_str().as_bytes());
+    if let Some(length) = length {
         set("CONTENT_LENGTH", length.to_string().as_bytes());
     }
     if let Some(media) = parts.headers.get(header::CONTENT_TYPE) {
         set("CONTENT_TYPE", media.as_bytes());
     }
-    set("HTTP_HOST", told.host);
+    set("HTTP_HOST", host);
     headers(&parts.headers, &mut all);
     all
 }
@@ -113,19 +133,16 @@ fn as_openssl(time: std::time::SystemTime) -> String {
 }
 
 /// The host without its port.
-fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
+fn without_port(host: &[u8]) -> &[u8] {
     let colon = host.iter().rposition(|&byte| byte == b':');
     // Colons in brackets are those of an address.
-    match colon.filter(|&at| !host[at..].contains(&b']')) {
-        Some(at) => (&host[..at], &host[at + 1..]),
-        None => (host, b""),
-    }
+    colon.filter(|&at| !host[at..].contains(&b']')).map_or(host, |at| &host[..at])
 }
 
 /// The client's headers, each under one name, as CGI has no place for several.
 fn headers(headers: &HeaderMap, all: &mut Parameters) {
     let mut own = headers.clone();
-    clean(&mut own);
+    fields::clean_request_except(&mut own, &CLIENT_CERT);
     for name in own.keys().filter(|name| !NOT_HTTP.contains(name)) {
         let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
         let values: Vec<&[u8]> = own.get_all(name).iter().map(|value| value.as_bytes()).collect();
@@ -152,21 +169,21 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
-        let conn = ConnInfo {
+        let request = Request {
+            software: "bulkhead",
             peer: "192.0.2.1:5".parse().unwrap(),
             local: "[::1]:443".parse().unwrap(),
             tls: secure,
-        };
-        let told = Told {
-            conn,
             root: "/srv/www",
             script: &script,
             parts: &parts,
+            requested: None,
+            failed: None,
             length: Some(3),
             host: b"a.example:8443",
         };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let all = parameters(&told);
+        let all = parameters(&request);
         let count = all.len();
         let map: std::collections::BTreeMap<_, _> =
             all.into_iter().map(|(name, value)| (text(name), text(value))).collect();

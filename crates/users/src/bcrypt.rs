@@ -1,21 +1,21 @@
 //! bcrypt, a slice at a time: the comparison of one password with one hash takes as long as hundreds of requests, and a
 //! worker has one thread.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the password; the hash, which an operator wrote.
-//! Must never: keep the thread longer than it is told, or tell by its time how much of a digest fits.
+//! Untrusted input: the password; the hash, which an operator wrote. Must never: keep the thread longer than it is told,
+//! or tell by its time how much of a digest fits.
 //!
 //! The jail lets no worker have a second thread. Provos and Mazières, *A Future-Adaptable Password Scheme*, USENIX 1999.
 
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64ct::{Base64Bcrypt, Encoding as _};
 use blowfish::Blowfish;
+use subtle::ConstantTimeEq as _;
 
 /// The least and, LIMIT: the greatest exponent of the work: above 14, a verification takes seconds.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=14;
 /// Bytes of a password that count.
-pub(super) const PASSWORD_BYTES_MAX: usize = 72;
+pub const PASSWORD_BYTES_MAX: usize = 72;
 /// What is encrypted under the password.
 const MAGIC: &[u8; 24] = b"OrpheanBeholderScryDoubt";
 /// The last byte of the encrypted text is not kept.
@@ -23,7 +23,7 @@ const DIGEST_BYTES: usize = 23;
 
 /// The hash of one user's password.
 #[derive(Clone, Debug)]
-pub(super) struct Hash {
+pub struct Hash {
     cost: u32,
     salt: [u8; 16],
     digest: [u8; DIGEST_BYTES],
@@ -68,7 +68,7 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 /// A comparison that is under way.
-pub(super) struct Verification {
+pub struct Verification {
     hash: Hash,
     key: Vec<u8>,
     state: Box<Blowfish>,
@@ -87,7 +87,7 @@ impl Verification {
                 return None;
             }
         }
-        Some(verify_slices_are_equal(&self.digest(), &self.hash.digest).is_ok())
+        Some(self.digest().ct_eq(&self.hash.digest).into())
     }
 
     fn digest(&self) -> [u8; DIGEST_BYTES] {

@@ -1,9 +1,8 @@
 //! FastCGI records: what is written to a server, and what is read of it.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: every byte of a FastCGI server. Must never:
-//! panic, or keep more than one record in memory.
+//! Untrusted input: every byte of a FastCGI server. Must never: panic, or keep more than one record in memory.
 //!
-//! Source: FastCGI Specification 1.0. One request at a time on a connection, always with the number 1.
+//! One request at a time on a connection, always with the number 1.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -39,16 +38,9 @@ pub enum Record {
 }
 
 /// What no FastCGI server says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the FastCGI server sent {0}")]
 pub struct Malformed(pub &'static str);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the FastCGI server sent {}", self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Takes records out of a stream of bytes.
 #[derive(Debug, Default)]
@@ -68,6 +60,9 @@ impl Decoder {
     }
 
     /// The next record, if it has arrived as a whole.
+    ///
+    /// # Errors
+    /// The bytes are none that a FastCGI server sends in answer to this request.
     pub fn take(&mut self) -> Result<Option<Record>, Malformed> {
         loop {
             let Some(head) = self.bytes.first_chunk::<HEAD_BYTES>() else {
