@@ -103,12 +103,14 @@ impl Admin {
             | Command::Certificates {}
             | Command::Unban { .. }
             | Command::Reopen {}
+            | Command::Reload {}
             | Command::Probe { .. } => false,
         };
         let message = match command {
             Command::Status {} => AdminToLauncher::Status { ticket: number },
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
+            Command::Reload {} => AdminToLauncher::Reload { ticket: number },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
             Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },
             Command::Unban { address } => {

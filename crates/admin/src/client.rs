@@ -103,6 +103,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         }
         Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
+        Command::Reload {} => log(&format!("reload ordered by uid {uid}, pid {pid}")),
         Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
     };
 }

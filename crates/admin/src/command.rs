@@ -43,6 +43,8 @@ pub enum Command {
     },
     /// Open the logs anew.
     Reopen {},
+    /// Read the configuration again, and change what has changed.
+    Reload {},
     /// End the server in order.
     Stop {},
 }
@@ -80,6 +82,7 @@ mod tests {
         assert_eq!(Command::parse(br#"{"command":"status"}"#), Ok(Command::Status {}));
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
+        assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload {}));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();

@@ -162,6 +162,19 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
+    /// Read the configuration of a running server again, and change what has changed; all of it, or nothing.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead reload
+  bulkhead check && bulkhead reload --run-dir run
+
+Sites, services, listeners, limits and policies that have changed get new processes or routes; what they have begun, the
+processes of before finish. [server], [log] and filters change with a restart.")]
+    Reload {
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+    },
     /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
     #[command(after_help = "\
 EXAMPLES:

@@ -65,6 +65,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
             bans::clear(&locate::run_dir(&server)?, address)
         }
         Command::Bans { clear: None, server, json } => bans::list(&locate::run_dir(&server)?, json),
+        Command::Reload { server } => commands::reload(&locate::run_dir(&server)?),
         Command::Reopen { server } => commands::reopen(&locate::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&locate::run_dir(&server)?),
     }

@@ -21,7 +21,6 @@ pub mod setup;
 pub mod spawn;
 pub mod supervisor;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 /// What the user is told who starts it with the wrong words.
@@ -45,14 +44,16 @@ pub fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let config = match config::Config::load(Path::new(&path)) {
+    // A later reload finds the file whatever the working directory is then.
+    let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+    let config = match config::Config::load(&path) {
         Ok(config) => config,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");
             return ExitCode::from(2);
         }
     };
-    match launcher::Launcher::new(config).and_then(launcher::Launcher::run) {
+    match launcher::Launcher::new(config, path).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bulkhead: {error}");

@@ -619,5 +619,7 @@ messages! {
         21 => Unban { ticket: u32, address_high: u64, address_low: u64 },
         /// List all certificates of sites.
         22 => Certificates { ticket: u32 },
+        /// Read the configuration again, and change what has changed.
+        23 => Reload { ticket: u32 },
     }
 }

@@ -281,6 +281,7 @@ impl Samples for AdminToLauncher {
             Self::Reopen { ticket: 4 },
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
+            Self::Reload { ticket: 8 },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));

@@ -12,10 +12,14 @@ use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::Supervisor;
+use crate::supervisor::life::Life;
 use crate::supervisor::restart::Ended;
 
 /// The most relaunches under way.
 const RELAUNCHES_MAX: usize = 64;
+
+/// The answer about a target that there is no more.
+pub(crate) const GONE: &str = "the configuration has no such name any more";
 
 /// The commands under way.
 #[derive(Debug)]
@@ -31,24 +35,31 @@ pub struct AdminCommands {
 impl AdminCommands {
     /// Makes the table of what can be relaunched.
     pub fn new(specs: &[ProcessSpec]) -> Self {
-        let mut targets: Vec<(String, Vec<usize>)> = Vec::new();
-        for (index, spec) in specs.iter().enumerate() {
-            match targets.iter_mut().find(|(name, _)| *name == spec.name) {
-                Some((_, same)) => same.push(index),
-                None => targets.push((spec.name.clone(), vec![index])),
+        let mut new = Self { targets: Vec::new(), status: FanOut::default(), relaunches: HashMap::new() };
+        new.adopt(specs.iter().enumerate());
+        new
+    }
+
+    /// Has targets stand for these slots. The number of a name stays what it is.
+    pub(crate) fn adopt<'a>(&mut self, specs: impl Iterator<Item = (usize, &'a ProcessSpec)>) {
+        self.targets.iter_mut().for_each(|(_, slots)| slots.clear());
+        for (slot, spec) in specs {
+            match self.targets.iter_mut().find(|(name, _)| *name == spec.name) {
+                Some((_, same)) => same.push(slot),
+                None => self.targets.push((spec.name.clone(), vec![slot])),
             }
         }
-        Self { targets, status: FanOut::default(), relaunches: HashMap::new() }
     }
 
-    /// The names of what can be relaunched; their place is the number that stands for them.
-    pub fn targets(&self) -> impl Iterator<Item = &str> {
-        self.targets.iter().map(|(name, _)| name.as_str())
+    /// What can be relaunched, by the numbers that stand for it.
+    pub fn targets(&self) -> impl Iterator<Item = (u16, &str)> {
+        let there = (0u16..).zip(&self.targets).filter(|(_, (_, slots))| !slots.is_empty());
+        there.map(|(number, (name, _))| (number, name.as_str()))
     }
 
-    /// The first slot of a target.
-    pub fn first_slot(&self, target: u16) -> Option<usize> {
-        self.targets.get(usize::from(target))?.1.first().copied()
+    /// The slots of a target; none, if it has gone with a change of the configuration.
+    pub fn slots(&self, target: u16) -> Option<&[usize]> {
+        self.targets.get(usize::from(target)).map(|(_, slots)| &slots[..])
     }
 }
 
@@ -155,7 +166,7 @@ impl AdminCommands {
                 line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
                 filled = true;
             }
-            if !filled {
+            if !filled && slot.life != Life::Removed {
                 line(0, if slot.broken.is_some() { "broken" } else { "waiting" }, 0, none.clone());
             }
         }
@@ -170,10 +181,12 @@ impl AdminCommands {
         ticket: u32,
         target: u16,
     ) {
-        let Some((_, specs)) = self.targets.get(usize::from(target)) else {
+        let Some(specs) = self.slots(target).map(<[usize]>::to_vec) else {
             return supervisor.protocol_violation(admin);
         };
-        let specs = specs.clone();
+        if specs.is_empty() {
+            return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE);
+        }
         if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter) {
             self.relaunches.insert(ticket, (admin, 0, vec![]));
             let relaunched = supervisor.relaunch_chain();

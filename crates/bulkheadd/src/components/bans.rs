@@ -88,6 +88,20 @@ impl Bans {
         }
     }
 
+    /// Has the bans of a partition hold for the one that takes its place, or for none.
+    pub(crate) fn move_to(&mut self, supervisor: &mut Supervisor, from: u16, to: Option<u16>) {
+        let moved: Vec<_> = self.of(from).map(|((_, address), until)| (*address, *until)).collect();
+        self.bans.retain(|(partition, _), _| *partition != from);
+        let now = Instant::now();
+        let Some(to) = to else { return };
+        for (address, until) in moved {
+            self.bans.insert((to, address), until);
+            for gate in supervisor.active(Role::Gate, None) {
+                supervisor.send(gate, &message(to, address, until, now), None);
+            }
+        }
+    }
+
     /// Lists them for the administrator.
     pub(crate) fn list_bans(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
         let now = Instant::now();

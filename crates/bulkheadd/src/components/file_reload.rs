@@ -28,7 +28,7 @@ use crate::supervisor::restart::Ended;
 type Stamp = (u64, u64, i64, i64, u64);
 
 /// What a file is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Purpose {
     /// It is this certificate of a site, for the signer.
     Certificate { site: u16, number: u16 },
@@ -92,6 +92,15 @@ pub(crate) struct FileReload {
 
 impl FileReload {
     pub(crate) fn of(config: &Config) -> Self {
+        let mut none =
+            Self { files: Vec::new(), certificates: BTreeMap::new(), every: Duration::ZERO, next: None };
+        none.adopt(config);
+        none
+    }
+
+    /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        let mut before = std::mem::take(&mut self.files);
         let names = if stapler::is_wanted(config) { &NAMES[..] } else { &[] };
         let names = names
             .iter()
@@ -109,13 +118,20 @@ impl FileReload {
                 ReloadedFile::new(Purpose::Site(site, told), path, given)
             }));
         }
-        let every = Duration::from_millis(config.tls.reread_ms.into());
-        let next = (!files.is_empty()).then(|| Instant::now() + every);
+        for file in &mut files {
+            let same = |old: &ReloadedFile| old.purpose == file.purpose && old.path == file.path;
+            if let Some(at) = before.iter().position(same) {
+                *file = before.swap_remove(at);
+            }
+        }
+        self.every = Duration::from_millis(config.tls.reread_ms.into());
+        self.next = (!files.is_empty()).then(|| Instant::now() + self.every);
         let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
             Purpose::Certificate { site, number } => Some(((site, number), at)),
             _ => None,
         });
-        Self { certificates: certificates.collect(), files, every, next }
+        self.certificates = certificates.collect();
+        self.files = files;
     }
 
     /// Each certificate: its site and number, its file, and what the signer has said of it.

@@ -132,6 +132,17 @@ impl LogRotation {
     /// Opens the logs of today and hands them to the loggers.
     fn reopen_logs(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
         self.logs.reopen(supervisor.directories(), SystemTime::now())?;
+        self.hand_over(supervisor)
+    }
+
+    /// Opens the logs of the configuration that is now, and hands them to the loggers.
+    pub(crate) fn adopt_config(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
+        let config = &supervisor.context().config;
+        self.logs = Logs::open(config, supervisor.directories(), SystemTime::now())?;
+        self.hand_over(supervisor)
+    }
+
+    fn hand_over(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
         for logger in supervisor.active(Role::Logger, None) {
             for (message, descriptor) in supervisor.context().log_files(&self.logs)? {
                 supervisor.send(logger, &message, descriptor);

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher. Sees nothing. Never: writes one anywhere, or gives it to another site's worker.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use config::{Config, Resumption};
@@ -40,32 +40,41 @@ impl Drop for Secret {
 }
 
 /// Those of all sites that have certificates.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TicketKeys {
     /// By site, the newest last.
-    secrets: Vec<(u16, VecDeque<Secret>)>,
+    secrets: BTreeMap<u16, VecDeque<Secret>>,
     generation: u64,
     next: Option<Instant>,
 }
 
 impl TicketKeys {
     pub(crate) fn of(config: &Config) -> Result<Self, Error> {
-        let wanted = config.tls.resumption == Resumption::Tickets;
-        let sites = config.sites.iter().enumerate().filter(|(_, site)| wanted && site.tls.is_some());
-        let mut tickets = Self {
-            secrets: sites.map(|(site, _)| (site as u16, VecDeque::new())).collect(),
-            generation: 0,
-            next: None,
-        };
-        if !tickets.secrets.is_empty() {
-            tickets.rotate()?;
-        }
+        let mut tickets = Self::default();
+        tickets.adopt(config)?;
         Ok(tickets)
+    }
+
+    /// Makes secrets for sites that are new, and forgets those of sites that have gone.
+    ///
+    /// SECURITY: a site that was changed is a new one: a ticket may be of a session that it would refuse now.
+    pub(crate) fn adopt(&mut self, config: &Config) -> Result<(), Error> {
+        let wanted = config.tls.resumption == Resumption::Tickets;
+        let has = |site: &u16| wanted && config.sites[usize::from(*site)].tls.is_some();
+        self.secrets.retain(|site, _| has(site));
+        for site in (0..config.sites.len() as u16).filter(has) {
+            if !self.secrets.contains_key(&site) {
+                let newest = Secret { generation: self.generation, bytes: random()? };
+                self.secrets.insert(site, VecDeque::from([newest]));
+            }
+        }
+        self.next = (!self.secrets.is_empty()).then(|| self.next.unwrap_or_else(|| Instant::now() + ROTATE));
+        Ok(())
     }
 
     fn rotate(&mut self) -> Result<(), Error> {
         self.generation += 1;
-        for (_, secrets) in &mut self.secrets {
+        for secrets in self.secrets.values_mut() {
             secrets.push_back(Secret { generation: self.generation, bytes: random()? });
             if secrets.len() > GENERATIONS {
                 secrets.pop_front();
@@ -77,8 +86,7 @@ impl TicketKeys {
 
     /// What a worker of `site` is told, the newest last.
     pub(crate) fn messages(&self, site: u16) -> Vec<LauncherToSite> {
-        let of = self.secrets.iter().filter(|(of, _)| *of == site).flat_map(|(_, secrets)| secrets);
-        of.map(message).collect()
+        self.secrets.get(&site).into_iter().flatten().map(message).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use wire::{LauncherToAdmin, Role, Text};
 
 use crate::error::Error;
 use crate::launcher::Launcher;
-use crate::spawn::context::duplicate;
+use crate::supervisor::life::Life;
 use crate::supervisor::process::Stage;
 
 impl Launcher {
@@ -18,8 +18,7 @@ impl Launcher {
             if let Err(error) = self.configure(serial)
                 && let Some(ticket) = self.supervisor.not_configured(serial, &error)
             {
-                let failed = Err(error.to_string());
-                self.components.admin_commands.relaunched(&mut self.supervisor, ticket, failed);
+                self.came_up(ticket, Err(error.to_string()));
             }
         }
     }
@@ -46,11 +45,10 @@ impl Launcher {
             }
             Role::Admin => self.configure_admin(serial)?,
             Role::Gate => {
-                let gate = supervisor.spec(slot).index;
-                let sockets = supervisor.listeners().iter().map(|of| duplicate(&of[gate]));
-                let sockets = sockets.collect::<Result<_, _>>()?;
+                let sockets = supervisor.sockets_of(supervisor.spec(slot).index)?;
                 let chain = supervisor.chain_ends()?;
-                let messages = supervisor.context().gate_setup(sockets, supervisor.specs(), chain);
+                let specs = supervisor.specs_for(Life::Serving);
+                let messages = supervisor.context().gate_setup(sockets, &specs, chain);
                 for (message, descriptor) in messages {
                     supervisor.send(serial, &message, descriptor);
                 }
@@ -58,9 +56,9 @@ impl Launcher {
             }
             Role::Site => {
                 let spec = supervisor.spec(slot);
-                let secrets = from.ticket_keys.messages(spec.site).into_iter().map(|secret| (secret, None));
-                let secrets = secrets.collect();
-                let messages = supervisor.context().site_setup(spec, supervisor.specs(), secrets)?;
+                let specs = supervisor.specs_for(supervisor.slot(slot).life);
+                let secrets = from.ticket_keys.messages(spec.site);
+                let messages = supervisor.context().site_setup(spec, &specs, secrets)?;
                 for (message, descriptor) in messages {
                     supervisor.send(serial, &message, descriptor);
                 }
@@ -97,7 +95,7 @@ impl Launcher {
     fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
         supervisor.send(serial, &LauncherToAdmin::Socket {}, Some(self.admin_socket.socket()?));
-        for (target, name) in (0u16..).zip(self.components.admin_commands.targets()) {
+        for (target, name) in self.components.admin_commands.targets() {
             supervisor.send(serial, &LauncherToAdmin::Target { target, name: Text::new(name) }, None);
         }
         supervisor.send(serial, &LauncherToAdmin::Secret { secret: self.admin_socket.secret() }, None);

@@ -5,6 +5,7 @@
 
 use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
+use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
 use crate::launcher::Launcher;
 use crate::supervisor::events::Received;
@@ -41,7 +42,7 @@ impl Launcher {
     fn on_ready(&mut self, serial: u64) {
         // Before the old one retires: it may be the admin role, which is to pass the answer on.
         if let Some(ticket) = self.supervisor.on_ready(serial) {
-            self.components.admin_commands.relaunched(&mut self.supervisor, ticket, Ok(()));
+            self.came_up(ticket, Ok(()));
         }
         self.supervisor.take_over(serial);
     }
@@ -87,10 +88,12 @@ impl Launcher {
             AdminToLauncher::Relaunch { ticket, target } => {
                 to.admin_commands.begin_relaunch(supervisor, admin, ticket, target);
             }
-            AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.first_slot(target) {
-                Some(slot) => to.probes.begin_probe(supervisor, admin, ticket, slot, kind),
+            AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.slots(target) {
+                Some(&[slot, ..]) => to.probes.begin_probe(supervisor, admin, ticket, slot, kind),
+                Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
                 None => supervisor.protocol_violation(admin),
             },
+            AdminToLauncher::Reload { ticket } => self.begin_reload(admin, ticket),
             AdminToLauncher::Reopen { ticket } => to.log_rotation.begin_reopen(supervisor, ticket),
             AdminToLauncher::Certificates { ticket } => {
                 to.certificates.begin_certificates(supervisor, admin, ticket);

@@ -8,7 +8,9 @@
 
 mod configure;
 mod messages;
+mod reload;
 
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use config::Config;
@@ -28,6 +30,7 @@ use crate::components::ticket_keys::TicketKeys;
 use crate::directories::{self, Directories};
 use crate::error::{Error, during};
 use crate::own_log::OwnLog;
+use crate::setup::change::Reload;
 use crate::setup::log_files::Logs;
 use crate::setup::process_table::process_table;
 use crate::spawn::cgroup::Cgroups;
@@ -89,6 +92,11 @@ pub struct Launcher {
     supervisor: Supervisor,
     components: Components,
     admin_socket: AdminSocket,
+    /// The file that the configuration is from.
+    config_path: PathBuf,
+    /// Which uid is whose; `None` in a rootless run.
+    identities: Option<Uids>,
+    reload: Option<Reload>,
     /// Held for as long as the launcher lives.
     uid_range: Option<UidRange>,
     /// The same.
@@ -99,7 +107,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config) -> Result<Self, Error> {
+    pub fn new(config: Config, config_path: PathBuf) -> Result<Self, Error> {
         inheritance::occupy_inherited_numbers()?;
         inheritance::raise_descriptor_limit();
         let root = rustix::process::geteuid().is_root();
@@ -155,6 +163,9 @@ impl Launcher {
             supervisor,
             components,
             admin_socket,
+            config_path,
+            identities,
+            reload: None,
             uid_range,
             _group_record: group_record,
             ended: ended.lines(),
@@ -264,7 +275,7 @@ impl Launcher {
             component.on_exit(&mut self.supervisor, &mut ended);
         }
         if let Some((ticket, reason)) = self.supervisor.on_end(ended) {
-            self.components.admin_commands.relaunched(&mut self.supervisor, ticket, Err(reason));
+            self.came_up(ticket, Err(reason));
         }
         self.supervisor.go_on_stopping();
     }

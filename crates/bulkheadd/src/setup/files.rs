@@ -3,32 +3,21 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a file of users;
 //! `reread` does, and the worker parses it.
 
-use std::os::fd::OwnedFd;
-
 use config::{Action, Compress, Encoding, Matcher, Route, Site, Statics, Terms};
 use wire::{LauncherToSite, RuleAction, Text};
 
-type Told = Vec<(LauncherToSite, Option<OwnedFd>)>;
-
 /// How files are answered with, and the rules: the site's own, then its routes.
-pub fn messages(site: &Site) -> Told {
-    let mut messages = vec![(settings(&site.statics), None)];
+pub fn messages(site: &Site) -> Vec<LauncherToSite> {
+    let statics = &site.statics;
+    let mut messages = vec![settings(statics)];
+    messages.extend(statics.error_page.iter().map(|(status, page)| {
+        let (status, page) = (*status, Text::new(page));
+        LauncherToSite::ErrorPage { status, page }
+    }));
+    let hidden = statics.send_hidden.iter().map(|name| LauncherToSite::SendHidden { name: Text::new(name) });
+    messages.extend(hidden);
     messages.extend(
-        site.statics.error_page.iter().map(|(status, page)| {
-            (LauncherToSite::ErrorPage { status: *status, page: Text::new(page) }, None)
-        }),
-    );
-    messages.extend(
-        site.statics
-            .send_hidden
-            .iter()
-            .map(|name| (LauncherToSite::SendHidden { name: Text::new(name) }, None)),
-    );
-    messages.extend(
-        site.statics
-            .send_sources
-            .iter()
-            .map(|suffix| (LauncherToSite::SendSource { suffix: Text::new(suffix) }, None)),
+        statics.send_sources.iter().map(|suffix| LauncherToSite::SendSource { suffix: Text::new(suffix) }),
     );
     let action = site.redirect.clone().map_or(Action::Terms, Action::Redirect);
     let matcher = Matcher::Path(site.path.clone());
@@ -36,7 +25,7 @@ pub fn messages(site: &Site) -> Told {
         Route { matcher, action, fallback: false, terms: site.terms.clone(), talk: config::Talk::default() };
     for (number, route) in std::iter::once(&own).chain(&site.routes).enumerate() {
         let number = number as u16;
-        messages.push((rule(number, route), None));
+        messages.push(rule(number, route));
         terms(number, &route.terms, &mut messages);
     }
     messages
@@ -84,16 +73,15 @@ fn rule(rule: u16, route: &Route) -> LauncherToSite {
     }
 }
 
-fn terms(rule: u16, terms: &Terms, messages: &mut Told) {
+fn terms(rule: u16, terms: &Terms, messages: &mut Vec<LauncherToSite>) {
     for (name, value) in &terms.headers {
-        let (name, value) = (Text::new(name), Text::new(value));
-        messages.push((LauncherToSite::RuleHeader { rule, name, value }, None));
+        messages.push(LauncherToSite::RuleHeader { rule, name: Text::new(name), value: Text::new(value) });
     }
     for (networks, allow) in [(&terms.allow, true), (&terms.deny, false)] {
-        messages.extend(
-            networks.iter().map(|network| {
-                (LauncherToSite::RuleNetwork { rule, network: Text::new(network), allow }, None)
-            }),
-        );
+        messages.extend(networks.iter().map(|network| LauncherToSite::RuleNetwork {
+            rule,
+            network: Text::new(network),
+            allow,
+        }));
     }
 }

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: tells a process of what is another's.
 
 pub(crate) mod broker;
+pub(crate) mod change;
 pub(crate) mod configure;
 pub(crate) mod connector;
 pub(crate) mod files;
@@ -13,11 +14,12 @@ pub(crate) mod stapler;
 pub(crate) mod tls;
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use config::{Checks, Config, Listener, Priority};
 use wire::{
-    Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, Role, RouteTarget,
-    Text, WorkerLimits,
+    Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Role,
+    RouteTarget, Text, WorkerLimits,
 };
 
 use crate::error::{Error, at, during};
@@ -25,6 +27,15 @@ use crate::setup::log_files::Logs;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::chain_ends::ChainEnds;
+
+/// What is opened for a process, and comes along with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// A directory, with nothing above it.
+    View(PathBuf),
+    /// A file that is read anew when it has changed.
+    File(PathBuf),
+}
 
 impl SpawnContext {
     fn limits(&self) -> WorkerLimits {
@@ -45,25 +56,42 @@ impl SpawnContext {
     pub fn gate_setup(
         &self,
         listeners: Vec<OwnedFd>,
-        specs: &[ProcessSpec],
+        specs: &[&ProcessSpec],
         chain: Option<ChainEnds>,
     ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
-        let limits = &self.config.limits;
-        let mut messages = vec![(
-            LauncherToGate::Limits {
-                head_bytes: limits.head_bytes,
-                head_timeout_ms: limits.head_timeout_ms,
-                start_timeout_ms: limits.start_timeout_ms,
-                connections: limits.connections,
-                flush_ms: self.config.log.flush_ms,
-            },
-            None,
-        )];
-        messages.push((LauncherToGate::Conditioning { conditioning: policies(&self.config) }, None));
-        for network in &self.config.conditioning.exempt {
-            messages.push((LauncherToGate::Exempt { network: Text::new(network.as_str()) }, None));
-        }
+        let mut messages: Vec<_> = self.gate_limits().into_iter().map(|message| (message, None)).collect();
         messages.extend(chain.into_iter().flat_map(ChainEnds::messages));
+        messages.extend(self.gate_tables(listeners, specs));
+        messages
+    }
+
+    /// What holds for as long as a gate lives.
+    pub(crate) fn gate_limits(&self) -> Vec<LauncherToGate> {
+        let limits = &self.config.limits;
+        let mut messages = vec![LauncherToGate::Limits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: self.config.log.flush_ms,
+        }];
+        messages.push(LauncherToGate::Conditioning { conditioning: policies(&self.config) });
+        for network in &self.config.conditioning.exempt {
+            messages.push(LauncherToGate::Exempt { network: Text::new(network.as_str()) });
+        }
+        for network in &self.config.tls.tamper_exempt {
+            messages.push(LauncherToGate::TamperExempt { network: Text::new(network.as_str()) });
+        }
+        messages
+    }
+
+    /// The listeners of a gate and whose each path is there, which take the place of those that it has, if any.
+    pub(crate) fn gate_tables(
+        &self,
+        listeners: Vec<OwnedFd>,
+        specs: &[&ProcessSpec],
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let mut messages = Vec::new();
         for (index, socket) in listeners.into_iter().enumerate() {
             messages.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
         }
@@ -94,9 +122,10 @@ impl SpawnContext {
     /// Every host and path there is, with the site or service that it belongs to.
     fn routes<'a>(
         &'a self,
-        specs: &'a [ProcessSpec],
+        specs: &'a [&ProcessSpec],
     ) -> impl Iterator<Item = (&'a str, &'a str, &'a ProcessSpec)> {
-        specs.iter().filter(|spec| matches!(spec.role, Role::Site | Role::Service)).flat_map(|spec| {
+        let partitions = specs.iter().copied().filter(|spec| matches!(spec.role, Role::Site | Role::Service));
+        partitions.flat_map(|spec| {
             let site = &self.config.sites[usize::from(spec.site)];
             let path = self.service(spec).map_or(&site.path, |(_, service)| &service.path);
             site.hosts.iter().map(move |host| (host.as_str(), path.as_str(), spec))
@@ -127,63 +156,87 @@ impl SpawnContext {
     pub fn site_setup(
         &self,
         spec: &ProcessSpec,
-        specs: &[ProcessSpec],
-        ticket_keys: Vec<(LauncherToSite, Option<OwnedFd>)>,
+        specs: &[&ProcessSpec],
+        ticket_keys: Vec<LauncherToSite>,
     ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
+        let with_descriptors = self.site_messages(spec, specs).into_iter().map(|(message, opened)| {
+            let descriptor = match opened {
+                None => None,
+                Some(Opened::View(path)) => Some(self.view_of(&path)?),
+                Some(Opened::File(path)) => {
+                    Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
+                }
+            };
+            Ok((message, descriptor))
+        });
+        let mut messages = with_descriptors.collect::<Result<Vec<_>, _>>()?;
+        messages.extend(ticket_keys.into_iter().map(|secret| (secret, None)));
+        messages.push((LauncherToSite::Begin {}, None));
+        Ok(messages)
+    }
+
+    /// What the configuration says to a site's worker, and what comes along; nothing is opened. A worker for which this
+    /// is as it was needs no successor.
+    pub(crate) fn site_messages(
+        &self,
+        spec: &ProcessSpec,
+        specs: &[&ProcessSpec],
+    ) -> Vec<(LauncherToSite, Option<Opened>)> {
         let site = &self.config.sites[usize::from(spec.site)];
-        let mut messages = vec![(LauncherToSite::Limits { limits: self.limits(), site: spec.site }, None)];
-        messages.push((LauncherToSite::Conditioning { conditioning: policies(&self.config) }, None));
+        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(), site: spec.site }];
+        messages.push(LauncherToSite::Conditioning { conditioning: policies(&self.config) });
         for network in &self.config.conditioning.exempt {
-            messages.push((LauncherToSite::Exempt { network: Text::new(network.as_str()) }, None));
+            messages.push(LauncherToSite::Exempt { network: Text::new(network.as_str()) });
         }
         for listener in self.config.listeners.iter().filter(|listener| listener.shared_connections) {
-            messages.push((LauncherToSite::SharedConnections { port: listener.address.port() }, None));
+            messages.push(LauncherToSite::SharedConnections { port: listener.address.port() });
         }
         if !self.chain.is_empty() {
-            messages.push((LauncherToSite::Filtered {}, None));
+            messages.push(LauncherToSite::Filtered {});
         }
-        if let Some(tls) = &site.tls {
-            messages.extend(self.site_tls(tls));
-            messages.extend(ticket_keys);
-        }
-        if let Some(root) = &site.root {
-            messages.push((LauncherToSite::Root {}, Some(self.view_of(root)?)));
-        }
-        messages
-            .extend(site.index.iter().map(|name| (LauncherToSite::Index { name: Text::new(name) }, None)));
-        if let Some(vhosts) = &site.vhosts {
-            messages.push((LauncherToSite::Vhosts {}, Some(self.view_of(vhosts)?)));
-        }
+        messages.extend(site.tls.iter().map(|tls| self.site_tls(tls)));
+        messages.extend(site.index.iter().map(|name| LauncherToSite::Index { name: Text::new(name) }));
         messages.extend(files::messages(site));
-        // After `Tls` and the rules, which they belong to.
-        for (message, path) in reloaded_files::for_workers(site) {
-            let file = reloaded_files::open(&path).map_err(at("open", &path))?;
-            messages.push((message, Some(file.into())));
+        let mut messages: Vec<_> = messages.into_iter().map(|message| (message, None)).collect();
+        let directories = [(LauncherToSite::Root {}, &site.root), (LauncherToSite::Vhosts {}, &site.vhosts)];
+        for (message, path) in directories {
+            messages.extend(path.clone().map(|path| (message, Some(Opened::View(path)))));
         }
+        // After `Tls` and the rules, which they belong to.
+        let files = reloaded_files::for_workers(site).into_iter();
+        messages.extend(files.map(|(message, path)| (message, Some(Opened::File(path)))));
+        let rest = self.site_routes(spec, specs).into_iter().chain(self.backends_setup(site));
+        messages.extend(rest.map(|message| (message, None)));
+        messages
+    }
+
+    /// Whose each path is, as far as a site's worker must know, and how much each of its services may have.
+    fn site_routes(&self, spec: &ProcessSpec, specs: &[&ProcessSpec]) -> Vec<LauncherToSite> {
+        let site = &self.config.sites[usize::from(spec.site)];
+        let mut messages = Vec::new();
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
         let meets = |other: &ProcessSpec| {
             self.listeners_of(spec).any(|one| self.listeners_of(other).any(|two| one == two))
         };
         for (host, path, other) in self.routes(specs).filter(|(_, _, other)| meets(other)) {
-            let target = match other.role {
-                _ if other.site != spec.site => RouteTarget::Elsewhere,
-                Role::Site => RouteTarget::Files,
-                _ => RouteTarget::Service,
+            let (target, partition) = match other.role {
+                // Which one it is does not matter here, and changes with each of its successors.
+                _ if other.site != spec.site => (RouteTarget::Elsewhere, NO_PARTITION),
+                Role::Site => (RouteTarget::Files, other.partition),
+                _ => (RouteTarget::Service, other.partition),
             };
             // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
             if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
-                let (host, path, partition) = (Text::new(host), Text::new(path), other.partition);
-                messages.push((LauncherToSite::Route { host, path, target, partition }, None));
+                let (host, path) = (Text::new(host), Text::new(path));
+                messages.push(LauncherToSite::Route { host, path, target, partition });
             }
         }
         for other in specs.iter().filter(|other| other.site == spec.site) {
             if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {
-                messages.push((LauncherToSite::Requests { partition: other.partition, requests }, None));
+                messages.push(LauncherToSite::Requests { partition: other.partition, requests });
             }
         }
-        messages.extend(self.backends_setup(site).into_iter().map(|message| (message, None)));
-        messages.push((LauncherToSite::Begin {}, None));
-        Ok(messages)
+        messages
     }
 
     /// What a service worker is sent before it initialises.
@@ -220,7 +273,7 @@ impl SpawnContext {
         let mut messages = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
         for (index, file) in logs.access.iter().enumerate() {
             // The last one is for requests of no site.
-            let site = if index < self.config.sites.len() { index as u16 } else { wire::NO_PARTITION };
+            let site = if index < self.config.sites.len() { index as u16 } else { NO_PARTITION };
             messages.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
         }
         if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {

@@ -1,6 +1,6 @@
 //! Which processes there are to be: the roles, the sites and their services, each with its name and identity.
 //!
-//! Runs in: the launcher. Sees: the checked configuration. Never: changes after the start.
+//! Runs in: the launcher. Sees: the checked configuration. Never: gives a number to two partitions.
 
 use config::Config;
 use wire::{NO_PARTITION, Role};
@@ -14,10 +14,92 @@ use crate::spawn::uids::Uids;
 pub fn process_table(
     config: &Config,
     gates: usize,
-    mut identities: Option<&mut Uids>,
+    identities: Option<&mut Uids>,
 ) -> Result<Vec<ProcessSpec>, Error> {
-    let mut specs = Vec::new();
-    let mut slot = |role: Role, name: &str, partition: usize, site: usize, index: usize| {
+    let mut table = ProcessTable::new(config, identities, config.sites.len());
+    table.add_role(Role::Logger, 0)?;
+    table.add_role(Role::Admin, 0)?;
+    // Before the sites, which are to have their certificates at once.
+    if signs(config) {
+        table.add_role(Role::Signer, 0)?;
+    }
+    if stapler::is_wanted(config) {
+        table.add_role(Role::Stapler, 0)?;
+    }
+    for site in 0..config.sites.len() {
+        table.add_site(site, site)?;
+    }
+    // Before the gates, which are told where the chain begins and where it ends.
+    for filter in 0..config.conditioning.filters.len() {
+        table.add_role(Role::Filter, filter)?;
+    }
+    for gate in 0..gates {
+        table.add_role(Role::Gate, gate)?;
+    }
+    Ok(table.specs)
+}
+
+/// Whether any site has certificates.
+pub(crate) fn signs(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.tls.is_some())
+}
+
+/// Processes that are to run.
+pub(crate) struct ProcessTable<'a> {
+    config: &'a Config,
+    identities: Option<&'a mut Uids>,
+    /// The number of the next partition.
+    partitions: usize,
+    /// The processes.
+    pub(crate) specs: Vec<ProcessSpec>,
+}
+
+impl<'a> ProcessTable<'a> {
+    /// An empty table; the partitions that it numbers have numbers from `partitions` on.
+    pub(crate) fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: usize) -> Self {
+        Self { config, identities, partitions, specs: Vec::new() }
+    }
+
+    /// A number that no partition has.
+    pub(crate) fn next_partition(&mut self) -> usize {
+        self.partitions += 1;
+        self.partitions - 1
+    }
+
+    /// Adds a process that belongs to no site.
+    pub(crate) fn add_role(&mut self, role: Role, index: usize) -> Result<(), Error> {
+        let none = usize::from(NO_PARTITION);
+        self.add(role, role.name(), none, none, index)
+    }
+
+    /// Adds the processes of a site, whose own partition is `partition`.
+    pub(crate) fn add_site(&mut self, site: usize, partition: usize) -> Result<(), Error> {
+        let about = &self.config.sites[site];
+        self.add(Role::Site, &about.name, partition, site, 0)?;
+        for (index, service) in about.services.iter().enumerate() {
+            let (name, partition) = (format!("{}/{}", about.name, service.name), self.next_partition());
+            // Before the service, which may connect at once.
+            if service.network.is_granted() {
+                self.add(Role::Connector, &format!("{name}{CONNECTOR_OF}"), partition, site, index)?;
+                self.add(Role::Broker, &format!("{name}{BROKER_OF}"), partition, site, index)?;
+            }
+            self.add(Role::Service, &name, partition, site, index)?;
+        }
+        if about.backends().next().is_some() {
+            let name = format!("{}{CONNECTOR_OF}", about.name);
+            self.add(Role::Connector, &name, usize::from(NO_PARTITION), site, 0)?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        role: Role,
+        name: &str,
+        partition: usize,
+        site: usize,
+        index: usize,
+    ) -> Result<(), Error> {
         let owner = match role {
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
             Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
@@ -28,51 +110,16 @@ pub fn process_table(
             _ => format!("role/{name}"),
         };
         let user = match role {
-            Role::Site => config.sites[site].worker.user.as_deref(),
+            Role::Site => self.config.sites[site].worker.user.as_deref(),
             _ => None,
         };
-        let identity = identities.as_deref_mut().map(|table| match user {
+        let identity = self.identities.as_deref_mut().map(|table| match user {
             Some(user) => table.account(user, name),
             None => table.identity(&owner),
         });
         let identity = identity.transpose()?;
         let (partition, site) = (partition as u16, site as u16);
-        specs.push(ProcessSpec { role, name: name.into(), partition, site, index, identity });
-        Ok::<(), Error>(())
-    };
-    let none = usize::from(NO_PARTITION);
-    slot(Role::Logger, "logger", none, none, 0)?;
-    slot(Role::Admin, "admin", none, none, 0)?;
-    // Before the sites, which are to have their certificates at once.
-    if config.sites.iter().any(|site| site.tls.is_some()) {
-        slot(Role::Signer, "signer", none, none, 0)?;
+        self.specs.push(ProcessSpec { role, name: name.into(), partition, site, index, identity });
+        Ok(())
     }
-    if stapler::is_wanted(config) {
-        slot(Role::Stapler, "stapler", none, none, 0)?;
-    }
-    let mut services = config.sites.len();
-    for (site, about) in config.sites.iter().enumerate() {
-        slot(Role::Site, &about.name, site, site, 0)?;
-        for (index, service) in about.services.iter().enumerate() {
-            let name = format!("{}/{}", about.name, service.name);
-            // Before the service, which may connect at once.
-            if service.network.is_granted() {
-                slot(Role::Connector, &format!("{name}{CONNECTOR_OF}"), services, site, index)?;
-                slot(Role::Broker, &format!("{name}{BROKER_OF}"), services, site, index)?;
-            }
-            slot(Role::Service, &name, services, site, index)?;
-            services += 1;
-        }
-        if about.backends().next().is_some() {
-            slot(Role::Connector, &format!("{}{CONNECTOR_OF}", about.name), none, site, 0)?;
-        }
-    }
-    // Before the gates, which are told where the chain begins and where it ends.
-    for filter in 0..config.conditioning.filters.len() {
-        slot(Role::Filter, "filter", none, none, filter)?;
-    }
-    for gate in 0..gates {
-        slot(Role::Gate, "gate", none, none, gate)?;
-    }
-    Ok(specs)
 }

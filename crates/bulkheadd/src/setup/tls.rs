@@ -15,9 +15,6 @@ type Told<Message> = (Message, Option<OwnedFd>);
 impl SpawnContext {
     /// What is spoken on which listener, and where there is https for whom; after the listeners.
     pub(crate) fn tls_messages(&self, messages: &mut Vec<Told<LauncherToGate>>) {
-        for network in &self.config.tls.tamper_exempt {
-            messages.push((LauncherToGate::TamperExempt { network: Text::new(network.as_str()) }, None));
-        }
         for (index, listener) in self.config.listeners.iter().enumerate() {
             let Listener { tls, h2c, redirect_to_https, .. } = *listener;
             let index = index as u16;
@@ -53,30 +50,26 @@ impl SpawnContext {
     }
 
     /// What a site with certificates is sent before it serves; its secrets for tickets and its files come after.
-    pub(crate) fn site_tls(&self, site: &SiteTls) -> Vec<Told<LauncherToSite>> {
+    pub(crate) fn site_tls(&self, site: &SiteTls) -> LauncherToSite {
         let tls = &self.config.tls;
-        let messages = vec![(
-            LauncherToSite::Tls {
-                version_min: match tls.min_version {
-                    TlsVersion::V12 => 0x0303,
-                    TlsVersion::V13 => 0x0304,
-                },
-                resume: match tls.resumption {
-                    Resumption::Tickets => Resume::Tickets,
-                    Resumption::Stateful => Resume::Stateful,
-                    Resumption::Off => Resume::Off,
-                },
-                client_auth: match (&site.client_ca, site.client_certificates) {
-                    (None, _) => ClientAuth::None,
-                    (Some(_), ClientCertificates::Request) => ClientAuth::Request,
-                    (Some(_), ClientCertificates::Require) => ClientAuth::Require,
-                },
-                tamper: tls.tamper_ban_ms > 0,
-                hsts: Text::new(tls.hsts.as_str()),
+        LauncherToSite::Tls {
+            version_min: match tls.min_version {
+                TlsVersion::V12 => 0x0303,
+                TlsVersion::V13 => 0x0304,
             },
-            None,
-        )];
-        messages
+            resume: match tls.resumption {
+                Resumption::Tickets => Resume::Tickets,
+                Resumption::Stateful => Resume::Stateful,
+                Resumption::Off => Resume::Off,
+            },
+            client_auth: match (&site.client_ca, site.client_certificates) {
+                (None, _) => ClientAuth::None,
+                (Some(_), ClientCertificates::Request) => ClientAuth::Request,
+                (Some(_), ClientCertificates::Require) => ClientAuth::Require,
+            },
+            tamper: tls.tamper_ban_ms > 0,
+            hsts: Text::new(tls.hsts.as_str()),
+        }
     }
 }
 

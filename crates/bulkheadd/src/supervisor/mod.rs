@@ -7,7 +7,9 @@
 pub mod backoff;
 pub(crate) mod chain;
 pub mod chain_ends;
+pub(crate) mod change;
 pub(crate) mod events;
+pub(crate) mod life;
 pub(crate) mod outbox;
 pub mod process;
 pub(crate) mod report;
@@ -34,6 +36,7 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
 use crate::supervisor::backoff::{Backoff, Rule};
 use crate::supervisor::chain_ends::Chain;
+use crate::supervisor::life::Life;
 use crate::supervisor::process::{Process, Stage};
 
 /// How often the program of a broken partition is looked at.
@@ -58,6 +61,8 @@ pub(crate) struct Slot {
     pub(crate) current: Option<u64>,
     /// Its successor, until that is ready.
     pub(crate) next: Option<u64>,
+    /// How long the slot is there for.
+    pub(crate) life: Life,
 }
 
 /// All processes, and what is needed to start them.
@@ -142,7 +147,7 @@ impl Supervisor {
         &self.listeners
     }
 
-    /// Every process that is to run.
+    /// Every process that is to run, or was to.
     pub(crate) fn specs(&self) -> &[ProcessSpec] {
         &self.specs
     }

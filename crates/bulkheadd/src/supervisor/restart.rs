@@ -13,6 +13,7 @@ use wire::{LauncherToGate, LauncherToSite, Role};
 use crate::error::Error;
 use crate::spawn::program::{self, Version};
 use crate::supervisor::backoff::Verdict;
+use crate::supervisor::life::Life;
 use crate::supervisor::process::{Process, Stage};
 use crate::supervisor::unread::FIRST_START;
 use crate::supervisor::{BROKEN_CHECK, Slot, Supervisor};
@@ -79,7 +80,7 @@ impl Supervisor {
         process.stage = Stage::Serving;
         process.deadline = None;
         let (slot, ticket) = (process.slot, process.ticket.take());
-        if ticket.is_some() {
+        if ticket.is_some() && self.slots[slot].life != Life::Pending {
             self.log.info(format!("{} relaunched", self.specs[slot].title()));
         }
         ticket
@@ -102,6 +103,7 @@ impl Supervisor {
     pub(crate) fn announce(&mut self) {
         let up = |state: &Slot| {
             state.broken.is_some()
+                || state.life == Life::Removed
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
         if self.announced || !self.slots.iter().all(up) {

@@ -1,0 +1,97 @@
+//! Slots that come and go while the others are filled.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: moves a slot, or gives the number of one to another.
+//!
+//! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
+//! all have come up, they take their places, or else they go and nothing has changed.
+
+use std::os::fd::OwnedFd;
+
+use config::Config;
+
+use crate::error::Error;
+use crate::spawn::context::duplicate;
+use crate::spawn::process_spec::ProcessSpec;
+use crate::supervisor::backoff::Rule;
+use crate::supervisor::life::Life;
+use crate::supervisor::{Slot, Supervisor};
+
+impl Supervisor {
+    /// Adds slots, which others know nothing of until the change is committed.
+    pub(crate) fn add_slots(&mut self, specs: Vec<ProcessSpec>) -> std::ops::Range<usize> {
+        let first = self.specs.len();
+        self.slots.extend(specs.iter().map(|_| Slot { life: Life::Pending, ..Slot::default() }));
+        self.specs.extend(specs);
+        first..self.specs.len()
+    }
+
+    /// Has the slots of a site go with the change.
+    pub(crate) fn leave_site(&mut self, site: u16) {
+        for (spec, slot) in self.specs.iter().zip(&mut self.slots) {
+            if spec.site == site && slot.life == Life::Serving {
+                slot.life = Life::Leaving;
+            }
+        }
+    }
+
+    /// Every process that is to run, as the process of a slot of this life sees them.
+    pub(crate) fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
+        let other = if life == Life::Pending { Life::Pending } else { Life::Leaving };
+        let slots = self.specs.iter().zip(&self.slots);
+        slots
+            .filter(|(_, slot)| slot.life == Life::Serving || slot.life == other)
+            .map(|(spec, _)| spec)
+            .collect()
+    }
+
+    /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves. Those that are
+    /// removed, as slots.
+    pub(crate) fn end_change(&mut self, committed: bool) -> Vec<usize> {
+        let mut removed = Vec::new();
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            slot.life = match (slot.life, committed) {
+                (Life::Pending, true) | (Life::Leaving, false) => Life::Serving,
+                (Life::Pending, false) | (Life::Leaving, true) => {
+                    removed.push(number);
+                    Life::Removed
+                }
+                (life, _) => life,
+            };
+        }
+        removed
+    }
+
+    /// Retires the processes of a slot that was removed.
+    pub(crate) fn empty_slot(&mut self, slot: usize) {
+        let state = &mut self.slots[slot];
+        (state.start_at, state.broken) = (None, None);
+        let processes = [state.current.take(), state.next.take()];
+        processes.into_iter().flatten().for_each(|serial| self.retire(serial));
+    }
+
+    /// The listening sockets of a gate, once more.
+    pub(crate) fn sockets_of(&self, gate: usize) -> Result<Vec<OwnedFd>, Error> {
+        self.listeners.iter().map(|of| duplicate(&of[gate])).collect()
+    }
+
+    /// Whether a successor is under way.
+    pub(crate) fn is_relaunching(&self) -> bool {
+        self.slots.iter().any(|slot| slot.next.is_some())
+    }
+
+    /// Takes over another configuration and its listening sockets; what was there comes back.
+    pub(crate) fn replace_config(
+        &mut self,
+        config: Config,
+        listeners: Vec<Vec<OwnedFd>>,
+    ) -> (Config, Vec<Vec<OwnedFd>>) {
+        self.rule = Rule::of(&config.restart);
+        let old = std::mem::replace(&mut self.context.config, config);
+        (old, std::mem::replace(&mut self.listeners, listeners))
+    }
+
+    /// Has every use of the configuration's sites see this from here on.
+    pub(crate) fn change_sites(&mut self, change: impl FnOnce(&mut Vec<config::Site>)) {
+        change(&mut self.context.config.sites);
+    }
+}
