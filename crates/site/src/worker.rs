@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use wire::log::Level;
-use wire::{ChildToLauncher, LauncherToSite};
+use wire::{ChildToLauncher, LauncherToSite, RouteTarget};
 use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
@@ -23,7 +23,7 @@ use crate::context::state::WorkerState;
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
 use crate::router::hook::Hooks;
-use crate::router::rules::Action;
+use crate::router::rules::Target;
 use crate::tls::Tls;
 
 type Control = Channel<LauncherToSite, ChildToLauncher>;
@@ -76,7 +76,10 @@ async fn set_up(
         let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {
             LauncherToSite::Route { host, path, target, partition } => {
-                state.route(host.as_str(), path.as_str(), target, partition);
+                state.route(host.as_str(), path.as_str(), target != RouteTarget::Elsewhere);
+                if target == RouteTarget::Service {
+                    setup.service(path.as_str(), partition);
+                }
             }
             LauncherToSite::Conditioning { conditioning } => state.condition(&conditioning),
             LauncherToSite::Exempt { network } => {
@@ -101,8 +104,7 @@ async fn set_up(
                     state.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
                 let mut site = Site { hooks, ..Site::set_up(state, setup) };
-                let log = site.worker.log().clone();
-                site.worker.backends.begin(&site.rules, &log);
+                site.worker.begin(&site.rules);
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;
                 site.set_hsts(tls.hsts());
@@ -116,8 +118,8 @@ async fn set_up(
 
 /// Whether every function that a route names is there: its requests would find out one by one.
 fn has_functions(site: &Site) -> Result<(), Fault> {
-    let named = site.rules.iter().find_map(|rule| match &rule.action {
-        Action::Hook(name) if !site.hooks.has(name) => Some(name),
+    let named = site.rules.iter().find_map(|rule| match &rule.target {
+        Target::Hook(name) if !site.hooks.has(name) => Some(name),
         _ => None,
     });
     match named {
@@ -141,10 +143,10 @@ fn obey(
         (LauncherToSite::Connector {}, Some(channel)) => site.worker.backends.attach(channel)?,
         (LauncherToSite::Attach {}, Some(channel)) => site.worker.receiver.attach(channel, false)?,
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
-            site.worker.service_proxy(partition).attach(channel)?;
+            site.worker.backends.service(partition).map_or(Ok(()), |service| service.attach(channel))?;
         }
         (LauncherToSite::Broken { partition, broken }, _) => {
-            site.worker.service_proxy(partition).set_broken(broken)
+            site.worker.backends.service(partition).into_iter().for_each(|one| one.set_broken(broken));
         }
         (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);

@@ -17,7 +17,7 @@ use worker::Fault;
 use crate::config::settings::Settings;
 use crate::files::Names;
 use crate::router::access::users::Users;
-use crate::router::rules::{AccessPolicy, Action, BasicAuth, Matcher, Rule, Rules};
+use crate::router::rules::{AccessPolicy, BasicAuth, Matcher, Rule, Rules, Target};
 
 /// All that is said, until it is put together.
 #[derive(Default)]
@@ -57,10 +57,10 @@ impl Setup {
             LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback, internal } => {
                 let at = at.as_str().to_owned();
                 let matcher = if suffix { Matcher::Suffix(at) } else { Matcher::Path(at) };
-                let action = action_of(action, status, to.as_str())?;
+                let target = target_of(rule, action, status, to.as_str())?;
                 let mut policy = AccessPolicy::default();
                 policy.internal = internal;
-                self.rules.push(Rule { number: rule, matcher, action, fallback, policy });
+                self.rules.push(Rule { number: Some(rule), matcher, target, fallback, policy });
             }
             LauncherToSite::RuleHeader { rule, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
@@ -90,6 +90,16 @@ impl Setup {
             other => return Ok(Some(other)),
         }
         Ok(None)
+    }
+
+    /// Has the service of `partition` answer for what is at or below `path`, unless another service does already.
+    pub fn service(&mut self, path: &str, partition: u16) {
+        let matcher = Matcher::Path(path.to_owned());
+        let is_known = |rule: &Rule| matches!(rule.target, Target::Service(_)) && rule.matcher == matcher;
+        if !self.rules.iter().any(is_known) {
+            let (target, policy) = (Target::Service(partition), AccessPolicy::default());
+            self.rules.push(Rule { number: None, matcher, target, fallback: false, policy });
+        }
     }
 
     fn statics(&mut self, message: &LauncherToSite) {
@@ -127,7 +137,7 @@ impl Setup {
     }
 
     fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
-        let rule = self.rules.iter_mut().find(|rule| rule.number == number);
+        let rule = self.rules.iter_mut().find(|rule| rule.number == Some(number));
         rule.map(|rule| &mut rule.policy).ok_or_else(|| strange("terms of no rule"))
     }
 
@@ -140,17 +150,17 @@ impl Setup {
     }
 }
 
-fn action_of(action: RuleAction, status: u16, to: &str) -> Result<Action, Fault> {
+fn target_of(rule: u16, action: RuleAction, status: u16, to: &str) -> Result<Target, Fault> {
     let to = to.to_owned();
     Ok(match action {
-        RuleAction::Terms => Action::Nothing,
+        RuleAction::Terms => Target::Files,
         RuleAction::Redirect => {
-            Action::Redirect { to, status: StatusCode::from_u16(status).map_err(strange)? }
+            Target::Redirect { to, status: StatusCode::from_u16(status).map_err(strange)? }
         }
-        RuleAction::Rewrite => Action::Rewrite(to),
-        RuleAction::Upstream => Action::Upstream,
-        RuleAction::Fastcgi => Action::Fastcgi,
-        RuleAction::Hook => Action::Hook(to),
+        RuleAction::Rewrite => Target::Rewrite(to),
+        RuleAction::Upstream => Target::Upstream(rule),
+        RuleAction::Fastcgi => Target::FastCgi(rule),
+        RuleAction::Hook => Target::Hook(to),
     })
 }
 

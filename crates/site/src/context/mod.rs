@@ -4,6 +4,7 @@
 //! a second thread.
 
 mod rates;
+mod report;
 pub mod state;
 
 use std::cell::RefCell;
@@ -32,7 +33,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::finish::{Codec, finish};
 use crate::router::access::guesses::Guesses;
 use crate::router::hook::Hooks;
-use crate::router::rules::{Action, Rule, Rules};
+use crate::router::rules::{Rule, Rules, Target};
 use crate::tls::stream::Watch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
@@ -137,9 +138,9 @@ impl Site {
         let Ok(route) = self.rules.find(&path) else { return Waits::Never };
         let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
-        let is_rewritten = route.rule.is_some_and(|rule| matches!(rule.action, Action::Rewrite(_)));
+        let is_rewritten = route.rule.is_some_and(|rule| matches!(rule.target, Target::Rewrite(_)));
         let waits = |rule: &Rule| rule.passes_on() || rule.policy.basic_auth.is_some();
-        match is_passed_on || self.worker.service(&path).is_some() {
+        match is_passed_on {
             true => Waits::Backend,
             false if route.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::Password,
             false => Waits::Never,

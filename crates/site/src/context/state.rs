@@ -4,7 +4,7 @@
 //! answer for another site.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -14,30 +14,23 @@ use conditioning::{Exempt, Network, Priority, ShareLimits};
 use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
-use wire::{ChildToLauncher, Conditioning, RouteTarget};
+use wire::{ChildToLauncher, Conditioning};
 use worker::dispatcher::share_limits;
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
 use worker::routes::Routes;
 
 use crate::config::limits::Limits;
-use crate::context::Site;
 use crate::context::rates::Rates;
 use crate::files::Files;
 use crate::http::access_record::Access;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
-use crate::proxy::backend::{Backend as _, BackendRequest};
+use crate::proxy::backends::Backends;
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
-use crate::proxy::service::ServiceProxy;
-use crate::proxy::upstream;
-use crate::proxy::upstream::Backends;
-use crate::router::rules::Rule;
-
-/// LIMIT: address ranges named in a report, as many as people read.
-const RANGES_MAX: usize = 16;
+use crate::router::rules::Rules;
 
 /// LIMIT: between two lines about connections that failed under TLS: anybody can make as many as they like.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -128,16 +121,14 @@ impl fmt::Display for KeptSource<'_> {
 
 /// What the launcher has told this worker.
 pub struct WorkerState {
-    routes: Routes<RouteTarget>,
-    /// Paths of services, longest first, with their partition.
-    services: Vec<(String, u16)>,
-    service_proxies: RefCell<HashMap<u16, Rc<ServiceProxy>>>,
+    /// Which requests are this worker's to answer.
+    routes: Routes<bool>,
     limits: Limits,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
     /// Requests a second of each client, any number if that is 0, and how many at once.
     rate: (u32, u32),
-    rates: Rates,
+    pub(super) rates: Rates,
     /// The connections that come in.
     pub receiver: Rc<Receiver>,
     log: Log,
@@ -145,9 +136,9 @@ pub struct WorkerState {
     pub filtered: bool,
     tls_failures: LogLimiter,
     sources: LogLimiter,
-    limit: ConcurrencyLimit,
+    pub(super) limit: ConcurrencyLimit,
     /// Streams of HTTP/2 that are answered.
-    streams: ConcurrencyLimit,
+    pub(super) streams: ConcurrencyLimit,
     shares: ShareLimits,
     exempt: Exempt,
     /// Ports of ours at which connections are of many clients.
@@ -170,8 +161,6 @@ impl WorkerState {
     pub fn new(limits: Limits, receiver: Rc<Receiver>, log: Log) -> Self {
         Self {
             routes: Routes::default(),
-            services: Vec::new(),
-            service_proxies: RefCell::default(),
             priority: Priority::Recency,
             rate: (0, 0),
             rates: Rates::new((0, 0), Exempt::default()),
@@ -220,29 +209,14 @@ impl WorkerState {
         }
     }
 
-    /// Adds a line of the table.
-    pub fn route(&mut self, host: &str, path: &str, target: RouteTarget, partition: u16) {
-        self.routes.add(host, path, target);
-        if target == RouteTarget::Service && !self.services.iter().any(|(known, _)| known == path) {
-            self.services.push((path.into(), partition));
-            self.services.sort_by_key(|(path, _)| usize::MAX - path.len());
-        }
+    /// Adds a line of the table of requests that are this worker's, or others', to answer.
+    pub fn route(&mut self, host: &str, path: &str, is_own: bool) {
+        self.routes.add(host, path, is_own);
     }
 
-    /// The way to the service `partition`.
-    pub fn service_proxy(&self, partition: u16) -> Rc<ServiceProxy> {
-        let name = || {
-            let path =
-                self.services.iter().find(|(_, number)| *number == partition).map(|(path, _)| path.as_str());
-            format!("service at {}", path.unwrap_or("(no path)"))
-        };
-        let mut service_proxies = self.service_proxies.borrow_mut();
-        service_proxies
-            .entry(partition)
-            .or_insert_with(|| {
-                ServiceProxy::new(&name(), self.limits.start_timeout, self.limits.connections, self.priority)
-            })
-            .clone()
+    /// Makes the ways to all backends, now that the rules are known.
+    pub fn begin(&mut self, rules: &Rules) {
+        self.backends.begin(rules, &self.limits, self.priority, &self.log);
     }
 
     /// Lets `backend` have so many requests at once; 0 for its share of the places.
@@ -315,24 +289,18 @@ impl WorkerState {
     /// Whether a request is this worker's to answer. `host` is in whatever case, without port and final dot, and empty if
     /// HTTP/1.0 named none; `path` is as sent.
     pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
-        self.routes.find(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+        self.routes.find(host, path) == Some(&true)
     }
 
     /// Whether a request that a backend could take for one of this path would still be this worker's.
     pub(crate) fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
-        self.routes.find_normal(host, path).is_some_and(|target| *target != RouteTarget::Elsewhere)
+        self.routes.find_normal(host, path) == Some(&true)
     }
 
     /// Whether a client may make one more request of this site now; counts the request.
     pub(crate) fn allows(&self, conn: &ConnInfo, now: Instant) -> bool {
         let known = || !self.shared_ports.contains(&conn.local.port());
         !self.rates.limit() || !known() || self.rates.allow(conn.peer.ip(), now, &self.receiver)
-    }
-
-    /// The service that `path` belongs to, and how many bytes of the path name it; `None` for static files.
-    pub(crate) fn service(&self, path: &NormalPath<'_>) -> Option<(u16, usize)> {
-        let found = self.services.iter().find(|(prefix, _)| path.is_below(prefix));
-        found.map(|(prefix, partition)| (*partition, prefix.len()))
     }
 
     /// Logs a request that was refused because it led to the source of a script.
@@ -342,28 +310,17 @@ impl WorkerState {
         }
     }
 
-    /// Has the backend that `rule` names answer: an upstream or a FastCGI server.
+    /// Has a backend answer, as soon as the body of the request has come and the backend has a place. `files` are those
+    /// that the response may name.
     pub(crate) async fn forward(
         &self,
-        rule: &Rule,
+        backend: BackendId,
         files: Option<&Files>,
         conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let answer = |request| self.backends.answer(rule.number, upstream::Asked { conn, files, request });
-        self.with_permit(BackendId::Target(rule.number), conn, request, answer).await
-    }
-
-    /// Has the service of `partition` answer. Dropped when the client disconnects.
-    pub(crate) async fn relay(
-        &self,
-        partition: u16,
-        conn: ConnInfo,
-        request: Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
-        let service = self.service_proxy(partition);
-        let answer = |request| service.send(BackendRequest { conn, files: None, root: "", request });
-        self.with_permit(BackendId::Service(partition), conn, request, answer).await
+        let answer = |request| self.backends.answer(backend, files, conn, request);
+        self.with_permit(backend, conn, request, answer).await
     }
 
     /// A place for one more stream of HTTP/2, for as long as the stream is answered.
@@ -405,46 +362,5 @@ impl WorkerState {
     /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-}
-
-impl Site {
-    /// What was shed, by whom most is held, and what waits.
-    pub fn report(&self) -> Vec<ChildToLauncher> {
-        let mut shed = self.shed.snapshot();
-        shed.admitted = self.worker.receiver.counters.requests.get();
-        shed.evicted = self.idle_pool.evicted();
-        for limit in [&self.worker.limit, &self.worker.streams] {
-            let counts = limit.counts();
-            shed.delayed += counts.delayed;
-            shed.over_share += counts.over_share;
-            shed.unavailable += counts.unavailable;
-            shed.waiting_now += counts.waiting as u32;
-        }
-        shed.over_rate = self.worker.rates.refused();
-        shed.incomplete_now = self.idle_pool.idle();
-        let mut heavy: BTreeMap<(u64, u64, u8), (u32, u32)> = BTreeMap::new();
-        for (range, held) in self.idle_pool.ranges(RANGES_MAX) {
-            heavy.entry(range.parts()).or_default().0 += held;
-        }
-        let requests = self.worker.limit.ranges(RANGES_MAX);
-        for (range, held) in requests.held {
-            let of_range = &mut heavy.entry(range.parts()).or_default().0;
-            // A connection and its one request count once.
-            *of_range = held.max(*of_range);
-        }
-        for (range, waiting) in requests.waiting {
-            heavy.entry(range.parts()).or_default().1 += waiting;
-        }
-        for relay in self.worker.service_proxies.borrow().values() {
-            relay.report(&mut shed);
-            for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
-                heavy.entry(range.parts()).or_default().1 += waiting;
-            }
-        }
-        let ranges = heavy.into_iter().map(|((address_high, address_low, bits), (held, waiting))| {
-            ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting }
-        });
-        ranges.chain([ChildToLauncher::Shed { shed }]).collect()
     }
 }

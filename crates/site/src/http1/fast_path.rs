@@ -15,7 +15,6 @@ use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
 use crate::files::{File, Found};
 use crate::head::{Framing, Head, Refusal, Verb};
-use crate::router;
 
 /// What came of it.
 pub(crate) enum Fast {
@@ -116,7 +115,7 @@ pub(crate) fn cached(site: &Site, head: &Head<'_>, tick: u64) -> Option<(Rc<Repr
 fn fill(site: &Site, head: &Head<'_>, secure: &[u8], root: &Rc<Root>, tick: u64) -> Result<Rc<Entry>, Fast> {
     let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
     let mut route = site.rules.find(&path).map_err(|_| Fast::General)?;
-    if !route.is_open() || router::service_of(site, &route, &path).is_some() {
+    if !route.is_open() {
         return Err(Fast::General);
     }
     // A path of two readings may be another site's.

@@ -11,6 +11,7 @@ use hyper::rt::{Read, Write};
 use tokio::task::AbortHandle;
 
 use crate::http::body::BoxError;
+use crate::proxy::pool::Reusable;
 
 /// The connection.
 pub(crate) struct Http1Client<B> {
@@ -56,13 +57,14 @@ where
         outcome
     }
 
-    /// Whether it takes a request at once.
-    pub fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
     /// Waits until it takes another request; whether it does.
     pub async fn ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
+    }
+}
+
+impl<B: 'static> Reusable for Http1Client<B> {
+    fn is_reusable(&self) -> bool {
+        self.sender.is_ready()
     }
 }

@@ -5,6 +5,7 @@
 //! the same request or answer in one way for one of them and in another way for another.
 
 pub(crate) mod backend;
+pub mod backends;
 pub(crate) mod connect;
 pub mod fastcgi;
 pub(crate) mod gather;
@@ -12,10 +13,11 @@ pub(crate) mod headers;
 mod http;
 mod http1_client;
 pub(crate) mod limit;
+mod pool;
 pub(crate) mod response;
 mod retry;
 pub(crate) mod sendfile;
 pub mod service;
 pub(crate) mod stream;
 pub(crate) mod timeout;
-pub mod upstream;
+mod upstream;

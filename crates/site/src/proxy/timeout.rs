@@ -16,6 +16,26 @@ use tokio::time::{Instant, Sleep};
 
 use crate::http::body::{BodyError, BoundedBody, BoxError};
 
+/// How long a backend may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// To begin its response, once it has the request.
+    pub answer: Duration,
+    /// Between two pieces of its response; `None`: as long as it likes.
+    pub silence: Option<Duration>,
+}
+
+impl Timeouts {
+    /// LIMIT: of the site's own services and functions: clients have given up after a minute. A service may be silent
+    /// within a response, as one that sends events is.
+    pub const OWN: Self = Self { answer: Duration::from_secs(60), silence: None };
+
+    /// Of servers behind the site, where the operator says `timeout`.
+    pub fn of(timeout: Duration) -> Self {
+        Self { answer: timeout, silence: Some(timeout) }
+    }
+}
+
 /// How far a request's body has come on its way to the server.
 pub(crate) struct Progress {
     moved: Cell<Instant>,
@@ -39,16 +59,16 @@ impl Progress {
         self.awaits_client.set(true);
     }
 
-    /// What `answer` gives; `None` once the server has done nothing for `patience`.
-    pub async fn watch<T>(&self, patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+    /// What `answer` gives; `None` once the server has done nothing for `timeout`.
+    pub async fn watch<T>(&self, timeout: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
-            if let Ok(output) = tokio::time::timeout_at(self.moved.get() + patience, answer.as_mut()).await {
+            if let Ok(output) = tokio::time::timeout_at(self.moved.get() + timeout, answer.as_mut()).await {
                 return Some(output);
             }
             if self.awaits_client.get() {
                 self.moved.set(Instant::now());
-            } else if self.moved.get().elapsed() >= patience {
+            } else if self.moved.get().elapsed() >= timeout {
                 return None;
             }
         }
@@ -98,16 +118,16 @@ impl Body for Upload {
 #[error("the server behind the site fell silent in the middle of its answer")]
 pub(crate) struct Silent;
 
-/// An answer's body, whose server may not be silent for longer than `patience`.
+/// A response's body, whose server may not be silent for longer than `silence`.
 pub(crate) struct Download<B> {
     inner: B,
-    patience: Duration,
+    silence: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Download<B> {
-    pub fn new(inner: B, patience: Duration) -> Self {
-        Self { inner, patience, timer: None }
+    pub fn new(inner: B, silence: Option<Duration>) -> Self {
+        Self { inner, silence, timer: None }
     }
 }
 
@@ -124,8 +144,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Download<B> 
             this.timer = None;
             return Poll::Ready(frame.map(|result| result.map_err(Into::into)));
         }
-        let patience = this.patience;
-        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let Some(silence) = this.silence else { return Poll::Pending };
+        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Some(Err(Silent.into())))
     }

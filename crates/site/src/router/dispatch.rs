@@ -22,7 +22,7 @@ use crate::proxy::headers::clean_answer;
 use crate::proxy::response::leave_out_body;
 use crate::proxy::sendfile::{Named, Wishes, with_file};
 use crate::router::authorize::{Origin, authorize};
-use crate::router::rules::{Action, Matcher, RouteMatch, Rule};
+use crate::router::rules::{Matcher, RouteMatch, Rule, Target};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
 pub(crate) struct Place<'p, 'r> {
@@ -54,25 +54,16 @@ pub(super) async fn act<'r>(
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
-    if let Some(service) = service_of(site, place.route, place.path) {
-        return Answered::foreign(site.worker.relay(service, conn, request).await);
-    }
     let Some(rule) = place.route.rule else {
         return from_files(site, place, None, conn, request).await;
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let proves = matches!(rule.action, Action::Redirect { .. }) && place.path.is_below(CHALLENGES);
+    let proves = matches!(rule.target, Target::Redirect { .. }) && place.path.is_below(CHALLENGES);
     if reads && (rule.fallback || proves) {
         // What proves to an authority that the host is ours is no matter of redirection.
         return from_files(site, place, Some(rule), conn, request).await;
     }
     by_rule(site, place, rule, conn, request).await
-}
-
-/// The service that the path belongs to, if no rule's path is longer.
-pub(crate) fn service_of(site: &Site, route: &RouteMatch<'_>, path: &NormalPath<'_>) -> Option<u16> {
-    let (service, reach) = site.worker.service(path)?;
-    (route.reach() <= reach).then_some(service)
 }
 
 /// Answers from files; without one, by the rule `miss`.
@@ -104,13 +95,13 @@ async fn by_rule<'r>(
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
-    match &rule.action {
-        Action::Nothing => Answered::own(response::error(StatusCode::NOT_FOUND)),
-        Action::Redirect { to, status } => {
+    match &rule.target {
+        Target::Files => Answered::own(response::error(StatusCode::NOT_FOUND)),
+        Target::Redirect { to, status } => {
             Answered::own(redirect(rule, to, *status, place.path, request.uri().query()))
         }
-        Action::Rewrite(to) => rewrite(site, place, (rule, to), conn, request).await,
-        Action::Upstream | Action::Fastcgi | Action::Hook(_) => {
+        Target::Rewrite(to) => rewrite(site, place, (rule, to), conn, request).await,
+        Target::Service(_) | Target::Upstream(_) | Target::FastCgi(_) | Target::Hook(_) => {
             pass_on(site, &mut place, rule, conn, request).await
         }
     }
@@ -124,10 +115,13 @@ pub(crate) async fn pass_on<'r>(
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
-    let Action::Hook(name) = &rule.action else {
+    let Target::Hook(name) = &rule.target else {
+        let Some(backend) = rule.target.backend() else {
+            return Answered::own(response::error(StatusCode::NOT_FOUND));
+        };
         let wishes = Wishes::of(&request);
         let files = place.root.map(|root| &root.files);
-        let response = site.worker.forward(rule, files, conn, request).await;
+        let response = site.worker.forward(backend, files, conn, request).await;
         return named_file(site, place.root, conn, &wishes, response).await;
     };
     match site.hooks.call(name, conn, request).await {
@@ -219,9 +213,6 @@ async fn rewrite(
         return Answered::own(refused);
     }
     redirect_internally(&mut request, &path);
-    if let Some(service) = service_of(site, &route, &path) {
-        return Answered::foreign(site.worker.relay(service, conn, request).await);
-    }
     let rule = route.rule.filter(|rule| rule.passes_on());
     let mut there = Place { root: place.root, path: &path, route: &mut route };
     match rule {

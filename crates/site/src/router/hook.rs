@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -20,11 +19,7 @@ use crate::http::body::{BodyError, BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
 use crate::proxy::headers;
-
-/// How long a function may take.
-///
-/// LIMIT: as long as a service may take to begin its answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::proxy::timeout::Timeouts;
 
 /// What a function says of a request.
 #[derive(Debug)]
@@ -163,7 +158,7 @@ impl Hooks {
         headers::prepare(&mut told, conn);
         let (parts, ()) = told.into_parts();
         let answer = function(Request { parts, peer: conn.peer, body });
-        Ok(match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(match tokio::time::timeout(Timeouts::OWN.answer, answer).await {
             Ok(Answer::None) => response::error(StatusCode::NOT_FOUND),
             Ok(Answer::Pass) => return Err(Box::new(head)),
             // Only the last answer is a function's to give.

@@ -17,7 +17,6 @@ use http::{Request, Response, StatusCode};
 use request::path::{NormalPath, for_backend};
 
 use self::authorize::{Origin, authorize};
-pub(crate) use self::dispatch::service_of;
 use self::dispatch::{Answered, Place, act};
 use self::rules::RouteMatch;
 use crate::context::Site;

@@ -16,6 +16,7 @@ use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
 use request::script::{self, ends_with, split_script};
 
+use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
 
 /// Which paths a rule is for.
@@ -27,11 +28,11 @@ pub enum Matcher {
     Suffix(String),
 }
 
-/// What a rule does.
+/// What answers requests under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Nothing: the rule only sets an access policy.
-    Nothing,
+pub enum Target {
+    /// The site's files; the rule only sets an access policy.
+    Files,
     /// Sends the client there.
     Redirect {
         /// A path or a URL.
@@ -41,12 +42,25 @@ pub enum Action {
     },
     /// Answers as for this path.
     Rewrite(String),
-    /// Passes requests on by HTTP; the rule's number says to whom.
-    Upstream,
-    /// Passes requests on by FastCGI; the rule's number says to whom.
-    Fastcgi,
-    /// Calls the function of this name.
+    /// The service of this partition.
+    Service(u16),
+    /// The HTTP servers with this number.
+    Upstream(u16),
+    /// The FastCGI servers with this number.
+    FastCgi(u16),
+    /// The function of this name.
     Hook(String),
+}
+
+impl Target {
+    /// The backend that answers, if one does.
+    pub(crate) fn backend(&self) -> Option<BackendId> {
+        match *self {
+            Self::Service(partition) => Some(BackendId::Service(partition)),
+            Self::Upstream(number) | Self::FastCgi(number) => Some(BackendId::Target(number)),
+            Self::Files | Self::Redirect { .. } | Self::Rewrite(_) | Self::Hook(_) => None,
+        }
+    }
 }
 
 /// Who may ask, and what is added to answers.
@@ -93,12 +107,12 @@ impl AccessPolicy {
 
 /// One rule.
 pub struct Rule {
-    /// 0 for the site's own, then the routes in the order of the file.
-    pub number: u16,
+    /// 0 for the site's own, then the routes in the order of the file; none for a service.
+    pub number: Option<u16>,
     /// Which paths it is for.
     pub matcher: Matcher,
-    /// What it does.
-    pub action: Action,
+    /// What answers.
+    pub target: Target,
     /// Whether only where there is no such file.
     pub fallback: bool,
     /// Who may ask.
@@ -142,14 +156,6 @@ impl<'r> RouteMatch<'r> {
         !self.guarded && self.rule.is_none_or(|rule| rule.fallback)
     }
 
-    /// Bytes of the rule's path, to be compared with that of a service.
-    pub fn reach(&self) -> usize {
-        match self.rule.map(|rule| &rule.matcher) {
-            Some(Matcher::Path(path)) => path.len(),
-            Some(Matcher::Suffix(_)) | None => 0,
-        }
-    }
-
     /// The headers for answers, later ones in place of earlier ones of the same name.
     pub fn headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.covering.iter().flat_map(|rule| &rule.policy.headers)
@@ -176,7 +182,7 @@ impl Rules {
         let longer = |other: &Rule| match &other.matcher {
             // The site's own rule, which every path of it is under, is the last of its length.
             Matcher::Path(path) => {
-                path.len() > length || (path.len() == length && other.number > rule.number)
+                path.len() > length || (path.len() == length && other.rank() > rule.rank())
             }
             Matcher::Suffix(suffix) => suffix.len() > length,
         };
@@ -186,7 +192,7 @@ impl Rules {
 
     /// The rule with this number.
     pub fn get_mut(&mut self, number: u16) -> Option<&mut Rule> {
-        self.paths.iter_mut().chain(&mut self.suffixes).find(|rule| rule.number == number)
+        self.paths.iter_mut().chain(&mut self.suffixes).find(|rule| rule.number == Some(number))
     }
 
     /// Has other users be those who may ask for what is under a rule.
@@ -194,7 +200,7 @@ impl Rules {
     /// # Errors
     /// There is no such rule, or it has no users.
     pub fn renew(&self, number: u16, users: Users) -> Result<(), String> {
-        let rule = self.iter().find(|rule| rule.number == number);
+        let rule = self.iter().find(|rule| rule.number == Some(number));
         let basic_auth =
             rule.and_then(|rule| rule.policy.basic_auth.as_ref()).ok_or("no rule has users there")?;
         *basic_auth.users.borrow_mut() = Rc::new(users);
@@ -220,7 +226,9 @@ impl Rules {
             if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
                 covering.push(one);
             }
-            if here && one.action != Action::Nothing {
+            // A service answers for whatever is below its path, whatever the name ends with.
+            let yields = matches!(one.matcher, Matcher::Suffix(_)) && rule.is_some_and(Rule::is_service);
+            if here && one.target != Target::Files && !yields {
                 rule = Some(one);
             }
         }
@@ -249,14 +257,23 @@ impl Rules {
 }
 
 impl Rule {
-    /// Whether another server, or a function, answers.
+    /// Whether a backend, or a function, answers.
     pub fn passes_on(&self) -> bool {
-        self.runs() || matches!(self.action, Action::Hook(_))
+        self.target.backend().is_some() || matches!(self.target, Target::Hook(_))
     }
 
     /// Whether files that the rule is for are programs of another server.
     fn runs(&self) -> bool {
-        matches!(self.action, Action::Upstream | Action::Fastcgi)
+        matches!(self.target, Target::Upstream(_) | Target::FastCgi(_))
+    }
+
+    fn is_service(&self) -> bool {
+        matches!(self.target, Target::Service(_))
+    }
+
+    /// Among rules of the same path the site's own is the weakest, and a service, which has no number, the strongest.
+    fn rank(&self) -> u32 {
+        self.number.map_or(u32::MAX, u32::from)
     }
 
     /// Its path or suffix.
@@ -268,10 +285,10 @@ impl Rule {
 
     /// Whether the rule is for a path.
     fn covers(&self, path: &NormalPath<'_>) -> bool {
-        match (&self.matcher, &self.action) {
+        match (&self.matcher, &self.target) {
             (Matcher::Path(prefix), _) => path.is_below(prefix),
             // A script may have more of the path behind its name.
-            (Matcher::Suffix(suffix), Action::Fastcgi) => split_script(path.as_bytes(), suffix).is_some(),
+            (Matcher::Suffix(suffix), Target::FastCgi(_)) => split_script(path.as_bytes(), suffix).is_some(),
             (Matcher::Suffix(suffix), _) => ends_with(path.as_bytes(), suffix),
         }
     }

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use rustix::event::{PollFd, PollFlags, poll};
 use site::config::setup::Setup;
 use site::{Client, Ended, Limits, MinRate, Site, WorkerState};
+use wire::LauncherToSite;
 use wire::log::{Batch, Record as Logged};
-use wire::{LauncherToSite, RouteTarget};
 use worker::log::Log;
 use worker::receiver::Receiver;
 
@@ -218,10 +218,15 @@ fn run(
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let mut setup = Setup::default();
+        setup.service("/svc/", SERVICE);
         for (message, descriptor) in told {
             assert!(setup.take(message, descriptor).unwrap().is_none());
         }
-        let site = Rc::new(Site::set_up(worker(&shared, limits), setup));
+        let mut site = Site::set_up(worker(&shared, limits), setup);
+        site.worker.begin(&site.rules);
+        let service = site.worker.backends.service(SERVICE).unwrap();
+        service.attach(service::start(shared.clone())).unwrap();
+        let site = Rc::new(site);
         site.watch_files();
         let tls = config.is_some();
         *site.tls.borrow_mut() = config;
@@ -256,21 +261,21 @@ fn run(
     });
 }
 
+/// The partition of the service.
+const SERVICE: u16 = 7;
+
 /// The worker of `a.example` and all other hosts but `other.example`, with a service at `/svc/`.
 fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
-    const SERVICE: u16 = 7;
     let (log, theirs) = sys::seqpacket::pair().unwrap();
     let reader = shared.clone();
     std::thread::spawn(move || reader.read_log(&theirs));
     let receiver = Receiver::new(limits.connections);
     let mut worker = WorkerState::new(limits, receiver.clone(), Log::new(Some(log), 3, 1).unwrap());
-    worker.route("*", "/", RouteTarget::Files, 0);
-    worker.route("*", "/svc/", RouteTarget::Service, SERVICE);
-    worker.route("other.example", "/", RouteTarget::Elsewhere, 0);
+    worker.route("*", "/", true);
+    worker.route("other.example", "/", false);
     worker.exempt("127.0.0.0/8".parse().unwrap());
     let tampered = shared.clone();
     worker.on_tampered(move |_| *tampered.tampered.lock().unwrap() += 1);
-    worker.service_proxy(SERVICE).attach(service::start(shared.clone())).unwrap();
     let draining = shared.clone();
     tokio::task::spawn_local(async move {
         draining.drain.notified().await;

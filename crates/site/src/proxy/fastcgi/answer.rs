@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
 use super::ahead::Ahead;
-use super::pool::Pool;
+use super::connections::Connections;
 use super::stdin::{self, Unsent};
 use super::words::Words;
 use crate::http::body::{BoxError, ResponseBody};
@@ -35,7 +35,7 @@ pub(crate) struct Running {
     decoder: Decoder,
     /// Writes the request.
     writer: Writer,
-    pool: Pool,
+    connections: Connections,
     words: Rc<Words>,
     /// What was read of the answer and not passed on.
     pending: BytesMut,
@@ -69,14 +69,20 @@ fn bad_gateway(what: impl Into<String>) -> Failure {
 
 impl Running {
     /// Begins to write a request.
-    pub fn start(stream: BackendStream, begin: Vec<u8>, body: Upload, pool: Pool, words: Rc<Words>) -> Self {
+    pub fn start(
+        stream: BackendStream,
+        begin: Vec<u8>,
+        body: Upload,
+        connections: Connections,
+        words: Rc<Words>,
+    ) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let writer = Writer(tokio::task::spawn_local(stdin::write(writer, begin, body)));
         Self {
             reader: Some(reader),
             decoder: Decoder::default(),
             writer,
-            pool,
+            connections,
             words,
             pending: BytesMut::new(),
             ended: false,
@@ -146,14 +152,14 @@ impl Running {
     }
 
     /// The answer, with its body as it comes.
-    pub fn answer(mut self, reply: Reply, patience: Duration) -> Response<ResponseBody> {
+    pub fn answer(mut self, reply: Reply, silence: Option<Duration>) -> Response<ResponseBody> {
         let mut answer = Response::new(ResponseBody::Empty);
-        let held = self.pool.held.clone();
+        let held = self.connections.held.clone();
         *answer.status_mut() = reply.status;
         *answer.headers_mut() = reply.headers;
         let length = answer.headers().get(header::CONTENT_LENGTH);
         self.left = length.and_then(|value| value.to_str().ok()?.parse().ok());
-        *answer.body_mut() = ResponseBody::stream(Download::new(Ahead::of(Answer(self), held), patience));
+        *answer.body_mut() = ResponseBody::stream(Download::new(Ahead::of(Answer(self), held), silence));
         answer
     }
 
@@ -209,7 +215,7 @@ impl Running {
         let waker = std::task::Waker::noop();
         let outcome = Pin::new(&mut self.writer.0).poll(&mut Context::from_waker(waker));
         if let Poll::Ready(Ok(Ok(writer))) = outcome {
-            self.pool.put(reader.unsplit(writer));
+            self.connections.pool.put(reader.unsplit(writer), 0);
         }
     }
 }

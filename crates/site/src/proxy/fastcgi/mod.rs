@@ -6,13 +6,12 @@
 
 mod ahead;
 mod answer;
-mod pool;
+mod connections;
 mod script;
 mod stdin;
 mod words;
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use fastcgi::parameters::{self, parameters};
 use fastcgi::record;
@@ -33,9 +32,9 @@ use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::{Progress, Upload};
+use crate::proxy::timeout::{Progress, Timeouts, Upload};
 use answer::Running;
-use pool::Pool;
+use connections::Connections;
 use words::Words;
 
 pub use script::Scripts;
@@ -45,8 +44,10 @@ const UNKNOWN_BODY_MAX: usize = 64 << 10;
 
 /// The way to the servers of one target.
 pub(crate) struct FastCgi {
-    pool: Pool,
-    patience: Duration,
+    dialer: Rc<Dialer>,
+    target: u16,
+    connections: Connections,
+    timeouts: Timeouts,
     scripts: Scripts,
     words: Rc<Words>,
 }
@@ -68,9 +69,21 @@ impl Backend for FastCgi {
 }
 
 impl FastCgi {
-    pub fn new(dialer: Rc<Dialer>, target: u16, patience: Duration, scripts: Scripts, log: Log) -> Self {
-        let pool = Pool::new(dialer, target);
-        Self { pool, patience, scripts, words: Rc::new(Words::new(log)) }
+    pub fn new(dialer: Rc<Dialer>, target: u16, timeouts: Timeouts, scripts: Scripts, log: Log) -> Self {
+        let connections = Connections::default();
+        Self { dialer, target, connections, timeouts, scripts, words: Rc::new(Words::new(log)) }
+    }
+
+    /// A kept connection, or a new one; and whether it is a kept one.
+    async fn connect(&self, fresh: bool) -> Result<(BackendStream, bool), StatusCode> {
+        match self.connections.pool.take() {
+            Some(stream) if !fresh => Ok((stream, true)),
+            // A kept connection goes for the new one: if it holds the server's last process, nobody else would answer.
+            kept => {
+                drop(kept);
+                Ok((self.dialer.connect(self.target).await?, false))
+            }
+        }
     }
 
     /// Has a server answer `request`.
@@ -125,11 +138,11 @@ impl FastCgi {
     async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
         let PreparedRequest { begin, body, progress, repeatable } = prepared;
         // A request that could not be sent twice does not go on a connection that the server may be about to close.
-        let (stream, kept) = self.pool.get(!repeatable).await?;
+        let (stream, kept) = self.connect(!repeatable).await?;
         let again = kept.then(|| begin.clone());
         match self.run(stream, begin, body, &progress).await {
             Err((_, true)) if again.is_some() => {
-                let (stream, _) = self.pool.get(true).await?;
+                let (stream, _) = self.connect(true).await?;
                 let body = Upload::new(BoundedBody::empty(), progress.clone());
                 let begin = again.unwrap_or_default();
                 self.run(stream, begin, body, &progress).await.map_err(|(status, _)| status)
@@ -147,10 +160,10 @@ impl FastCgi {
         progress: &Rc<Progress>,
     ) -> Result<Response<ResponseBody>, (StatusCode, bool)> {
         progress.note();
-        let running = Running::start(stream, begin, body, self.pool.clone(), self.words.clone());
-        let answer = progress.watch(self.patience, running.head()).await;
+        let running = Running::start(stream, begin, body, self.connections.clone(), self.words.clone());
+        let answer = progress.watch(self.timeouts.answer, running.head()).await;
         match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
-            Ok((reply, running)) => Ok(running.answer(reply, self.patience)),
+            Ok((reply, running)) => Ok(running.answer(reply, self.timeouts.silence)),
             Err(failure) => {
                 if let Some(what) = failure.what {
                     self.words.say(what.as_bytes());

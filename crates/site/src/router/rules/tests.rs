@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn rule(number: u16, matcher: Matcher, action: Action) -> Rule {
-    Rule { number, matcher, action, fallback: false, policy: AccessPolicy::default() }
+fn rule(number: u16, matcher: Matcher, target: Target) -> Rule {
+    Rule { number: Some(number), matcher, target, fallback: false, policy: AccessPolicy::default() }
 }
 
-fn path(number: u16, at: &str, action: Action) -> Rule {
-    rule(number, Matcher::Path(at.into()), action)
+fn path(number: u16, at: &str, target: Target) -> Rule {
+    rule(number, Matcher::Path(at.into()), target)
 }
 
-fn suffix(number: u16, at: &str, action: Action) -> Rule {
-    rule(number, Matcher::Suffix(at.into()), action)
+fn suffix(number: u16, at: &str, target: Target) -> Rule {
+    rule(number, Matcher::Suffix(at.into()), target)
 }
 
 fn denying(mut rule: Rule) -> Rule {
@@ -25,15 +25,15 @@ fn route<'r>(rules: &'r Rules, raw: &str) -> Result<RouteMatch<'r>, InvalidPath>
 
 fn rules() -> Rules {
     let mut rules = Rules::default();
-    rules.add(path(0, "/", Action::Nothing));
-    rules.add(path(1, "/app/", Action::Upstream));
-    rules.add(path(2, "/app/v2/", Action::Upstream));
-    rules.add(suffix(3, ".php", Action::Fastcgi));
-    rules.add(denying(path(4, "/admin/", Action::Nothing)));
-    rules.add(denying(path(5, "/secret/index.html", Action::Nothing)));
-    rules.add(suffix(6, ".hook", Action::Hook("h".into())));
-    rules.add(path(7, "/", Action::Rewrite("/index.html".into())));
-    rules.add(denying(suffix(8, ".inc.php", Action::Nothing)));
+    rules.add(path(0, "/", Target::Files));
+    rules.add(path(1, "/app/", Target::Upstream(9)));
+    rules.add(path(2, "/app/v2/", Target::Upstream(9)));
+    rules.add(suffix(3, ".php", Target::FastCgi(9)));
+    rules.add(denying(path(4, "/admin/", Target::Files)));
+    rules.add(denying(path(5, "/secret/index.html", Target::Files)));
+    rules.add(suffix(6, ".hook", Target::Hook("h".into())));
+    rules.add(path(7, "/", Target::Rewrite("/index.html".into())));
+    rules.add(denying(suffix(8, ".inc.php", Target::Files)));
     rules
 }
 
@@ -53,7 +53,7 @@ fn the_longest_path_acts_unless_a_suffix_fits() {
         ("/a.hook", 6),
         ("/a.hook/more", 7),
     ] {
-        assert_eq!(route(&rules, raw).unwrap().rule.unwrap().number, number, "{raw}");
+        assert_eq!(route(&rules, raw).unwrap().rule.unwrap().number, Some(number), "{raw}");
     }
 }
 
@@ -122,15 +122,15 @@ fn a_file_has_its_own_rules_beside_those_of_the_path() {
     let mut of_path = route(&rules, "/secret/").unwrap();
     assert!(!of_path.guarded);
     let new = of_path.resolve_to(route(&rules, "/secret/index.html").unwrap());
-    assert_eq!(new.iter().map(|rule| rule.number).collect::<Vec<_>>(), [5]);
+    assert_eq!(new.iter().map(|rule| rule.number).collect::<Vec<_>>(), [Some(5)]);
     assert!(of_path.guarded);
 }
 
 #[test]
 fn what_is_the_source_of_a_script() {
     let mut rules = Rules::new(vec![".phps".into()]);
-    rules.add(suffix(1, ".cgi", Action::Fastcgi));
-    rules.add(suffix(2, ".html", Action::Redirect { to: "/".into(), status: StatusCode::FOUND }));
+    rules.add(suffix(1, ".cgi", Target::FastCgi(9)));
+    rules.add(suffix(2, ".html", Target::Redirect { to: "/".into(), status: StatusCode::FOUND }));
     for (path, is) in
         [("a.cgi", true), ("d/a.CGI.gz", true), ("a.php", true), ("a.phps", false), ("a.html", false)]
     {
@@ -141,8 +141,8 @@ fn what_is_the_source_of_a_script() {
 #[test]
 fn a_neighbour_is_as_open_as_its_file() {
     let mut rules = Rules::default();
-    rules.add(denying(path(1, "/members/", Action::Nothing)));
-    rules.add(denying(suffix(2, ".gz", Action::Nothing)));
+    rules.add(denying(path(1, "/members/", Target::Files)));
+    rules.add(denying(suffix(2, ".gz", Target::Files)));
     assert!(rules.is_as_open(b"members/a.css.br", b"members/a.css"));
     assert!(!rules.is_as_open(b"members/a.css.gz", b"members/a.css"));
     assert!(!rules.is_as_open(b"a.css.gz", b"a.css"));

@@ -1,0 +1,127 @@
+//! All backends of the site: its services, and the servers behind it.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: none that this module looks at. Must never: let a
+//! slow or dead backend hold up anything but the requests that are for it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ::http::{Request, Response, StatusCode};
+use conditioning::Priority;
+use wire::Speech;
+use worker::log::Log;
+
+use super::sendfile;
+use crate::config::limits::Limits;
+use crate::files::Files;
+use crate::http::body::{BoundedBody, ResponseBody};
+use crate::http::conn_info::ConnInfo;
+use crate::http::response::error;
+use crate::proxy::backend::{Backend, BackendRequest};
+use crate::proxy::connect::Dialer;
+use crate::proxy::fastcgi::{FastCgi, Scripts};
+use crate::proxy::limit::BackendId;
+use crate::proxy::service::ServiceProxy;
+use crate::proxy::timeout::Timeouts;
+use crate::proxy::upstream::Upstream;
+use crate::router::rules::{Matcher, Rules, Target};
+
+/// The backends, by what names them in the routes.
+#[derive(Default)]
+pub struct Backends {
+    dialer: Rc<Dialer>,
+    services: HashMap<u16, ServiceProxy>,
+    targets: HashMap<u16, Box<dyn Backend>>,
+    /// The path of the root directory, as FastCGI servers are told it.
+    root: String,
+    /// What is not made yet.
+    announced: Vec<(u16, wire::Backend)>,
+}
+
+impl Backends {
+    /// Takes note of the servers that rule `target` is for.
+    pub fn announce(&mut self, target: u16, backend: wire::Backend) {
+        self.announced.push((target, backend));
+    }
+
+    /// Makes the ways to all backends, now that the rules are known.
+    pub(crate) fn begin(&mut self, rules: &Rules, limits: &Limits, priority: Priority, log: &Log) {
+        for (target, backend) in std::mem::take(&mut self.announced) {
+            let timeouts = Timeouts::of(Duration::from_millis(backend.answer_timeout_ms.into()));
+            let dialer = self.dialer.clone();
+            let way: Box<dyn Backend> = match backend.speech {
+                Speech::Http => Box::new(Upstream::new(dialer, target, timeouts, backend.proxy_header)),
+                Speech::FastCgi => {
+                    let scripts = scripts(rules, target, backend.script.as_str());
+                    Box::new(FastCgi::new(dialer, target, timeouts, scripts, log.clone()))
+                }
+            };
+            self.targets.insert(target, way);
+        }
+        for rule in rules.iter() {
+            if let (Target::Service(partition), Matcher::Path(path)) = (&rule.target, &rule.matcher) {
+                let (name, wait_max) = (format!("service at {path}"), limits.start_timeout);
+                let way = ServiceProxy::new(&name, wait_max, limits.connections, priority);
+                self.services.insert(*partition, way);
+            }
+        }
+    }
+
+    /// Says where the root directory is.
+    pub fn set_root(&mut self, path: &str) {
+        self.root = path.trim_end_matches('/').into();
+    }
+
+    /// Takes over the channel to the connector.
+    pub fn attach(&self, channel: OwnedFd) -> std::io::Result<()> {
+        self.dialer.attach(channel)
+    }
+
+    /// The way to the service of `partition`.
+    pub fn service(&self, partition: u16) -> Option<&ServiceProxy> {
+        self.services.get(&partition)
+    }
+
+    /// The ways to all services.
+    pub(crate) fn services(&self) -> impl Iterator<Item = &ServiceProxy> {
+        self.services.values()
+    }
+
+    /// Has a backend answer; `files` are those that servers behind the site run, and that their responses may name.
+    pub(crate) async fn answer(
+        &self,
+        backend: BackendId,
+        files: Option<&Files>,
+        conn: ConnInfo,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let (way, is_service) = match backend {
+            BackendId::Service(partition) => (self.service(partition).map(|way| way as &dyn Backend), true),
+            BackendId::Target(number) => (self.targets.get(&number).map(|way| &**way), false),
+            BackendId::Streams => (None, false),
+        };
+        let Some(way) = way else {
+            return error(StatusCode::BAD_GATEWAY);
+        };
+        if is_service {
+            return way.send(BackendRequest { conn, files: None, root: "", request }).await;
+        }
+        let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
+        let response = way.send(BackendRequest { conn, files, root: &root, request }).await;
+        sendfile::take(response, &root)
+    }
+}
+
+/// Which scripts a rule is for.
+fn scripts(rules: &Rules, target: u16, script: &str) -> Scripts {
+    let rule = rules.iter().find(|rule| rule.number == Some(target)).map(|rule| &rule.matcher);
+    match rule {
+        _ if !script.is_empty() => Scripts::One(script.to_owned()),
+        Some(Matcher::Suffix(suffix)) => Scripts::Suffix(suffix.clone()),
+        Some(Matcher::Path(path)) => Scripts::Below(path.clone()),
+        None => Scripts::Below("/".to_owned()),
+    }
+}

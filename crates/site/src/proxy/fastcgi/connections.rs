@@ -1,0 +1,33 @@
+//! What the connections to the FastCGI servers of one target share.
+//!
+//! Untrusted input: none. Must never: hold more of a server's processes than its limits.
+
+use std::time::Duration;
+
+use super::ahead::Held;
+use crate::proxy::pool::{Bounds, Pool, Reusable};
+use crate::proxy::stream::BackendStream;
+
+/// LIMIT: connections of one target that are kept for further requests, and for how long. Each holds a process of the
+/// server's that nobody else can use.
+const CONNECTIONS: Bounds = Bounds { connections: 4, idle: Some(Duration::from_secs(1)) };
+
+/// What the connections of one target share.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub pool: Pool<BackendStream>,
+    /// Bytes that were read of responses before their clients took them.
+    pub held: Held,
+}
+
+impl Reusable for BackendStream {
+    fn is_reusable(&self) -> bool {
+        !self.is_deaf()
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self { pool: Pool::new(CONNECTIONS), held: Held::default() }
+    }
+}
