@@ -67,13 +67,13 @@ impl Directories {
 /// Opens a directory, to be handed to a child or to be its root.
 pub fn directory(path: &Path) -> Result<OwnedFd, Error> {
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDONLY;
-    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|error| at("open", path)(error.into()))
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(at("open", path))
 }
 
 /// Opens what is at `path` only to name it.
 pub fn existing(path: &Path) -> Result<OwnedFd, Error> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|error| at("open", path)(error.into()))
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(at("open", path))
 }
 
 /// Makes a directory, or checks that nobody else can change what is in it.

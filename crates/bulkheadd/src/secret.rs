@@ -13,7 +13,7 @@ pub(crate) fn random<const COUNT: usize>() -> Result<[u8; COUNT], Error> {
     let mut bytes = [0; COUNT];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(got) if got == COUNT => Ok(bytes),
-        Ok(_) => Err(during("make a secret")(io::ErrorKind::UnexpectedEof.into())),
-        Err(error) => Err(during("make a secret")(error.into())),
+        Ok(_) => Err(during("make a secret")(io::ErrorKind::UnexpectedEof)),
+        Err(error) => Err(during("make a secret")(error)),
     }
 }

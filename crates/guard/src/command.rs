@@ -76,7 +76,7 @@ impl Order<'_> {
         }
         let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         // Its library waits for room, rather than to lose a message.
-        rustix::io::ioctl_fionbio(&its_control, false).map_err(|e| during("set up a channel")(e.into()))?;
+        rustix::io::ioctl_fionbio(&its_control, false).map_err(during("set up a channel"))?;
         let at = self.descriptors.current.map_or(CONTROL_AT, |limit| CONTROL_AT.min(limit as RawFd - 1));
         let environment = self.environment(by, at)?;
         let arguments = self.words.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;

@@ -102,7 +102,7 @@ impl Filters {
         let (input, output) = (&self.channels[index].1, &self.channels[index + 1].0);
         for end in [input, output] {
             // A filter, in whichever language, reads and writes until it is done. The gate has the other ends.
-            rustix::io::ioctl_fionbio(end, false).map_err(|e| during("set up a channel")(e.into()))?;
+            rustix::io::ioctl_fionbio(end, false).map_err(during("set up a channel"))?;
         }
         let (input, output) = (duplicate(input)?, duplicate(output)?);
         let filter = &mut self.filters[index];

@@ -26,6 +26,7 @@ use crate::stderr_relay::say;
 use bulkheadd::error::{Error, during};
 use bulkheadd::spawn::context::SpawnContext;
 use bulkheadd::spawn::{inheritance, listeners};
+use bulkheadd::supervisor::events::wait;
 
 /// How often is looked at what tells nothing by itself: callers that gave up, channels that were full.
 const LOOK: Duration = Duration::from_millis(20);
@@ -90,7 +91,7 @@ impl Guard {
         std::mem::forget(leases);
         let own = options.listen.iter().map(|&address| listen_on(address)).collect::<Result<_, _>>()?;
         let flags = epoll::CreateFlags::CLOEXEC;
-        let epoll = epoll::create(flags).map_err(|error| during("make an epoll")(error.into()))?;
+        let epoll = epoll::create(flags).map_err(during("make an epoll"))?;
         let signals = sys::signals::guard_descriptor().map_err(during("watch signals"))?;
         let reactor = Reactor { epoll, listeners: Listeners::new(own, options.terms), gate };
         reactor.must_watch(&signals, Key::Signals)?;
@@ -144,15 +145,8 @@ impl Guard {
                 .supervisor
                 .as_mut()
                 .is_some_and(|supervisor| supervisor.flush() | supervisor.is_restless());
-        let timeout = self.until_next(restless).map(|left| rustix::time::Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        events.clear();
-        match epoll::wait(&self.reactor.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(during("wait for events")(error.into())),
-        }
+        let left = self.until_next(restless);
+        wait(&self.reactor.epoll, events, left)?;
         for event in events.iter() {
             self.on_event(Key::of(event.data.u64()), event.flags)?;
         }

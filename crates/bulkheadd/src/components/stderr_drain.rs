@@ -64,14 +64,14 @@ impl StderrDrain {
     /// None yet.
     pub fn new() -> Result<Self, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
-        let epoll = epoll.map_err(|error| during("make an epoll")(error.into()))?;
+        let epoll = epoll.map_err(during("make an epoll"))?;
         Ok(Self { epoll, watches: BTreeMap::new(), asked: None })
     }
 
     /// Watches the pipe of a new child.
     pub fn add(&mut self, serial: u64, stderr: &Stderr) -> Result<(), Error> {
         epoll::add(&self.epoll, &stderr.reading, epoll::EventData::new_u64(serial), ONCE)
-            .map_err(|error| during("watch a pipe")(error.into()))?;
+            .map_err(during("watch a pipe"))?;
         self.watches.insert(serial, Watch::default());
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Supervisor {
         let services = services.filter_map(|process| Some((process.child.pid, process.calls.as_ref()?)));
         let listeners: Result<Vec<(u32, OwnedFd)>, _> =
             services.map(|(pid, calls)| Ok((pid, calls.again()?))).collect();
-        for (leader, listener) in listeners.map_err(during("duplicate a descriptor"))? {
+        for (leader, listener) in listeners.map_err(during::<std::io::Error>("duplicate a descriptor"))? {
             self.send(serial, &LauncherToBroker::Listener { leader }, Some(listener));
         }
         Ok(())

@@ -86,9 +86,8 @@ impl Logs {
 
     /// The error log and syslog once more, for the launcher's own lines.
     pub fn for_own_log(&self) -> Result<(File, Option<UnixDatagram>), Error> {
-        let again = during("duplicate a descriptor");
-        let both = || Ok((self.error.try_clone()?, self.syslog_socket()?));
-        both().map_err(again)
+        let both = || -> io::Result<_> { Ok((self.error.try_clone()?, self.syslog_socket()?)) };
+        both().map_err(during("duplicate a descriptor"))
     }
 
     /// The socket of syslog, once more.

@@ -102,5 +102,5 @@ pub fn is_empty(folder: &OwnedFd) -> bool {
 pub fn opened(folder: &OwnedFd) -> Result<OwnedFd, Error> {
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDONLY;
     let opened = rustix::fs::openat(folder, ".", flags, rustix::fs::Mode::empty());
-    opened.map_err(|error| during("open a folder in memory")(error.into()))
+    opened.map_err(during("open a folder in memory"))
 }

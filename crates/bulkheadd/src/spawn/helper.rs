@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Network, Ports, Reach, Root};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::process::{Child, Exit, Program};
 
 use crate::error::{Error, during};
@@ -135,13 +135,11 @@ fn read(mut printed: &File, bytes_max: usize, deadline: Instant) -> io::Result<O
 fn wait(descriptor: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let left =
-            rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
         let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
         match rustix::event::poll(&mut polled, Some(&left)) {
-            Ok(ready) => return Ok(ready != 0),
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            ready => return Ok(ready? != 0),
         }
     }
 }

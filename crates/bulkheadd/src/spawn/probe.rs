@@ -39,7 +39,7 @@ impl SpawnContext {
         let arguments = vec![text("bulkhead-probe")?, text(word)?, text(hints)?];
         let flags = SocketFlags::CLOEXEC;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-        let (output, its_output) = pair.map_err(|error| during("make a channel")(error.into()))?;
+        let (output, its_output) = pair.map_err(during("make a channel"))?;
         let channel = || sys::seqpacket::pair().map_err(during("make a channel"));
         // Channels on which nobody listens: what the probe does to them reaches nobody.
         let ((_, control), (_, log)) = (channel()?, channel()?);

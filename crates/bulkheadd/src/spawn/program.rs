@@ -103,7 +103,7 @@ pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>)
     if own {
         return service_program(path, directory, identity);
     }
-    let stat = rustix::fs::fstat(&program).map_err(|error| at("examine", path)(error.into()))?;
+    let stat = rustix::fs::fstat(&program).map_err(at("examine", path))?;
     if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
         let problem = "lies outside of the configuration's folder, so only root may own it or write to it; copy it \
                        into that folder";
@@ -128,9 +128,9 @@ pub fn role_program(folder: &Path, name: &str) -> Result<OwnedFd, Error> {
 pub fn open(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
-    let program = opened.map_err(|error| at("open", path)(error.into()))?;
+    let program = opened.map_err(at("open", path))?;
     let stat = rustix::fs::statat(&program, "", AtFlags::EMPTY_PATH);
-    let stat = stat.map_err(|error| at("examine", path)(error.into()))?;
+    let stat = stat.map_err(at("examine", path))?;
     let problem = |problem: &str| Err(Error::Program { path: path.into(), problem: problem.into() });
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
@@ -148,7 +148,7 @@ pub fn open(path: &Path) -> Result<OwnedFd, Error> {
 /// The program of this very process, to be executed by a child.
 pub fn own() -> Result<OwnedFd, Error> {
     rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| crate::error::during("open this process's own program")(error.into()))
+        .map_err(crate::error::during("open this process's own program"))
 }
 
 /// Where the programs of the roles are: beside the launcher's own (a build folder), or in its libexec folder.

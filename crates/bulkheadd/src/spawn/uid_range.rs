@@ -101,7 +101,7 @@ impl<'f> Ledger<'f> {
         let until = Instant::now() + TURN_MAX;
         while flock(&turn, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= until {
-                return Err(at("lock", folder)(io::ErrorKind::TimedOut.into()));
+                return Err(at("lock", folder)(io::ErrorKind::TimedOut));
             }
             std::thread::sleep(PAUSE);
         }
@@ -144,7 +144,7 @@ impl<'f> Ledger<'f> {
         let file =
             options.create(true).truncate(true).write(true).mode(0o600).custom_flags(flags).open(&path);
         let mut file = file.map_err(at("open", &path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| at("lock", &path)(e.into()))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(at("lock", &path))?;
         writeln!(file, "{} {}", std::process::id(), config_dir.display()).map_err(at("write", &path))?;
         Ok(UidRange { range: range.clone(), note, _lock: Some(file) })
     }

@@ -87,8 +87,7 @@ impl Supervisor {
         let (onward, last) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         for end in [&bundles, &onward] {
             // Whoever writes a filter expects reads and writes that wait.
-            rustix::fs::fcntl_setfl(end, OFlags::empty())
-                .map_err(|error| during("set up a channel")(error.into()))?;
+            rustix::fs::fcntl_setfl(end, OFlags::empty()).map_err(during("set up a channel"))?;
         }
         unread.push(Unread::new(duplicate(&bundles)?));
         let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 
 use crate::error::{Error, during};
 use crate::supervisor::{PIPES, SIGNALS, Supervisor, watch};
@@ -49,6 +49,17 @@ pub(crate) enum Received {
     Nothing,
 }
 
+/// Waits until something happens to what `epoll` watches, for `left` at most.
+pub fn wait(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, left: Option<Duration>) -> Result<(), Error> {
+    // A time beyond the kernel's numbers is for ever.
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    events.clear();
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(during("wait for events")(error)),
+    }
+}
+
 impl Supervisor {
     /// Watches the pipes into which children print, by an epoll of their own.
     pub(crate) fn watch_pipes(&self, pipes: &OwnedFd) -> Result<(), Error> {
@@ -57,15 +68,7 @@ impl Supervisor {
 
     /// Waits until something happens, for `left` at most.
     pub(crate) fn wait(&self, events: &mut Vec<epoll::Event>, left: Option<Duration>) -> Result<(), Error> {
-        let timeout = left.map(|left| rustix::time::Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(during("wait for events")(error.into())),
-        }
+        wait(&self.epoll, events, left)
     }
 
     /// Takes the signals that have come.

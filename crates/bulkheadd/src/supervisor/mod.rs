@@ -8,7 +8,7 @@ pub mod backoff;
 pub(crate) mod chain;
 pub mod chain_ends;
 pub(crate) mod change;
-pub(crate) mod events;
+pub mod events;
 pub(crate) mod life;
 pub(crate) mod outbox;
 pub mod process;
@@ -106,8 +106,7 @@ impl Supervisor {
         specs: Vec<ProcessSpec>,
         signals: OwnedFd,
     ) -> Result<Self, Error> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| during("make an epoll")(e.into()))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(during("make an epoll"))?;
         watch(&epoll, &signals, SIGNALS)?;
         Ok(Self {
             rule: Rule::of(&context.config.restart),
@@ -340,5 +339,5 @@ impl Supervisor {
 
 fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
-        .map_err(|error| during("watch a descriptor")(error.into()))
+        .map_err(during("watch a descriptor"))
 }
