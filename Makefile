@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel fuzz bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel mutants fuzz bench conditioning idle-tls clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -88,6 +88,11 @@ sweep: build
 sweep-kernel: build
 	@./tests/prepare process
 	./tests/isolation/emulator/run test_inside test_foreign test_sweep
+
+# Changes to the code that no test notices, of each SAMPLE-th place; CRATE="request wire" for some crates only.
+mutants:
+	@./tests/prepare mutants
+	./tests/mutants --sample $(or $(SAMPLE),8) $(CRATE)
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:

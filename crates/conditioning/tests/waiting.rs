@@ -102,7 +102,8 @@ fn in_order_of_arrival_one_without_room_is_passed_by_and_keeps_its_place() {
 fn one_whose_time_is_over_at_this_moment_has_waited_too_long() {
     let now = Instant::now();
     let mut queue = Queue::new(Priority::Recency);
-    queue.push(ip("10.0.0.1"), now, ());
+    let key = queue.push(ip("10.0.0.1"), now, ());
+    assert_eq!(queue.get(key).map(|waiting| waiting.deadline), Some(now));
     assert!(queue.expired(now - Duration::from_nanos(1)).is_none());
     assert!(queue.expired(now).is_some());
     assert!(queue.expired(now).is_none());
