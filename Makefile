@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel mutants fuzz bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel mutants fuzz fuzz-smoke bench conditioning idle-tls clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -41,7 +41,7 @@ breakout: build
 
 # Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
 test:
-	@$(MAKE) --no-print-directory PROFILE=ci lint unit cc protocol
+	@$(MAKE) --no-print-directory PROFILE=ci lint unit fuzz-smoke cc protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process rootless
 	@./tests/summary
 
@@ -96,7 +96,13 @@ mutants:
 
 # Every parser of untrusted bytes; SECONDS_EACH=600 for a long run.
 fuzz:
+	@./tests/prepare fuzz
 	./fuzz/run
+
+# The same for about a second each.
+fuzz-smoke:
+	@./tests/prepare fuzz
+	./fuzz/run --smoke
 
 # Ours beside nginx, h2o and a bare epoll loop, interleaved in one run; writes bench/RESULTS.md.
 bench: build

@@ -1,8 +1,5 @@
 //! Messages `ChildToLauncher`: what the launcher reads of every role but admin.
-//!
-//! Runs in: `fuzz/run`. See `message`.
-#![no_main]
 
-mod message;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::ChildToLauncher>(data));
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::ChildToLauncher>(data);
+}

@@ -1,7 +1,4 @@
 //! Certificates of clients, in a site worker and in services, and the header that passes them on.
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
 use certificate::{CLIENT_CERT, ClientCertificate, header_value};
 use http::{HeaderMap, HeaderValue};
@@ -10,7 +7,7 @@ fn of(value: HeaderValue) -> Option<ClientCertificate> {
     ClientCertificate::of(&HeaderMap::from_iter([(CLIENT_CERT, value)]))
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(data) {
         let _ = of(value);
     }
@@ -20,4 +17,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(read.serial().len() % 2 == 0 && read.fingerprint().len() == 64);
         assert!(read.pem().lines().all(|line| line.len() <= 64));
     }
-});
+}

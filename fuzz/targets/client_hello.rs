@@ -1,12 +1,10 @@
 //! The first message of a TLS connection (`request::hello`), as a gate looks at it.
 //!
-//! Runs in: `fuzz/run`. What is whole stays so, with the same name, whatever follows; and is partial until its last byte.
-#![no_main]
+//! What is whole stays so, with the same name, whatever follows; and is partial until its last byte.
 
-use libfuzzer_sys::fuzz_target;
 use request::hello::{Checked, check};
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let Checked::Whole(hello) = check(data) else {
         return;
     };
@@ -23,4 +21,4 @@ fuzz_target!(|data: &[u8]| {
             Checked::Foreign | Checked::Malformed => panic!("the beginning of what is whole is refused"),
         }
     }
-});
+}

@@ -1,8 +1,5 @@
 //! Messages `ConnectorToSite`: what one end of a connector's channel reads of the other.
-//!
-//! Runs in: `fuzz/run`. See `message`.
-#![no_main]
 
-mod message;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::ConnectorToSite>(data));
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::ConnectorToSite>(data);
+}

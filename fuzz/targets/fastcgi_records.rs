@@ -1,7 +1,4 @@
 //! FastCGI records: what a site worker reads of a server behind it.
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
 use fastcgi::record::{Decoder, Record};
 
@@ -20,9 +17,9 @@ fn decode(data: &[u8], step: usize) -> (Vec<Record>, bool) {
     (found, false)
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     // The same records, however the bytes arrive.
     let whole = decode(data, data.len().max(1));
     assert_eq!(decode(data, 1), whole);
     assert_eq!(decode(data, 7), whole);
-});
+}

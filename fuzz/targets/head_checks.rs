@@ -1,13 +1,11 @@
 //! The conditions that request heads must meet (`conditioning::checks`), in a gate and in filters alike.
 //!
-//! Runs in: `fuzz/run`. A head is whatever bytes there are: a filter may use these checks alone. The comparison is
+//! A head is whatever bytes there are: a filter may use these checks alone. The comparison is
 //! with a reader that decodes and normalizes as a careless program would, and that must find nothing to be afraid of.
-#![no_main]
 
 use conditioning::checks::{Setting, check};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let (lenient, strict) = (check(data, Setting::Lenient), check(data, Setting::Strict));
     assert!(lenient.is_ok() || strict.is_err(), "strict is stricter");
     if lenient.is_err() {
@@ -25,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     if strict.is_ok() {
         read_carelessly(head);
     }
-});
+}
 
 /// Up to the empty line.
 fn whole(data: &[u8]) -> &[u8] {

@@ -1,8 +1,5 @@
 //! Messages `LauncherToAdmin`: what the admin role reads of the launcher.
-//!
-//! Runs in: `fuzz/run`. See `message`.
-#![no_main]
 
-mod message;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::LauncherToAdmin>(data));
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::LauncherToAdmin>(data);
+}

@@ -1,8 +1,5 @@
 //! Messages `LauncherToStapler`: what the stapler reads of the launcher.
-//!
-//! Runs in: `fuzz/run`. See `message`.
-#![no_main]
 
-mod message;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::stapler::LauncherToStapler>(data));
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::stapler::LauncherToStapler>(data);
+}

@@ -1,17 +1,14 @@
 //! What a loader prints: whatever the bytes, the launcher gets a list within its limits, and what it would tell of
 //! them has no control character.
 //!
-//! Runs in: `fuzz/run`. A made-up program chooses the names that its loader prints.
-#![no_main]
+//! A made-up program chooses the names that its loader prints.
 
 // The launcher is a program, not a library; the parser needs nothing of it.
 #[allow(dead_code)]
 #[path = "../../crates/bulkheadd/src/spawn/libraries/listing.rs"]
 mod listing;
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let listing = match listing::parse(data) {
         Ok(listing) => listing,
         Err(fault) => return assert!(!fault.to_string().is_empty()),
@@ -22,4 +19,4 @@ fuzz_target!(|data: &[u8]| {
         assert!(!text.contains(char::is_control), "{text:?}");
         assert!(text.chars().count() <= 200 * 10, "{text:?}");
     }
-});
+}

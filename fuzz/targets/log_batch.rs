@@ -1,12 +1,8 @@
 //! Batches of log records: whatever a compromised client sends, reading ends, and what was read has one encoding.
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use wire::log::{Batch, append, begin};
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let Ok(batch) = Batch::decode(data) else { return };
     let mut again = Vec::new();
     begin(&mut again, batch.sequence);
@@ -20,4 +16,4 @@ fuzz_target!(|data: &[u8]| {
     }
     assert!(data.starts_with(&again), "a record has two encodings");
     assert!(!whole || again.len() == data.len(), "a record is missing");
-});
+}

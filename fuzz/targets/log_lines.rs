@@ -1,12 +1,11 @@
 //! From a batch to the lines of a log: each record is one line of printable ASCII, whatever a client makes up.
 //!
-//! Runs in: `fuzz/run`. The first byte chooses the format.
-#![no_main]
+//! The first byte chooses the format.
 
-use libfuzzer_sys::{Corpus, fuzz_target};
+use libfuzzer_sys::Corpus;
 use logger::{Format, format_batch};
 
-fuzz_target!(|data: &[u8]| -> Corpus {
+pub fn fuzz(data: &[u8]) -> Corpus {
     let Some((number, bytes)) = data.split_first() else {
         return Corpus::Reject;
     };
@@ -19,4 +18,4 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     assert!(out.is_empty() || out.ends_with(b"\n"));
     assert!(out.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')));
     Corpus::Keep
-});
+}

@@ -1,12 +1,8 @@
 //! Answers of servers of names, and the two files about names (`stapler::names`).
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use stapler::names::{Names, addresses, question};
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut names = Names::default();
     names.resolver(&text);
@@ -17,4 +13,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(found.len() <= 8);
         }
     }
-});
+}

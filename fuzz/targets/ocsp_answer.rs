@@ -1,12 +1,10 @@
 //! Answers of responders (`stapler::answer`), as the stapler gets them from the network.
 //!
-//! Runs in: `fuzz/run`. Some seeds are answers that are good. Without the authority's key, the fuzzer can make of them only
+//! Some seeds are answers that are good. Without the authority's key, the fuzzer can make of them only
 //! others that say the same.
-#![no_main]
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use rustls_pki_types::CertificateDer;
 use stapler::answer::check;
 use stapler::subject::Subject;
@@ -20,10 +18,10 @@ static SUBJECT: LazyLock<Subject> = LazyLock::new(|| {
     Subject::of(&[own, issuer]).ok().flatten().expect("the seeds are a chain that names a responder")
 });
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     for now in WHEN {
         if let Ok(answer) = check(data, &SUBJECT, now) {
             assert!(answer.until > now && !answer.revoked, "the authority has signed no such thing");
         }
     }
-});
+}

@@ -1,9 +1,7 @@
 //! Certificates and the responders that they name (`stapler::subject`), as the stapler gets them from the signer.
 //!
-//! Runs in: `fuzz/run`. The input is a certificate, tried with itself and with an authority's as its issuer; or a URL.
-#![no_main]
+//! The input is a certificate, tried with itself and with an authority's as its issuer; or a URL.
 
-use libfuzzer_sys::fuzz_target;
 use rustls_pki_types::CertificateDer;
 use stapler::responder::Responder;
 use stapler::subject::Subject;
@@ -15,7 +13,7 @@ fn looks_right(responder: &Responder) {
     assert_eq!(Responder::parse(&responder.to_string()).as_ref(), Ok(responder));
 }
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     if let Some(responder) = std::str::from_utf8(data).ok().and_then(|url| Responder::parse(url).ok()) {
         looks_right(&responder);
     }
@@ -27,4 +25,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(!subject.question().is_empty());
         }
     }
-});
+}

@@ -1,12 +1,10 @@
 //! The head of a program: whatever the bytes, the inspector finds how it is to be started, or says why it cannot be.
 //!
-//! Runs in: `fuzz/run`. The bytes are those of a program that a partition's owner has made.
-#![no_main]
+//! The bytes are those of a program that a partition's owner has made.
 
 use inspector::Start;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let found = inspector::inspect(data);
     match &found {
         Ok(Start::Dynamic { loader, .. }) => assert!((1..256).contains(&loader.len())),
@@ -18,4 +16,4 @@ fuzz_target!(|data: &[u8]| {
     assert!(line.len() <= 300, "what the launcher reads");
     assert!(line.iter().position(|&byte| byte == b'\n') == Some(line.len() - 1));
     assert!(line[..line.len() - 1].iter().all(|byte| !byte.is_ascii_control()));
-});
+}

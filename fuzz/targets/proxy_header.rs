@@ -1,11 +1,8 @@
 //! The header of the PROXY protocol: what a gate reads of a trusted peer.
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
 use request::proxy::{Seen, parse, version1, version2};
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     let Seen::Header { length, ends } = parse(data) else { return };
     // What follows a header makes no difference, and no beginning of it is a header of its own.
     assert_eq!(parse(&data[..length]), Seen::Header { length, ends });
@@ -19,4 +16,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             assert_eq!(again.ip().to_canonical(), peer.ip().to_canonical());
         }
     }
-});
+}

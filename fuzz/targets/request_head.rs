@@ -1,17 +1,15 @@
 //! Request heads, which gates and site workers check alike: what is accepted can be read in one way only.
 //!
-//! Runs in: `fuzz/run`. Three comparisons: with the head as it is passed on (`fuzz_head`), with the same head when
+//! Three comparisons: with the head as it is passed on (`fuzz_head`), with the same head when
 //! more or less of what follows has arrived (a gate and a worker rarely see the same number of bytes), and with
 //! a reader that knows nothing but lines, which stands for whatever is behind.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use request::head::{Checked, Framing, Head, check, fuzz_head};
 use request::target::split_host;
 
 const HEAD_BYTES: usize = 16 << 10;
 
-fuzz_target!(|data: &[u8]| {
+pub fn fuzz(data: &[u8]) {
     fuzz_head(data);
     let Checked::Whole(head) = check(data, HEAD_BYTES) else {
         return;
@@ -28,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         );
     }
     read_by_lines(bytes, &head);
-});
+}
 
 fn same_without_what_follows(bytes: &[u8], head: &Head<'_>) {
     let Checked::Whole(alone) = check(bytes, HEAD_BYTES) else {

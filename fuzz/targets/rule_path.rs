@@ -1,14 +1,11 @@
 //! Paths as rules, files and backends see them: each spelling of a path leads to one normal form.
-//!
-//! Runs in: `fuzz/run`.
-#![no_main]
 
-use libfuzzer_sys::{Corpus, fuzz_target};
+use libfuzzer_sys::Corpus;
 use request::path::{NormalPath, fuzz_path};
 use request::target::{RequestTarget, split};
 use request::script::{ends_with, split_script};
 
-fuzz_target!(|data: &[u8]| -> Corpus {
+pub fn fuzz(data: &[u8]) -> Corpus {
     let Ok(target) = std::str::from_utf8(data) else {
         return Corpus::Reject;
     };
@@ -27,4 +24,4 @@ fuzz_target!(|data: &[u8]| -> Corpus {
         assert!(split_script(folder, ".php").is_none());
     }
     Corpus::Keep
-});
+}

@@ -1,8 +1,5 @@
 //! Messages `SignerToSite`: what a site reads of the signer.
-//!
-//! Runs in: `fuzz/run`. See `message`.
-#![no_main]
 
-mod message;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| message::check::<wire::tls::SignerToSite>(data));
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::tls::SignerToSite>(data);
+}

@@ -16,4 +16,5 @@ pub mod path;
 pub mod proxy;
 pub mod range;
 pub mod script;
+pub mod sendfile;
 pub mod target;

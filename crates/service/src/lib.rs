@@ -78,6 +78,8 @@ pub use form::Params;
 pub use http::{self, Method, StatusCode};
 pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};
+#[doc(hidden)]
+pub use sealed::fuzz_cookie;
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
 pub use wire::log::Level;
 

@@ -183,12 +183,11 @@ fn the_signer_hears_the_launcher_and_sites_only() {
 #[test]
 fn every_message_has_a_fuzz_target() {
     let targets = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let manifest = std::fs::read_to_string(targets.join("Cargo.toml")).unwrap();
     let guarded = ["ToGuard", "FromGuarded"];
     for message in CHANNELS.iter().map(|edge| edge.message).chain(guarded) {
         let name = snake_case(message);
-        assert!(manifest.contains(&format!("name = \"{name}\"")), "fuzz/Cargo.toml has no target {name}");
-        let source = std::fs::read_to_string(targets.join(format!("targets/{name}.rs"))).unwrap();
+        let source = std::fs::read_to_string(targets.join(format!("targets/{name}.rs")))
+            .unwrap_or_else(|error| panic!("fuzz/targets/{name}.rs: {error}"));
         let read = if message == "log batch" { "wire::log::" } else { message };
         assert!(source.contains(read), "fuzz/targets/{name}.rs does not read {message}");
         let seeds = std::fs::read_dir(targets.join("seeds").join(&name)).unwrap();

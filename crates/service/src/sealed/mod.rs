@@ -28,6 +28,8 @@ use zeroize::Zeroizing;
 
 use crate::{Error, Response};
 use cookie::Cookie;
+#[doc(hidden)]
+pub use cookie::fuzz_cookie;
 use key::{Key, Kind, Secret};
 pub use settings::SealedSettings;
 use store::{Entry, Store};

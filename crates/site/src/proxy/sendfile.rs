@@ -4,9 +4,10 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: name
 //! what is not below the site's root, or pass the header on to a client.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, Request, Response};
 use request::path::NormalPath;
+use request::sendfile::{accel_redirect, sendfile};
 
 use crate::files::File;
 use crate::files::response as file_response;
@@ -63,24 +64,12 @@ pub(crate) struct Named(pub(crate) Option<NormalPath<'static>>);
 /// Takes the names of files out of an answer, whose path goes with it as [`Named`].
 pub(crate) fn take<B>(mut answer: Response<B>, root: &str) -> Response<B> {
     let headers = answer.headers_mut();
-    let named = headers.remove(X_ACCEL_REDIRECT).map(|value| site_path(&value));
-    let named = headers.remove(X_SENDFILE).map(|value| below(&value, root)).or(named);
+    let named = headers.remove(X_ACCEL_REDIRECT).map(|value| accel_redirect(value.as_bytes()));
+    let named = headers.remove(X_SENDFILE).map(|value| sendfile(value.as_bytes(), root)).or(named);
     if let Some(named) = named {
         answer.extensions_mut().insert(Named(named));
     }
     answer
-}
-
-/// A path of the site, which may have a query that means nothing to a file.
-fn site_path(value: &HeaderValue) -> Option<NormalPath<'static>> {
-    let path = value.to_str().ok().filter(|text| text.starts_with('/'))?.split('?').next()?;
-    Some(NormalPath::parse(path).ok()?.into_owned())
-}
-
-/// The site's path of a file below its root.
-fn below(value: &HeaderValue, root: &str) -> Option<NormalPath<'static>> {
-    let rest = value.as_bytes().strip_prefix(root.as_bytes()).filter(|_| !root.is_empty())?;
-    NormalPath::of_file(rest.strip_prefix(b"/")?).ok()
 }
 
 /// The answer of a file in place of the one that names the file.

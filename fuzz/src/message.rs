@@ -1,6 +1,4 @@
 //! What holds of the messages of every edge.
-//!
-//! Runs in: `fuzz/run`.
 
 use std::fmt::Debug;
 
