@@ -1,12 +1,35 @@
 //! Heads that are refused, and why; and those that browsers and common programs send, which are not.
 
-use conditioning::checks::{Fault, Setting, check};
+use conditioning::checks::{Fault, Setting, check, check_fields};
 use proptest::prelude::*;
 
 /// What is found in a head with this target and these lines, leniently and strictly.
 fn found(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
     let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
-    both(head.as_bytes())
+    let found = both(head.as_bytes());
+    assert_eq!(found_in_parts(target, lines), found, "{target} {lines}");
+    found
+}
+
+/// The same in the parts that HTTP/2 has. A line that is none stands for what no part can be.
+fn found_in_parts(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
+    let fields = || {
+        let lines = lines.split_terminator("\r\n").map(|line| line.split_once(':'));
+        lines.map(|line| line.map(|(name, value)| (name.as_bytes(), value.trim_ascii().as_bytes())))
+    };
+    let no_part = |text: &str| text.chars().any(|one| one.is_control() && one != '\t');
+    if fields().any(|field| field.is_none_or(|(_, value)| no_part(&String::from_utf8_lossy(value))))
+        || lines.starts_with([' ', '\t'])
+        || target.contains(' ')
+        || no_part(target)
+    {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
+        return both(head.as_bytes());
+    }
+    let host = (&b"host"[..], &b"example.org"[..]);
+    let one =
+        |setting| check_fields("GET", target, [host].into_iter().chain(fields().flatten()), setting).err();
+    (one(Setting::Lenient), one(Setting::Strict))
 }
 
 fn both(head: &[u8]) -> (Option<Fault>, Option<Fault>) {

@@ -134,16 +134,41 @@ pub fn check(data: &[u8], head_bytes: usize) -> Checked<'_> {
         Err(httparse::Error::Version) => return Checked::Refused(bad_version(data)),
         Err(_) => return Checked::Refused(Refusal::Malformed("not a request head")),
     };
-    match examine(&data[..length], &request) {
-        Ok(head) => Checked::Whole(head),
+    // INVARIANT: a whole head has these three.
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
+        return Checked::Refused(Refusal::Malformed("not a request line"));
+    };
+    if bare_line_feed(&data[..length]) {
+        return Checked::Refused(Refusal::Malformed("a bare line feed"));
+    }
+    let fields = request.headers.iter().map(|line| (line.name.as_bytes(), line.value));
+    match examine(method, target, minor, fields) {
+        Ok(head) => Checked::Whole(Head { length, ..head }),
         Err(refusal) => Checked::Refused(refusal),
     }
+}
+
+/// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the authority
+/// as `host`. [`Head::length`] is 0.
+///
+/// # Errors
+/// What [`check`] would refuse in the lines of HTTP/1.1 that say the same.
+pub fn check_fields<'a>(
+    method: &'a str,
+    target: &'a str,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Head<'a>, Refusal> {
+    let mut count = 0;
+    let counted = fields.inspect(|_| count += 1);
+    let head = examine(method, target, 1, counted)?;
+    if count > HEADER_LINES_MAX { Err(Refusal::TooLarge) } else { Ok(head) }
 }
 
 /// The entry for fuzzing: checks `data` and, if it is good, rewrites it.
 pub fn fuzz_head(data: &[u8]) {
     if let Checked::Whole(head) = check(data, 16 << 10) {
         let again = rewrite(&data[..head.length], &head);
+        assert_same_in_parts(&data[..head.length], &head);
         // INVARIANT: what is passed on is itself an acceptable head with the same meaning.
         match check(&again, usize::MAX) {
             Checked::Whole(twin) => {
@@ -155,6 +180,23 @@ pub fn fuzz_head(data: &[u8]) {
             Checked::Refused(Refusal::TooLarge) => {}
             other => panic!("rewriting made {other:?}"),
         }
+    }
+}
+
+/// INVARIANT: what is said in lines and in parts is the same.
+fn assert_same_in_parts(raw: &[u8], head: &Head<'_>) {
+    let mut lines = [httparse::EMPTY_HEADER; HEADER_LINES_MAX];
+    let mut request = httparse::Request::new(&mut lines);
+    let whole = request.parse(raw).is_ok_and(|status| status.is_complete());
+    assert!(whole, "the head was whole before");
+    let fields = request.headers.iter().map(|line| (line.name.as_bytes(), line.value));
+    match check_fields(head.method, head.target, fields) {
+        Ok(twin) => assert_eq!(
+            (twin.host, twin.path, twin.query, twin.framing, twin.unusual),
+            (head.host, head.path, head.query, head.framing, head.unusual)
+        ),
+        // HTTP/1.0 need not name a host.
+        Err(refusal) => assert!(head.minor == 0, "{refusal:?}"),
     }
 }
 
@@ -207,18 +249,16 @@ fn check_method(method: &str) -> Result<(), Refusal> {
     }
 }
 
-fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Refusal> {
-    const MISSING: Refusal = Refusal::Malformed("not a request line");
-    let method = request.method.ok_or(MISSING)?;
-    let text = request.path.ok_or(MISSING)?;
-    let minor = request.version.ok_or(MISSING)?;
-    if bare_line_feed(head) {
-        return Err(Refusal::Malformed("a bare line feed"));
-    }
+fn examine<'a>(
+    method: &'a str,
+    text: &'a str,
+    minor: u8,
+    lines: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Head<'a>, Refusal> {
     check_method(method)?;
     let mut fields = Fields::default();
-    for line in request.headers.iter() {
-        fields.take(line.name.as_bytes(), line.value)?;
+    for (name, value) in lines {
+        fields.take(name, value)?;
     }
     let place = target::split(method, text)?;
     let host = target::agree(minor, fields.host, &place)?;
@@ -230,7 +270,7 @@ fn examine<'a>(head: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<He
         (false, Some(length)) => Framing::Length(length),
     };
     Ok(Head {
-        length: head.len(),
+        length: 0,
         verb: match method {
             "GET" => Verb::Get,
             "HEAD" => Verb::Head,

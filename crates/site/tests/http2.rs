@@ -178,7 +178,7 @@ fn a_stream_that_is_reset_ends_the_work_for_it() {
         stream.send_reset(h2::Reason::CANCEL);
         drop(answer);
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 1);
+        server.dropped(1);
         assert_eq!(ask(&sender, request("GET", "/small.txt"), b"").await.unwrap().status, 200);
     });
     assert_eq!(server.records()[0], ("GET".into(), "/svc/never".into(), 499, 0));

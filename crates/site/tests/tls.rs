@@ -223,7 +223,7 @@ fn a_client_that_leaves_ends_the_work_for_it() {
     peer.stream.conn.send_close_notify();
     peer.stream.flush().unwrap();
     assert_eq!(server.records(), [("GET".into(), "/svc/never".into(), 499, 0)]);
-    assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 1);
+    server.dropped(1);
 }
 
 #[test]

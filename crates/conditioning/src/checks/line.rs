@@ -18,16 +18,30 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, Fault> {
     for (at, &byte) in line.iter().enumerate() {
         match TOKEN[usize::from(byte)] {
             0 if byte == b':' && at > 0 => {
-                let number = sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
-                return Ok(Line { name, value, number: number as u32 });
+                return Ok(Line { name, value, number: mix(sum) });
             }
             0 if at == 0 && (byte == b' ' || byte == b'\t') => return Err(Fault::Folded),
             0 => return Err(Fault::Name),
-            lower => sum = sum.rotate_left(5) ^ u64::from(lower),
+            lower => sum = add(sum, lower),
         }
     }
     Err(Fault::Name)
+}
+
+/// The number of a name.
+pub fn number(name: &[u8]) -> Result<u32, Fault> {
+    let lower = name.iter().map(|&byte| TOKEN[usize::from(byte)]);
+    let sum = lower.clone().fold(0, add);
+    if name.is_empty() || lower.min() == Some(0) { Err(Fault::Name) } else { Ok(mix(sum)) }
+}
+
+fn add(sum: u64, lower: u8) -> u64 {
+    sum.rotate_left(5) ^ u64::from(lower)
+}
+
+fn mix(sum: u64) -> u32 {
+    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// RFC 9110 5.6.2: what names are made of, in lower case; 0 for what they are not made of.

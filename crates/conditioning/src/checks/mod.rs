@@ -185,6 +185,23 @@ pub fn check(head: &[u8], setting: Setting) -> Result<(), Fault> {
     Err(Fault::Shape)
 }
 
+/// Checks the head of a request that came in parts, as HTTP/2 sends it; names and values without control characters.
+pub fn check_fields<'a>(
+    method: &str,
+    target: &str,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    setting: Setting,
+) -> Result<(), Fault> {
+    let limits = setting.limits();
+    target::check(method.as_bytes(), target.as_bytes(), setting, limits)?;
+    let mut names = Names { seen: [0; LINES_MAX], count: 0 };
+    for (name, value) in fields {
+        line::check(name, value, setting, limits)?;
+        names.add(line::number(name)?, limits)?;
+    }
+    Ok(())
+}
+
 /// The lines of a head, each without its end.
 struct Lines<'a> {
     rest: &'a [u8],

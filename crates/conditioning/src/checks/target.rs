@@ -15,6 +15,11 @@ pub fn check_request_line(line: &[u8], setting: Setting, limits: &Limits) -> Res
     if method.is_empty() || target.is_empty() || !version.starts_with(b"HTTP/") {
         return Err(Fault::Shape);
     }
+    check(method, target, setting, limits)
+}
+
+/// Checks a method and a target.
+pub fn check(method: &[u8], target: &[u8], setting: Setting, limits: &Limits) -> Result<(), Fault> {
     if method.len() > limits.method_bytes {
         return Err(Fault::Method);
     }

@@ -180,8 +180,22 @@ impl Site {
 
     /// Checks a whole head for what only attackers send, or nobody has reason to.
     pub(crate) fn examine(&self, raw: &[u8]) -> Result<(), Refusal> {
-        let setting = if self.worker.limits().strict { Setting::Strict } else { Setting::Lenient };
-        checks::check(raw, setting).map_err(|_| Refusal::Malformed("a strange head"))
+        checks::check(raw, self.strictness()).map_err(|_| Refusal::Malformed("a strange head"))
+    }
+
+    /// The same for a head that came in parts.
+    pub(crate) fn examine_fields<'a>(
+        &self,
+        method: &str,
+        target: &str,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), Refusal> {
+        let checked = checks::check_fields(method, target, fields, self.strictness());
+        checked.map_err(|_| Refusal::Malformed("a strange head"))
+    }
+
+    fn strictness(&self) -> Setting {
+        if self.worker.limits().strict { Setting::Strict } else { Setting::Lenient }
     }
 }
 

@@ -8,11 +8,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::files::cache::{PrebuiltResponse, Representation};
+use crate::files::cache::Representation;
 use crate::http::body::{BoxError, ResponseBody, Shared};
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
@@ -24,7 +23,7 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
         true => (StatusCode::NOT_MODIFIED, &representation.unchanged),
         false => (StatusCode::OK, &representation.whole),
     };
-    let (headers, length) = fields(prebuilt);
+    let (headers, length) = (prebuilt.fields().clone(), prebuilt.body_bytes());
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
         false => ResponseBody::Shared(Box::new(Copied { representation, sent: 0, length, step: STEP_BYTES })),
@@ -33,22 +32,6 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// The fields, and how many bytes follow them.
-fn fields(prebuilt: &PrebuiltResponse) -> (HeaderMap, usize) {
-    // The date is not looked at, and written anew for whoever sends the bytes as they are: the caller adds that of now.
-    let bytes = prebuilt.bytes(0, || [b'0'; request::date::DATE_BYTES]);
-    let mut headers = HeaderMap::with_capacity(16);
-    for line in bytes[..prebuilt.split].split(|&byte| byte == b'\n').skip(1) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(at) = line.iter().position(|&byte| byte == b':') else { continue };
-        let name = HeaderName::from_bytes(&line[..at]).ok().filter(|name| name != header::DATE);
-        if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(line[at + 1..].trim_ascii())) {
-            headers.append(name, value);
-        }
-    }
-    (headers, bytes.len() - prebuilt.split - 2)
 }
 
 /// The body of a form, copied as it is sent.
@@ -74,10 +57,7 @@ impl Body for Copied {
         if this.sent == this.length {
             return Poll::Ready(None);
         }
-        let prebuilt = &this.representation.whole;
-        let bytes = prebuilt.bytes(0, || [b'0'; request::date::DATE_BYTES]);
-        let start = prebuilt.split + 2 + this.sent;
-        let piece = Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + this.step)]);
+        let piece = this.representation.whole.piece(this.sent, this.step);
         this.sent += piece.len();
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

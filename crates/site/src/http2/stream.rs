@@ -14,16 +14,18 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
+use super::request::Logged;
 use super::upload::{self, Receiving, Upload};
 use super::{cached, request, tunnel};
 use crate::connection::min_rate::Pace;
 use crate::context::Site;
 use crate::files::cache::Representation;
-use crate::head::{Checked, Framing, Head, Refusal};
+use crate::head::{Framing, Head, Refusal};
 use crate::http::access_record::Access;
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -43,8 +45,8 @@ const FILE_STEP_BYTES: usize = 32 << 10;
 struct Ticket {
     site: Rc<Site>,
     conn: ConnInfo,
-    /// Its head, as one of HTTP/1.1.
-    raw: Vec<u8>,
+    /// What the log says of it; `None` if it was refused for its head.
+    logged: Option<Logged>,
     began: Instant,
     status: Cell<u16>,
     body_bytes: Cell<u64>,
@@ -52,13 +54,19 @@ struct Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let head = match crate::head::check(&self.raw, usize::MAX) {
-            Checked::Whole(head) => Some(head),
-            _ => None,
-        };
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
-        let access = Access::of(&self.conn, head.as_ref(), status, body_bytes, self.began);
-        self.site.worker.record(&Access { minor: 2, ..access });
+        let access = Access { minor: 2, ..Access::of(&self.conn, None, status, body_bytes, self.began) };
+        self.site.worker.record(&match &self.logged {
+            None => access,
+            Some(logged) => Access {
+                method: logged.method(),
+                target: logged.target(),
+                host: logged.host(),
+                referer: logged.referer(),
+                user_agent: logged.user_agent(),
+                ..access
+            },
+        });
     }
 }
 
@@ -83,32 +91,29 @@ pub(super) async fn answer(
 ) {
     let (mut parts, body) = request.into_parts();
     let body: Receiving = Rc::new(RefCell::new(body));
-    let written =
-        tunnel::as_get(&mut parts).and_then(|()| request::as_http1(&parts).map_err(Refusal::status));
-    let (raw, refusal) = match written {
-        Ok(raw) => (raw, None),
-        Err(status) => (Vec::new(), Some(status)),
-    };
+    let settled =
+        tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
+    let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
     let ticket = Ticket {
         site: site.clone(),
         conn,
         began: Instant::now(),
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
-        raw,
+        logged: head.is_ok().then(|| Logged::of(&parts)),
     };
     let silent = parts.method == Method::HEAD;
     let Ok(_permit) = site.worker.admit_stream(conn) else {
         return refuse(&site, conn, &ticket, respond);
     };
     let asked = websocket::asked(&parts.extensions);
-    let request = Request::from_parts(parts, body.clone());
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    let admitted = match (site.worker.allows(&conn, ticket.began), refusal) {
+    let admitted = match (site.worker.allows(&conn, ticket.began), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
-        (true, Some(status)) => Err(status),
-        (true, None) => admit(&site, &ticket.raw),
+        (true, Err(status)) => Err(status),
+        (true, Ok(head)) => admit(&site, &head, &parts),
     };
+    let request = Request::from_parts(parts, body.clone());
     let response = match admitted {
         Ok(admitted) => produce(&site, conn, admitted, request, &mut respond).await,
         Err(status) => {
@@ -171,17 +176,13 @@ struct Admitted {
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
-fn admit(site: &Site, raw: &[u8]) -> Result<Admitted, StatusCode> {
+fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, StatusCode> {
     let limits = site.worker.limits();
-    let head: Head<'_> = match crate::head::check(raw, limits.head_bytes) {
-        Checked::Whole(head) => head,
-        Checked::Refused(refusal) => return Err(refusal.status()),
-        Checked::Partial => return Err(StatusCode::BAD_REQUEST),
-    };
     if !site.worker.owns(head.host, head.path) {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
-    site.examine(raw).map_err(Refusal::status)?;
+    let fields = request::fields(parts);
+    site.examine_fields(head.method, head.target, fields).map_err(Refusal::status)?;
     let length = match head.framing {
         Framing::Length(length) if length > limits.body_bytes => return Err(StatusCode::PAYLOAD_TOO_LARGE),
         Framing::Length(length) => Some(length),
@@ -190,7 +191,7 @@ fn admit(site: &Site, raw: &[u8]) -> Result<Admitted, StatusCode> {
         Framing::None => None,
     };
     let tick = site.clock.tick(Instant::now());
-    let cached = fast_path::cached(site, &head, tick);
+    let cached = fast_path::cached(site, head, tick);
     Ok(Admitted { length, expects: head.expects, cached })
 }
 

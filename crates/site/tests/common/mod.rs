@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use site::config::setup::Setup;
@@ -193,6 +193,15 @@ impl Server {
     /// Has the worker drain, as at its end.
     pub fn drain(&self) {
         self.shared.drain.notify_one();
+    }
+
+    /// Waits until so many requests of the service have ended.
+    pub fn dropped(&self, count: u32) {
+        let begun = Instant::now();
+        while *self.shared.relay_dropped.lock().unwrap() < count && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(*self.shared.relay_dropped.lock().unwrap(), count);
     }
 
     pub fn records(&self) -> Vec<Record> {

@@ -21,6 +21,8 @@ use crate::http::compress;
 
 /// What an entry costs beside its bytes: structures, hash table, queue.
 const OVERHEAD_BYTES: usize = 512;
+/// What the fields of a form cost that HTTP/2 has asked for; counted for all, so that the budget holds.
+const FIELDS_BYTES: usize = 1536;
 
 /// What an answer for a file says beside the file's own facts.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +108,7 @@ impl Representation {
     }
 
     pub(super) fn cost(&self) -> usize {
-        self.whole.length() + self.unchanged.length() + OVERHEAD_BYTES / 2
+        self.whole.length() + self.unchanged.length() + OVERHEAD_BYTES / 2 + FIELDS_BYTES
     }
 }
 

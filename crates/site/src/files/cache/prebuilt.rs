@@ -2,7 +2,10 @@
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: be sent with another second's date.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use request::date::DATE_BYTES;
 
@@ -15,6 +18,8 @@ pub struct PrebuiltResponse {
     /// Where the empty line begins, and where a `Connection` line can be put in.
     pub split: usize,
     tick: Cell<u64>,
+    /// The fields but the date, once HTTP/2 has asked for them.
+    fields: OnceCell<HeaderMap>,
 }
 
 impl PrebuiltResponse {
@@ -28,7 +33,13 @@ impl PrebuiltResponse {
         bytes.reserve_exact(2 + body.len());
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body);
-        PrebuiltResponse { bytes: RefCell::new(bytes), date_at, split, tick: Cell::new(0) }
+        PrebuiltResponse {
+            bytes: RefCell::new(bytes),
+            date_at,
+            split,
+            tick: Cell::new(0),
+            fields: OnceCell::new(),
+        }
     }
 
     /// The bytes, with `date` put in if they bear that of another tick.
@@ -41,9 +52,34 @@ impl PrebuiltResponse {
         self.bytes.borrow()
     }
 
+    /// The fields of the head but the date, which is another for each answer.
+    pub fn fields(&self) -> &HeaderMap {
+        self.fields.get_or_init(|| {
+            let bytes = self.bytes.borrow();
+            let mut headers = HeaderMap::with_capacity(16);
+            for line in bytes[..self.split].split(|&byte| byte == b'\n').skip(1) {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                let Some(at) = line.iter().position(|&byte| byte == b':') else { continue };
+                let name = HeaderName::from_bytes(&line[..at]).ok().filter(|name| name != header::DATE);
+                if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(line[at + 1..].trim_ascii()))
+                {
+                    headers.append(name, value);
+                }
+            }
+            headers
+        })
+    }
+
+    /// A piece of the body, of at most `length` bytes from `start`.
+    pub fn piece(&self, start: usize, length: usize) -> Bytes {
+        let bytes = self.bytes.borrow();
+        let start = self.split + 2 + start;
+        Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + length)])
+    }
+
     /// A copy of the body.
-    pub fn body(&self) -> bytes::Bytes {
-        bytes::Bytes::copy_from_slice(&self.bytes.borrow()[self.split + 2..])
+    pub fn body(&self) -> Bytes {
+        self.piece(0, usize::MAX - self.split - 2)
     }
 
     /// Bytes of the body.
