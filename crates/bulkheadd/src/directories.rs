@@ -4,7 +4,7 @@
 //! (nginx's CVE-2016-1247 went from the log directory to root.)
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ impl Directories {
         }
         let run = server.run_dir.clone();
         let path = run.join("bulkheadd.pid");
-        let lock = own_file(&path, 0o644, false)?;
-        if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        let lock = own_file(&path, 0o644, File::options().write(true))?;
+        if lock.try_lock().is_err() {
             return Err(Error::Running { path });
         }
         fs::write(&path, format!("{}\n", std::process::id())).map_err(at("write", &path))?;
@@ -53,14 +53,14 @@ impl Directories {
 
     /// A log file, opened for appending.
     pub fn log_file(&self, name: &str) -> Result<File, Error> {
-        own_file(&self.log.join(name), 0o640, true)
+        own_file(&self.log.join(name), 0o640, File::options().append(true))
     }
 
     /// A log file that the operator wants elsewhere: in a folder that only root (or the user of a rootless run) can
     /// write, or somebody could put a link there.
     pub fn log_elsewhere(path: &Path) -> Result<File, Error> {
         check_own(path.parent().unwrap_or(Path::new("/")))?;
-        own_file(path, 0o640, true)
+        own_file(path, 0o640, File::options().append(true))
     }
 }
 
@@ -98,13 +98,20 @@ fn check_own(path: &Path) -> Result<(), Error> {
 }
 
 /// Opens or makes a file in a directory of our own, following no symbolic link.
-fn own_file(path: &Path, mode: u32, append: bool) -> Result<File, Error> {
-    let mut options = OpenOptions::new();
-    options.create(true).mode(mode).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
-    if append {
-        options.append(true)
-    } else {
-        options.write(true)
-    };
+pub fn own_file(path: &Path, mode: u32, how: &mut OpenOptions) -> Result<File, Error> {
+    let options = how.create(true).mode(mode).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
     options.open(path).map_err(at("open", path))
+}
+
+/// Puts a file with this text in the place of the one at `path`: the whole of it or nothing, even if the machine stops.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    let beside = path.with_extension("new");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    };
+    write().map_err(at("write", path))
 }

@@ -3,6 +3,7 @@
 //! Runs in: the launcher. Sees no untrusted bytes. Never: loses the place where something failed.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
@@ -42,16 +43,15 @@ pub enum Error {
     Identity { path: PathBuf, problem: String },
     /// Another server of this machine has uids of this range.
     #[error(
-        "`user_range` {}-{} overlaps {other}: processes of the one could signal and trace those of the other, and read its \
+        "`user_range` {} overlaps {other}: processes of the one could signal and trace those of the other, and read its \
          files; give one of the two another `user_range`, or stop the other one",
-        range.start(),
-        range.end()
+        range_text(range)
     )]
-    UidRange { range: std::ops::RangeInclusive<u32>, other: String },
+    UidRange { range: RangeInclusive<u32>, other: String },
     /// Something that is not ours runs under a uid of this range.
-    #[error("uid {uid} of `user_range` {}-{} is in use by {}", range.start(), range.end(), users(*pid))]
+    #[error("uid {uid} of `user_range` {} is in use by {}", range_text(range), users(*pid))]
     UidInUse {
-        range: std::ops::RangeInclusive<u32>,
+        range: RangeInclusive<u32>,
         uid: u32,
         /// The process; nought if it ends before it can be stopped.
         pid: u32,
@@ -80,6 +80,23 @@ pub enum Error {
          it without"
     )]
     Start(sys::process::StartError),
+}
+
+impl Error {
+    /// What is wrong with the program at `path`.
+    pub fn program(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::Program { path: path.into(), problem: problem.into() }
+    }
+
+    /// What is wrong with what `path` says of uids.
+    pub fn identity(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::Identity { path: path.into(), problem: problem.into() }
+    }
+}
+
+/// A range as `user_range` has it.
+pub fn range_text(range: &RangeInclusive<u32>) -> String {
+    format!("{}-{}", range.start(), range.end())
 }
 
 /// Makes the error of an `action` on `path`.

@@ -7,10 +7,11 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, Signal};
 use sys::notify::{Kind, Listener};
-use sys::process::{Child, StartError};
+use sys::process::Child;
 
 use crate::options::By;
 use crate::program_kind;
@@ -42,9 +43,9 @@ pub struct Running {
 
 /// How to start it.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct Order {
     /// The program and its arguments.
-    pub words: &'a [OsString],
+    pub words: Vec<OsString>,
     /// What was asked for.
     pub by: By,
     /// Whether the guard listens itself.
@@ -53,39 +54,32 @@ pub struct Order<'a> {
     pub persists: bool,
     /// Whether there are filters.
     pub filtered: bool,
-    /// What every start needs.
-    pub context: &'a SpawnContext,
-    /// As what a process runs that looks into the command's program.
-    pub spec: &'a ProcessSpec,
     /// What the command's limit of descriptors was before the guard raised its own.
     pub descriptors: Rlimit,
 }
 
-impl Order<'_> {
-    /// Starts the command.
-    pub fn start(&self) -> Result<Running, Error> {
+impl Order {
+    /// Starts the command; what looks into its program runs as `spec` does.
+    pub fn start(&self, context: &SpawnContext, spec: &ProcessSpec) -> Result<Running, Error> {
         let path = program_kind::find(&self.words[0])?;
-        let by = program_kind::way(self.context, self.spec, &path, self.by)?;
+        let by = program_kind::way(context, spec, &path, self.by)?;
         if by == By::Notify && self.filtered {
-            return Err(Error::Program {
-                path,
-                problem:
-                    "loads no library, and so cannot be given what a filter has read; leave `--filter` out"
-                        .into(),
-            });
+            let problem =
+                "loads no library, and so cannot be given what a filter has read; leave `--filter` out";
+            return Err(Error::program(path, problem));
         }
         let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         // Its library waits for room, rather than to lose a message.
         rustix::io::ioctl_fionbio(&its_control, false).map_err(during("set up a channel"))?;
         let at = self.descriptors.current.map_or(CONTROL_AT, |limit| CONTROL_AT.min(limit as RawFd - 1));
-        let environment = self.environment(by, at)?;
+        let environment = self.environment(by, at, &context.roles_folder)?;
         let arguments = self.words.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
         let arguments: Vec<CString> = arguments;
         let path = c_string(path.as_os_str().as_bytes())?;
         let (calls, its_calls) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         let prepare = || self.prepare(by, &its_control, at, &its_calls);
         let child = sys::process::start_command(&path, &arguments, &environment, prepare)
-            .map_err(|failure| not_started(failure, self.words))?;
+            .map_err(|failure| Error::program(&self.words[0], format!("cannot be started: {failure}")))?;
         let listener = match by {
             By::Notify => Listener::take_over(&calls).map_err(during("get a descriptor"))?,
             _ => None,
@@ -117,14 +111,14 @@ impl Order<'_> {
         Ok(())
     }
 
-    fn environment(&self, by: By, at: RawFd) -> Result<Vec<CString>, Error> {
+    fn environment(&self, by: By, at: RawFd, folder: &Path) -> Result<Vec<CString>, Error> {
         let mut variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let mut set = |name: &str, value: OsString| {
             variables.retain(|(known, _)| known != name);
             variables.push((name.into(), value));
         };
         if by == By::Preload {
-            let mut preload = program_kind::library(&self.context.roles_folder)?.into_os_string();
+            let mut preload = program_kind::library(folder)?.into_os_string();
             if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
                 preload.push(":");
                 preload.push(more);
@@ -164,10 +158,6 @@ fn no_new_privileges() -> io::Result<()> {
     Ok(())
 }
 
-fn not_started(failure: StartError, words: &[OsString]) -> Error {
-    Error::Program { path: (&words[0]).into(), problem: format!("cannot be started: {failure}") }
-}
-
 fn c_string(bytes: &[u8]) -> Result<CString, Error> {
-    CString::new(bytes).map_err(|error| during("pass an argument")(io::Error::other(error)))
+    CString::new(bytes).map_err(during("pass an argument"))
 }

@@ -8,11 +8,10 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use sys::process::Child;
 use wire::{LauncherToGate, Role};
 
 use crate::gate::spec;
-use crate::process::Again;
+use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
 use bulkheadd::error::{Error, during};
 use bulkheadd::spawn::context::{SpawnContext, duplicate};
@@ -24,7 +23,7 @@ use bulkheadd::supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 #[derive(Debug)]
 struct Filter {
     spec: ProcessSpec,
-    running: Option<(Child, StderrRelay, Instant)>,
+    running: Option<Started>,
     again: Again,
     unread: Unread,
 }
@@ -91,8 +90,8 @@ impl Filters {
         self.number += 1;
         say(format_args!("filter {} sent nonsense to the gate and is ended", self.filters.len() - 1));
         // If it is being started, it has the new channel.
-        if let Some((child, ..)) = &filter.running {
-            child.kill();
+        if let Some(running) = &filter.running {
+            running.child.kill();
         }
         Ok(Some((LauncherToGate::ChainLast { chain: self.number }, duplicate(&channel.1)?)))
     }
@@ -109,30 +108,30 @@ impl Filters {
         let started = context.start_filter(&filter.spec, input, output)?;
         let stderr = StderrRelay::new(filter.spec.title(), started.stderr.reading.into())
             .map_err(during("read a pipe"))?;
-        filter.running = Some((started.child, stderr, Instant::now()));
+        filter.running = Some(Started { child: started.child, stderr, since: Instant::now() });
         Ok(())
     }
 
     /// The descriptors of a filter that are watched.
     pub fn watched(&self, index: usize) -> Option<(BorrowedFd<'_>, &StderrRelay)> {
-        let (child, stderr, _) = self.filters[index].running.as_ref()?;
-        Some((child.pidfd(), stderr))
+        let running = self.filters[index].running.as_ref()?;
+        Some((running.child.pidfd(), &running.stderr))
     }
 
     /// Relays what a filter writes to standard error; returns whether more may come.
     pub fn relay(&mut self, index: usize) -> bool {
-        self.filters[index].running.as_mut().is_some_and(|(_, stderr, _)| stderr.relay())
+        self.filters[index].running.as_mut().is_some_and(|running| running.stderr.relay())
     }
 
     /// A filter may have ended, and is to be started again.
     pub fn ended(&mut self, index: usize, now: Instant) {
         let filter = &mut self.filters[index];
-        let Some(Ok(Some(exit))) = filter.running.as_ref().map(|(child, ..)| child.try_wait()) else {
+        let Some(Ok(Some(exit))) = filter.running.as_ref().map(|running| running.child.try_wait()) else {
             return;
         };
-        if let Some((_, mut stderr, since)) = filter.running.take() {
-            stderr.relay();
-            self.failed(index, now.duration_since(since), now, &exit.to_string());
+        if let Some(mut running) = filter.running.take() {
+            running.stderr.relay();
+            self.failed(index, now.duration_since(running.since), now, &exit.to_string());
         }
     }
 
@@ -165,10 +164,10 @@ impl Filters {
         let mut successors_read = true;
         for (index, filter) in self.filters.iter_mut().enumerate().rev() {
             // A filter that has just been started may have to read its data first.
-            let running = filter.running.as_ref().filter(|(_, _, since)| {
-                successors_read && now.duration_since(*since) >= self.start_timeout * FIRST_START
+            let running = filter.running.as_ref().filter(|running| {
+                successors_read && now.duration_since(running.since) >= self.start_timeout * FIRST_START
             });
-            let Some((child, ..)) = running else {
+            let Some(Started { child, .. }) = running else {
                 successors_read = false;
                 filter.unread.reset();
                 continue;

@@ -7,7 +7,6 @@
 //! the hang-up when the server has closed its own.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -60,10 +59,10 @@ pub struct Listeners {
 
 impl Listeners {
     /// With sockets of the guard's own, on which the server's connections come; or without, on the server's.
-    pub fn new(own: Vec<(SocketAddr, OwnedFd)>, terms: Terms) -> Self {
+    pub fn new(own: Vec<OwnedFd>, terms: Terms) -> Self {
         let mut listeners = Self { own: !own.is_empty(), terms, ..Self::default() };
         if listeners.own {
-            let sockets = own.into_iter().map(|(_, socket)| (listeners.listener(), socket)).collect();
+            let sockets = own.into_iter().map(|socket| (listeners.listener(), socket)).collect();
             listeners.listeners.insert(0, Listener { number: None, sockets, shared: Vec::new() });
             listeners.next_partition = 1;
         }
@@ -274,8 +273,7 @@ mod tests {
 
     #[test]
     fn with_sockets_of_our_own_all_of_the_servers_are_one() {
-        let mut listeners =
-            Listeners::new(vec![("127.0.0.1:1".parse().unwrap(), socket())], Terms::default());
+        let mut listeners = Listeners::new(vec![socket()], Terms::default());
         assert!(listeners.is_own() && !listeners.listens());
         assert!(listeners.listening(3, socket()).unwrap().is_empty());
         let (one, _) = listeners.accepting(3, end()).unwrap().unwrap();

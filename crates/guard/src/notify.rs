@@ -19,7 +19,7 @@ use sys::notify::{Call, Kind, Listener, read_memory, write_memory};
 use wire::{Bundle, MESSAGE_MAX, Message, ToWorker};
 
 use crate::listeners::is_tcp;
-use crate::reactor::{Key, Reactor};
+use crate::reactor::{Reactor, Source};
 use crate::servers::Servers;
 
 /// LIMIT: as many as the launcher's own sockets have; the kernel lowers it to `net.core.somaxconn`.
@@ -118,7 +118,7 @@ impl Supervisor {
         }
         let (server, new) = self.servers.get(process)?;
         if new {
-            reactor.watch(server.pidfd(), Key::Server(process))?;
+            reactor.watch(server.pidfd(), Source::Server, process as u32)?;
         }
         if server.holds(at) {
             return Ok(Answer::Allow);
@@ -176,7 +176,7 @@ impl Supervisor {
         let blocks = !rustix::fs::fcntl_getfl(&waiting.channel)?.contains(OFlags::NONBLOCK);
         match self.take(&waiting, reactor) {
             Err(Errno::AGAIN) if blocks => {
-                reactor.watch(&waiting.channel, Key::Waiting)?;
+                reactor.watch(&waiting.channel, Source::Waiting, 0)?;
                 self.waiting.push_back(waiting);
                 Ok(Answer::Done)
             }
@@ -216,7 +216,9 @@ impl Supervisor {
         let call = &waiting.call;
         let (server, new) = self.servers.get(waiting.process).map_err(|_| Errno::CONNABORTED)?;
         if new {
-            reactor.watch(server.pidfd(), Key::Server(waiting.process)).map_err(|_| Errno::CONNABORTED)?;
+            reactor
+                .watch(server.pidfd(), Source::Server, waiting.process as u32)
+                .map_err(|_| Errno::CONNABORTED)?;
         }
         if let Some(gates_end) = server.connect().map_err(|_| Errno::MFILE)? {
             reactor.process(gates_end);

@@ -10,14 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::options::By;
-use bulkheadd::error::Error;
+use bulkheadd::error::{Error, at};
 use bulkheadd::spawn::context::SpawnContext;
 use bulkheadd::spawn::process_spec::ProcessSpec;
 use bulkheadd::spawn::program::Start;
 
 /// The file that a shell would execute for `name`.
 pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
-    let failed = |problem: &str| Error::Program { path: name.into(), problem: problem.into() };
+    let failed = |problem: &str| Error::program(name, problem);
     if name.as_bytes().contains(&b'/') {
         return if is_executable(Path::new(name)) {
             Ok(name.into())
@@ -41,7 +41,7 @@ fn is_executable(path: &Path) -> bool {
 /// # Errors
 /// It cannot be guarded in the way that was asked for, or in none.
 pub fn way(context: &SpawnContext, spec: &ProcessSpec, path: &Path, asked: By) -> Result<By, Error> {
-    let failed = |problem: String| Error::Program { path: path.into(), problem };
+    let failed = |problem: String| Error::program(path, problem);
     let inspect = |named: &Path, file: &File| match context.inspect(named, file, spec) {
         Err(Error::Program { problem, .. }) => {
             Err(failed(format!("cannot be guarded: {} {problem}", named.display())))
@@ -76,20 +76,18 @@ fn seen(start: &Start) -> By {
 
 /// The loader ignores preloaded libraries in programs that give rights away to their user.
 fn refuse_privileged(file: &File, named: &Path) -> Result<(), Error> {
-    let metadata =
-        file.metadata().map_err(|source| Error::Path { action: "examine", path: named.into(), source })?;
+    let metadata = file.metadata().map_err(at("examine", named))?;
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let changes = (metadata.mode() & 0o4000 != 0 && metadata.uid() != own.0)
         || (metadata.mode() & 0o2010 == 0o2010 && metadata.gid() != own.1);
     if !changes {
         return Ok(());
     }
-    Err(Error::Program {
-        path: named.into(),
-        problem: "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it \
-                  becomes, or use `--by notify` as root"
-            .into(),
-    })
+    Err(Error::program(
+        named,
+        "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it becomes, or \
+         use `--by notify` as root",
+    ))
 }
 
 /// The library that is preloaded.
@@ -97,12 +95,11 @@ pub fn library(folder: &Path) -> Result<PathBuf, Error> {
     let path = folder.join("libbulkhead-guard.so");
     match fs::metadata(&path) {
         Ok(found) if found.is_file() => Ok(path),
-        Ok(_) => Err(Error::Program { path, problem: "is not a file".into() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Program {
-            path,
-            problem: "is not there; `make build` or an installation puts it there".into(),
-        }),
-        Err(source) => Err(Error::Path { action: "examine", path, source }),
+        Ok(_) => Err(Error::program(path, "is not a file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::program(path, "is not there; `make build` or an installation puts it there"))
+        }
+        Err(error) => Err(at("examine", &path)(error)),
     }
 }
 

@@ -13,9 +13,9 @@ use crate::listeners::{Listeners, Told};
 use crate::stderr_relay::say;
 use bulkheadd::error::{Error, during};
 
-/// What an event is about.
+/// What an event is about; of some there are several, by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum Source {
     /// Signals to the guard.
     Signals,
     /// What the server's processes say of their sockets.
@@ -29,56 +29,45 @@ pub enum Key {
     /// What the gate writes to standard error.
     GateStderr,
     /// The end of this filter.
-    FilterEnd(u32),
+    FilterEnd,
     /// What this filter writes to standard error.
-    FilterStderr(u32),
+    FilterStderr,
     /// Calls of a server that wait for an answer.
     Calls,
     /// A channel on which a call waits for a connection.
     Waiting,
-    /// The end of a process of the server.
-    Server(i32),
-    /// A channel of the gate's whose other side may have closed.
-    End(u32),
+    /// The end of this process of the server.
+    Server,
+    /// This channel of the gate's, whose other side may have closed.
+    End,
 }
 
-impl Key {
-    /// As a number for epoll: the kind, and which of them.
-    pub fn number(self) -> u64 {
-        let (kind, which) = match self {
-            Self::Signals => (0, 0),
-            Self::Control => (1, 0),
-            Self::Command => (2, 0),
-            Self::GateEnd => (3, 0),
-            Self::Gate => (4, 0),
-            Self::GateStderr => (5, 0),
-            Self::FilterEnd(which) => (6, which),
-            Self::FilterStderr(which) => (7, which),
-            Self::Calls => (8, 0),
-            Self::Waiting => (9, 0),
-            Self::Server(which) => (10, which as u32),
-            Self::End(which) => (11, which),
-        };
-        kind << 32 | u64::from(which)
+impl Source {
+    /// All of them, in their order.
+    const ALL: [Self; 12] = [
+        Self::Signals,
+        Self::Control,
+        Self::Command,
+        Self::GateEnd,
+        Self::Gate,
+        Self::GateStderr,
+        Self::FilterEnd,
+        Self::FilterStderr,
+        Self::Calls,
+        Self::Waiting,
+        Self::Server,
+        Self::End,
+    ];
+
+    /// As a number for epoll: the source, and which of them.
+    fn key(self, which: u32) -> u64 {
+        (self as u64) << 32 | u64::from(which)
     }
 
-    /// The key of a number that was made so.
-    pub fn of(number: u64) -> Self {
-        let which = number as u32;
-        match number >> 32 {
-            0 => Self::Signals,
-            1 => Self::Control,
-            2 => Self::Command,
-            3 => Self::GateEnd,
-            4 => Self::Gate,
-            5 => Self::GateStderr,
-            6 => Self::FilterEnd(which),
-            7 => Self::FilterStderr(which),
-            8 => Self::Calls,
-            9 => Self::Waiting,
-            10 => Self::Server(which as i32),
-            _ => Self::End(which),
-        }
+    /// The source of an event, and which of them.
+    pub fn of(event: &epoll::Event) -> (Self, u32) {
+        let number = event.data.u64();
+        (Self::ALL[(number >> 32) as usize], number as u32)
     }
 }
 
@@ -95,14 +84,14 @@ pub struct Reactor {
 
 impl Reactor {
     /// Watches a descriptor until it is readable.
-    pub fn watch(&self, descriptor: impl AsFd, key: Key) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(key.number());
+    pub fn watch(&self, descriptor: impl AsFd, source: Source, which: u32) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(source.key(which));
         Ok(epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)?)
     }
 
     /// The same, for what the guard cannot be without.
-    pub fn must_watch(&self, descriptor: impl AsFd, key: Key) -> Result<(), Error> {
-        self.watch(descriptor, key).map_err(during("watch a descriptor"))
+    pub fn must_watch(&self, descriptor: impl AsFd, source: Source, which: u32) -> Result<(), Error> {
+        self.watch(descriptor, source, which).map_err(during("watch a descriptor"))
     }
 
     /// Watches a descriptor no more: closing is not enough where another process has it too.
@@ -135,7 +124,7 @@ impl Reactor {
             Ok(Some((number, messages))) => {
                 self.send(messages);
                 // A hang-up is always reported; nothing else is asked for, as the gate reads what comes.
-                let data = epoll::EventData::new_u64(Key::End(number).number());
+                let data = epoll::EventData::new_u64(Source::End.key(number));
                 let watched = self
                     .listeners
                     .end(number)
@@ -176,11 +165,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_numbers_and_back() {
-        let keys =
-            [Key::Signals, Key::GateStderr, Key::FilterEnd(3), Key::Server(i32::MAX), Key::End(u32::MAX)];
-        for key in keys {
-            assert_eq!(Key::of(key.number()), key);
+    fn every_source_has_a_number_of_its_own() {
+        for (index, source) in Source::ALL.into_iter().enumerate() {
+            assert_eq!(source as usize, index);
         }
     }
 }

@@ -3,12 +3,14 @@
 //! Runs in: the guard, where it answers system calls itself. Sees: numbers of threads and descriptors, from the kernel.
 //! Never: takes one process for another; each is known by its pidfd, and gone with it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 use wire::{FromGuarded, Message};
+
+use bulkheadd::supervisor::outbox::Outbox;
 
 /// One process.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ pub struct Server {
     pidfd: OwnedFd,
     /// Our end of its channel to the gate, once it has taken something; and what did not fit into it.
     channel: Option<OwnedFd>,
-    waiting: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    outbox: Outbox,
     /// Connections that it holds, by its own numbers for them.
     held: HashMap<RawFd, u64>,
 }
@@ -57,8 +59,8 @@ impl Servers {
         if new {
             let pid = Pid::from_raw(id).ok_or(io::ErrorKind::InvalidInput)?;
             let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-            let (waiting, held) = (VecDeque::new(), HashMap::new());
-            self.servers.insert(id, Server { pidfd, channel: None, waiting, held });
+            let (outbox, held) = (Outbox::default(), HashMap::new());
+            self.servers.insert(id, Server { pidfd, channel: None, outbox, held });
         }
         let server = self.servers.get_mut(&id).ok_or(io::ErrorKind::NotFound)?;
         Ok((server, new))
@@ -126,7 +128,7 @@ impl Server {
     fn send(&mut self, message: &FromGuarded, descriptor: Option<OwnedFd>) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        self.waiting.push_back((bytes, descriptor));
+        self.outbox.push(bytes, descriptor, false);
         self.flush();
     }
 
@@ -134,14 +136,11 @@ impl Server {
         let Some(channel) = &self.channel else {
             return false;
         };
-        while let Some((bytes, descriptor)) = self.waiting.front() {
-            match sys::seqpacket::send(channel, bytes, descriptor.as_ref().map(AsFd::as_fd)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                // Sent; or there is no gate to be sent.
-                _ => drop(self.waiting.pop_front()),
-            }
+        // There is no gate to be told.
+        if self.outbox.flush(channel.as_fd()).is_err() {
+            self.outbox.clear();
         }
-        false
+        self.outbox.has_waiting()
     }
 }
 

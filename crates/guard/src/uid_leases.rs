@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use jail::Identity;
 
-use bulkheadd::directories::own_directory;
-use bulkheadd::error::{Error, at};
+use bulkheadd::directories::{own_directory, own_file};
+use bulkheadd::error::{Error, range_text};
 use bulkheadd::spawn::living;
 use bulkheadd::spawn::uid_range;
 use bulkheadd::spawn::uids::machine_users;
@@ -44,23 +44,18 @@ impl Leases {
             |uid: &u32| self.taken.iter().any(|range| range.contains(uid)) || living::is_used(*uid);
         for uid in self.range.clone().filter(|uid| !self.foreign.contains(uid) && !is_taken(uid)) {
             let path = self.folder.join(uid.to_string());
-            let lock = File::options().create(true).truncate(false).write(true).open(&path);
-            let lock = lock.map_err(at("open", &path))?;
-            if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+            let lock = own_file(&path, 0o600, File::options().write(true))?;
+            if lock.try_lock().is_ok()
                 && let Some(identity) = Identity::new(uid)
             {
                 self.held.push(lock);
                 return Ok(identity);
             }
         }
-        Err(Error::Identity {
-            path: self.folder.clone(),
-            problem: format!(
-                "no uid is left in {}-{} for a guard's processes; give it others with --user-range",
-                self.range.start(),
-                self.range.end()
-            ),
-        })
+        let range = range_text(&self.range);
+        let problem =
+            format!("no uid is left in {range} for a guard's processes; give it others with --user-range");
+        Err(Error::identity(&self.folder, problem))
     }
 }
 

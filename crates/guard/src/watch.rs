@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::{Resource, getrlimit};
 use sys::process::{Child, Exit};
 use wire::{ChildToLauncher, Message, ToGuard};
 
@@ -18,8 +18,8 @@ use crate::filters::Filters;
 use crate::gate::Gate;
 use crate::listeners::Listeners;
 use crate::notify::Supervisor;
-use crate::options::{By, Guarded, Options};
-use crate::reactor::{Key, Reactor};
+use crate::options::{Guarded, Options};
+use crate::reactor::{Reactor, Source};
 use crate::report::Report;
 use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
@@ -37,21 +37,13 @@ const MESSAGES_PER_TURN: usize = 256;
 /// What shells say of a command that a signal has ended.
 const SIGNAL_BASE: i32 = 128;
 
-/// What the guard is about.
-#[derive(Debug)]
-struct Settings {
-    by: By,
-    persists: bool,
-    report: Option<Duration>,
-    words: Option<Vec<std::ffi::OsString>>,
-    /// The limit of descriptors that the guard was started with, which the command gets.
-    descriptors: Rlimit,
-}
-
 /// See the file.
 #[derive(Debug)]
 pub struct Guard {
-    settings: Settings,
+    /// The command, until it is started.
+    order: Option<Order>,
+    /// How often what was shed is sent.
+    report_every: Option<Duration>,
     /// What every start needs.
     pub context: SpawnContext,
     /// What every part of the guard acts on.
@@ -94,18 +86,16 @@ impl Guard {
         let epoll = epoll::create(flags).map_err(during("make an epoll"))?;
         let signals = sys::signals::guard_descriptor().map_err(during("watch signals"))?;
         let reactor = Reactor { epoll, listeners: Listeners::new(own, options.terms), gate };
-        reactor.must_watch(&signals, Key::Signals)?;
+        let (listens, filtered) = (reactor.listeners.is_own(), filters.len() > 0);
+        let (by, persists) = (options.by, options.persists);
+        let order = words.map(|words| Order { words, by, listens, persists, filtered, descriptors });
+        reactor.must_watch(&signals, Source::Signals, 0)?;
         if let Some(control) = &control {
-            reactor.must_watch(control, Key::Control)?;
+            reactor.must_watch(control, Source::Control, 0)?;
         }
         Ok(Self {
-            settings: Settings {
-                by: options.by,
-                persists: options.persists,
-                report: options.report,
-                words,
-                descriptors,
-            },
+            order,
+            report_every: options.report,
             next_report: options.report.map(|every| Instant::now() + every),
             context,
             reactor,
@@ -148,43 +138,43 @@ impl Guard {
         let left = self.until_next(restless);
         wait(&self.reactor.epoll, events, left)?;
         for event in events.iter() {
-            self.on_event(Key::of(event.data.u64()), event.flags)?;
+            self.on_event(Source::of(event), event.flags)?;
         }
         self.on_time(Instant::now(), restless)
     }
 
-    fn on_event(&mut self, key: Key, flags: epoll::EventFlags) -> Result<(), Error> {
+    fn on_event(&mut self, (source, which): (Source, u32), flags: epoll::EventFlags) -> Result<(), Error> {
         let now = Instant::now();
-        match key {
-            Key::Signals => self.on_signal(),
-            Key::Control => self.on_control(),
-            Key::Command => self.on_command_end(),
-            Key::GateEnd => self.on_gate_end(now),
-            Key::Gate => self.on_gate()?,
-            Key::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
-            Key::FilterStderr(index) if !self.filters.relay(index as usize) => {
-                if let Some((_, stderr)) = self.filters.watched(index as usize) {
+        match source {
+            Source::Signals => self.on_signal(),
+            Source::Control => self.on_control(),
+            Source::Command => self.on_command_end(),
+            Source::GateEnd => self.on_gate_end(now),
+            Source::Gate => self.on_gate()?,
+            Source::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
+            Source::FilterStderr if !self.filters.relay(which as usize) => {
+                if let Some((_, stderr)) = self.filters.watched(which as usize) {
                     self.reactor.unwatch(stderr.pipe());
                 }
             }
-            Key::GateStderr | Key::FilterStderr(_) => {}
-            Key::FilterEnd(index) => self.filters.ended(index as usize, now),
-            Key::End(end) => self.on_closed(end),
-            Key::Calls | Key::Waiting | Key::Server(_) => self.on_server(key, flags),
+            Source::GateStderr | Source::FilterStderr => {}
+            Source::FilterEnd => self.filters.ended(which as usize, now),
+            Source::End => self.on_closed(which),
+            Source::Calls | Source::Waiting | Source::Server => self.on_server(source, which, flags),
         }
         Ok(())
     }
 
     /// Events of a server whose calls are answered.
-    fn on_server(&mut self, key: Key, flags: epoll::EventFlags) {
+    fn on_server(&mut self, source: Source, which: u32, flags: epoll::EventFlags) {
         let Some(supervisor) = &mut self.supervisor else {
             return;
         };
-        match key {
-            Key::Calls if flags.contains(epoll::EventFlags::IN) => supervisor.on_call(&mut self.reactor),
+        match source {
+            Source::Calls if flags.contains(epoll::EventFlags::IN) => supervisor.on_call(&mut self.reactor),
             // All of its processes are gone.
-            Key::Calls => self.reactor.unwatch(supervisor.listener()),
-            Key::Server(process) => supervisor.on_end(process, &mut self.reactor),
+            Source::Calls => self.reactor.unwatch(supervisor.listener()),
+            Source::Server => supervisor.on_end(which as i32, &mut self.reactor),
             _ => supervisor.on_waiting(&mut self.reactor),
         }
     }
@@ -303,26 +293,16 @@ impl Guard {
 
     /// Starts the command, once: when the gate accepts for the first time.
     fn start_command(&mut self) -> Result<(), Error> {
-        let Some(words) = self.settings.words.take() else {
+        let Some(order) = self.order.take() else {
             return Ok(());
         };
-        let order = Order {
-            words: &words,
-            by: self.settings.by,
-            listens: self.reactor.listeners.is_own(),
-            persists: self.settings.persists,
-            filtered: self.filters.len() > 0,
-            context: &self.context,
-            spec: self.reactor.gate.spec(),
-            descriptors: self.settings.descriptors,
-        };
-        let running = order.start()?;
-        self.reactor.must_watch(&running.control, Key::Control)?;
-        self.reactor.must_watch(running.child.pidfd(), Key::Command)?;
+        let running = order.start(&self.context, self.reactor.gate.spec())?;
+        self.reactor.must_watch(&running.control, Source::Control, 0)?;
+        self.reactor.must_watch(running.child.pidfd(), Source::Command, 0)?;
         self.control = Some(running.control);
         self.command = Some(running.child);
         if let Some(listener) = running.listener {
-            self.reactor.must_watch(&listener, Key::Calls)?;
+            self.reactor.must_watch(&listener, Source::Calls, 0)?;
             self.supervisor = Some(Supervisor::new(listener));
         }
         Ok(())
@@ -334,9 +314,9 @@ impl Guard {
         let Some((end, control, stderr)) = self.reactor.gate.watched() else {
             return Ok(());
         };
-        self.reactor.must_watch(end, Key::GateEnd)?;
-        self.reactor.must_watch(control, Key::Gate)?;
-        self.reactor.must_watch(stderr.pipe(), Key::GateStderr)
+        self.reactor.must_watch(end, Source::GateEnd, 0)?;
+        self.reactor.must_watch(control, Source::Gate, 0)?;
+        self.reactor.must_watch(stderr.pipe(), Source::GateStderr, 0)
     }
 
     fn unwatch_gate_stderr(&self) {
@@ -368,8 +348,8 @@ impl Guard {
         let Some((end, stderr)) = self.filters.watched(index) else {
             return Ok(());
         };
-        self.reactor.must_watch(end, Key::FilterEnd(index as u32))?;
-        self.reactor.must_watch(stderr.pipe(), Key::FilterStderr(index as u32))
+        self.reactor.must_watch(end, Source::FilterEnd, index as u32)?;
+        self.reactor.must_watch(stderr.pipe(), Source::FilterStderr, index as u32)
     }
 
     fn until_next(&mut self, restless: bool) -> Option<Duration> {
@@ -400,7 +380,7 @@ impl Guard {
             }
         }
         if self.next_report.is_some_and(|at| at <= now) {
-            self.next_report = self.settings.report.map(|every| now + every);
+            self.next_report = self.report_every.map(|every| now + every);
             self.reactor.ask_for_report();
         }
         Ok(())
@@ -412,9 +392,7 @@ fn what_follows(again: bool) -> &'static str {
 }
 
 /// A socket of the guard's own.
-fn listen_on(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), Error> {
-    let sockets = listeners::listen_on(address, 1)?;
-    let socket = sockets.into_iter().next();
-    let socket = socket.ok_or_else(|| std::io::Error::other("no socket")).map_err(during("listen"))?;
-    Ok((address, socket))
+fn listen_on(address: SocketAddr) -> Result<OwnedFd, Error> {
+    let socket = listeners::listen_on(address, 1)?.pop();
+    socket.ok_or_else(|| std::io::Error::other("no socket")).map_err(during("listen"))
 }

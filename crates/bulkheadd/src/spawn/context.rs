@@ -7,7 +7,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -159,7 +158,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
 
 /// A word of an argument vector or an environment.
 pub fn text(word: &str) -> Result<CString, Error> {
-    CString::new(word).map_err(|error| during("pass an argument")(io::Error::other(error)))
+    CString::new(word).map_err(during("pass an argument"))
 }
 
 /// Another descriptor of the same open file, for a child.

@@ -32,7 +32,7 @@ impl SpawnContext {
         if let Some((_, start)) = known {
             return Ok(start);
         }
-        let wrong = |problem: String| Error::Program { path: path.into(), problem };
+        let wrong = |problem: String| Error::program(path, problem);
         let start = match self.ask_inspector(path, content, spec)? {
             helper::Answer { printed, exit: Some(Exit::Clean) } => match parse(&printed) {
                 Some(answer) => answer.map_err(wrong)?,
@@ -58,14 +58,12 @@ impl SpawnContext {
         if self.inspect(path, &program::readable(&file, path)?, spec)? == Start::Static {
             return Ok(file);
         }
-        Err(Error::Program {
-            path: path.into(),
-            problem:
-                "is linked dynamically, and a site's worker starts where there are no libraries; link it \
-                      statically: `RUSTFLAGS=\"-C target-feature=+crt-static\" cargo build --target \
-                      x86_64-unknown-linux-gnu`, or for a musl target"
-                    .into(),
-        })
+        Err(Error::program(
+            path,
+            "is linked dynamically, and a site's worker starts where there are no libraries; link it statically: \
+             `RUSTFLAGS=\"-C target-feature=+crt-static\" cargo build --target x86_64-unknown-linux-gnu`, or for a musl \
+             target",
+        ))
     }
 
     fn ask_inspector(

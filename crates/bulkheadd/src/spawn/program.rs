@@ -26,7 +26,7 @@ const MODE: u32 = 0o410;
 /// A program outside of `directory`, the configuration's folder, is used only if it is already as it must be:
 /// the mode of `/usr/bin/python3` is not ours to change.
 pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
-    let refused = |problem: String| Error::Program { path: path.into(), problem };
+    let refused = |problem: String| Error::program(path, problem);
     let program = open(path)?;
     let readable = readable(&program, path)?;
     if !is_elf(&readable) {
@@ -98,7 +98,7 @@ pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>)
     if !is_elf(&readable(&program, path)?) {
         let problem = "is not an ELF executable; for a script, name its interpreter first, and grant it the folders \
                        of both: `{ command = [\"/usr/bin/python3\", \"filter.py\"], read = [...] }`";
-        return Err(Error::Program { path: real, problem: problem.into() });
+        return Err(Error::program(real, problem));
     }
     if own {
         return service_program(path, directory, identity);
@@ -107,7 +107,7 @@ pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>)
     if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
         let problem = "lies outside of the configuration's folder, so only root may own it or write to it; copy it \
                        into that folder";
-        return Err(Error::Program { path: real, problem: problem.into() });
+        return Err(Error::program(real, problem));
     }
     Ok(program)
 }
@@ -131,7 +131,7 @@ pub fn open(path: &Path) -> Result<OwnedFd, Error> {
     let program = opened.map_err(at("open", path))?;
     let stat = rustix::fs::statat(&program, "", AtFlags::EMPTY_PATH);
     let stat = stat.map_err(at("examine", path))?;
-    let problem = |problem: &str| Err(Error::Program { path: path.into(), problem: problem.into() });
+    let problem = |problem: &str| Err(Error::program(path, problem));
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
             problem("is setuid or setgid; remove that bit")
@@ -163,7 +163,7 @@ pub fn roles_folder() -> Result<PathBuf, Error> {
     }
     let problem =
         format!("neither {} nor {} has the programs of the roles", beside.display(), libexec.display());
-    Err(Error::Program { path: beside.join("gate"), problem })
+    Err(Error::program(beside.join("gate"), problem))
 }
 
 /// How a program is to be started.

@@ -14,10 +14,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 
-use crate::directories::own_directory;
-use crate::error::{Error, at};
+use crate::directories::{own_directory, own_file, replace};
+use crate::error::{Error, at, range_text};
 use crate::spawn::living;
 
 /// Where the locks are. Not in a directory that a service manager could remove with one of the servers.
@@ -99,7 +99,7 @@ impl<'f> Ledger<'f> {
     fn open(folder: &'f Path) -> Result<Self, Error> {
         let turn = File::open(folder).map_err(at("open", folder))?;
         let until = Instant::now() + TURN_MAX;
-        while flock(&turn, FlockOperation::NonBlockingLockExclusive).is_err() {
+        while turn.try_lock().is_err() {
             if Instant::now() >= until {
                 return Err(at("lock", folder)(io::ErrorKind::TimedOut));
             }
@@ -135,16 +135,13 @@ impl<'f> Ledger<'f> {
             let other = self.overlapping(wanted).map_or_else(|| "other processes".to_owned(), Owned::words);
             format!(
                 "the default `user_range` is in use by {other}; this server has {} from now on",
-                text(range)
+                range_text(range)
             )
         });
-        let path = self.folder.join(text(range));
-        let flags = OFlags::NOFOLLOW.bits() as i32;
-        let mut options = File::options();
-        let file =
-            options.create(true).truncate(true).write(true).mode(0o600).custom_flags(flags).open(&path);
-        let mut file = file.map_err(at("open", &path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(at("lock", &path))?;
+        let path = self.folder.join(range_text(range));
+        let mut file = own_file(&path, 0o600, File::options().write(true))?;
+        file.try_lock().map_err(at("lock", &path))?;
+        file.set_len(0).map_err(at("write", &path))?;
         writeln!(file, "{} {}", std::process::id(), config_dir.display()).map_err(at("write", &path))?;
         Ok(UidRange { range: range.clone(), note, _lock: Some(file) })
     }
@@ -158,7 +155,7 @@ impl<'f> Ledger<'f> {
 impl Owned {
     fn words(&self) -> String {
         let (pid, folder) = self.owner.split_once(' ').unwrap_or(("?", "?"));
-        let mut words = format!("{} of the server of ", text(&self.range));
+        let mut words = format!("{} of the server of ", range_text(&self.range));
         // The folder is an operator's; its name is not to drive the terminal of this one.
         words.extend(folder.chars().filter(|c| !c.is_control()));
         let _ = write!(words, " (pid {pid})");
@@ -170,17 +167,13 @@ impl Owned {
 fn owner(path: &Path) -> Result<Option<String>, Error> {
     let flags = OFlags::NOFOLLOW.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(at("open", path))?;
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+    if file.try_lock_shared().is_ok() {
         fs::remove_file(path).map_err(at("remove", path))?;
         return Ok(None);
     }
     let mut text = String::new();
     file.take(OWNER_BYTES_MAX).read_to_string(&mut text).map_err(at("read", path))?;
     Ok(Some(text.trim_end().to_owned()))
-}
-
-fn text(range: &Range) -> String {
-    format!("{}-{}", range.start(), range.end())
 }
 
 fn parse(text: &str) -> Option<Range> {
@@ -194,23 +187,16 @@ fn kept(state: &Path) -> Result<Option<Range>, Error> {
     match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(at("read", &path)(error)),
-        Ok(text) => parse(text.trim_end()).map(Some).ok_or_else(|| Error::Identity {
-            path,
-            problem: "expected FIRST-LAST; write `user_range` into the configuration, and remove this file"
-                .into(),
+        Ok(text) => parse(text.trim_end()).map(Some).ok_or_else(|| {
+            let problem =
+                "expected FIRST-LAST; write `user_range` into the configuration, and remove this file";
+            Error::identity(path, problem)
         }),
     }
 }
 
 fn keep(state: &Path, range: &Range) -> Result<(), Error> {
-    let (path, beside) = (state.join("user_range"), state.join("user_range.new"));
-    let write = || {
-        let mut file = File::create(&beside)?;
-        writeln!(file, "{}", text(range))?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    };
-    write().map_err(at("write", &path))
+    replace(&state.join("user_range"), &format!("{}\n", range_text(range)))
 }
 
 #[cfg(test)]

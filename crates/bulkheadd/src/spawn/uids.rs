@@ -6,14 +6,15 @@
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use jail::Identity;
 
-use crate::error::{Error, at};
+use crate::directories::replace;
+use crate::error::{Error, at, range_text};
 
 /// Names (such as `site/packages`) and their uids.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Uids {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             result => result.map_err(at("read", &path))?,
         };
-        let uid_of = parse(&text).map_err(|problem| Error::Identity { path: path.clone(), problem })?;
+        let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
         Ok(Self { path, range, uid_of, foreign: machine_users(), changed: false })
     }
 
@@ -43,13 +44,12 @@ impl Uids {
             Some(&uid) => uid,
             None => self.fresh(name)?,
         };
-        let problem = |problem| Error::Identity { path: self.path.clone(), problem };
+        let problem = |problem: String| Error::identity(&self.path, problem);
         if !self.range.contains(&uid) {
             return Err(problem(format!(
-                "{name} has uid {uid}, which is outside of user_range {}-{}; widen user_range, or remove its line \
+                "{name} has uid {uid}, which is outside of user_range {}; widen user_range, or remove its line \
                  here once no file belongs to {uid} any more",
-                self.range.start(),
-                self.range.end()
+                range_text(&self.range)
             )));
         }
         Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
@@ -59,7 +59,7 @@ impl Uids {
     pub fn account(&self, user: &str, site: &str) -> Result<Identity, Error> {
         let path = Path::new("/etc/passwd");
         let text = fs::read_to_string(path).map_err(at("read", path))?;
-        let problem = |problem| Error::Identity { path: path.into(), problem };
+        let problem = |problem: String| Error::identity(path, problem);
         let (uid, gid) = account(&text, user)
             .ok_or_else(|| problem(format!("there is no account {user}, which site {site} is to run as")))?;
         // Whoever has it already would share it without a word of the operator's.
@@ -87,13 +87,12 @@ impl Uids {
     fn fresh(&mut self, name: &str) -> Result<u32, Error> {
         let used: HashSet<u32> = self.uid_of.values().copied().collect();
         let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
-        let uid = free.ok_or_else(|| Error::Identity {
-            path: self.path.clone(),
-            problem: format!(
-                "no uid is left in user_range {}-{} for {name}; widen user_range",
-                self.range.start(),
-                self.range.end()
-            ),
+        let uid = free.ok_or_else(|| {
+            let range = range_text(&self.range);
+            Error::identity(
+                &self.path,
+                format!("no uid is left in user_range {range} for {name}; widen user_range"),
+            )
         })?;
         self.uid_of.insert(name.to_owned(), uid);
         self.changed = true;
@@ -105,20 +104,12 @@ impl Uids {
         if !self.changed {
             return Ok(());
         }
-        let beside = self.path.with_extension("new");
         let mut text =
             String::from("# uid and owner; kept by bulkheadd, so that no uid is ever used twice\n");
         for (name, uid) in &self.uid_of {
             text.push_str(&format!("{uid} {name}\n"));
         }
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&beside)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&beside, &self.path)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
-        };
-        write().map_err(at("write", &self.path))?;
+        replace(&self.path, &text)?;
         self.changed = false;
         Ok(())
     }

@@ -10,7 +10,7 @@ pub mod chain_ends;
 pub(crate) mod change;
 pub mod events;
 pub(crate) mod life;
-pub(crate) mod outbox;
+pub mod outbox;
 pub mod process;
 pub(crate) mod report;
 pub(crate) mod restart;

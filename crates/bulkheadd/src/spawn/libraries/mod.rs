@@ -170,7 +170,7 @@ fn not_found(count: usize) -> String {
 }
 
 fn wrong(service: &Service, problem: String) -> Error {
-    Error::Program { path: service.program.clone(), problem }
+    Error::program(&service.program, problem)
 }
 
 fn lacks(service: &Service, library: &str, problem: String) -> Error {
