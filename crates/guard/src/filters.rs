@@ -106,9 +106,7 @@ impl Filters {
         let (input, output) = (duplicate(input)?, duplicate(output)?);
         let filter = &mut self.filters[index];
         let started = context.start_filter(&filter.spec, input, output)?;
-        let stderr = StderrRelay::new(filter.spec.title(), started.stderr.reading.into())
-            .map_err(during("read a pipe"))?;
-        filter.running = Some(Started { child: started.child, stderr, since: Instant::now() });
+        filter.running = Some(Started::new(&filter.spec, started)?);
         Ok(())
     }
 

@@ -5,11 +5,12 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use sys::inherit::CONTROL;
 use sys::process::{Exit, Program};
 use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 
 use crate::listeners::Listeners;
-use crate::process::{self, Again};
+use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
 use bulkheadd::error::{Error, during};
 use bulkheadd::spawn::context::{SpawnContext, text};
@@ -58,7 +59,8 @@ impl Gate {
         let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         let file = program::role_program(&context.roles_folder, Role::Gate.name())?;
         let program = Program { file, arguments: vec![text("bulkhead guard: gate")?], environment: vec![] };
-        let started = process::start(context, &self.spec, &program, its_control)?;
+        let started = context.start_with(&self.spec, &program, [(its_control, CONTROL)])?;
+        let started = Started::new(&self.spec, started)?;
         let process = Process::new(0, started.child, Some(control), started.since);
         self.running = Some((process, started.stderr));
         self.ready = false;

@@ -1,18 +1,14 @@
-//! A gate or a filter of the guard: started in its jail, looked after, started again.
+//! A gate or a filter of the guard, and when it is started again.
 //!
-//! Runs in: the guard. Sees: exits. Never: gives a child a descriptor that is not in this file.
+//! Runs in: the guard. Sees: exits.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use sys::inherit::CONTROL;
-use sys::process::{Child, Program};
+use sys::process::Child;
 
 use crate::stderr_relay::StderrRelay;
 use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::Jailed;
-use bulkheadd::spawn::context::{SpawnContext, duplicate};
+use bulkheadd::spawn;
 use bulkheadd::spawn::process_spec::ProcessSpec;
 use bulkheadd::supervisor::backoff::{Backoff, Rule, Verdict};
 
@@ -27,24 +23,16 @@ pub struct Started {
     pub since: Instant,
 }
 
-/// Starts `program` in the jail of `spec`, with its control channel.
-pub fn start(
-    context: &SpawnContext,
-    spec: &ProcessSpec,
-    program: &Program,
-    control: OwnedFd,
-) -> Result<Started, Error> {
-    let (stderr, its_stderr) = io::pipe().map_err(during("make a pipe"))?;
-    let descriptors = vec![
-        (duplicate(&context.null)?, 0),
-        (duplicate(&context.null)?, 1),
-        (its_stderr.into(), 2),
-        (control, CONTROL),
-    ];
-    // Its control group, which there is none of, ends with the value.
-    let Jailed { child, .. } = context.start_in_jail(spec, program, &descriptors)?;
-    let stderr = StderrRelay::new(spec.title(), stderr).map_err(during("read a pipe"))?;
-    Ok(Started { child, stderr, since: Instant::now() })
+impl Started {
+    /// The child of `spec` that was started; its control group, which there is none of, ends here.
+    pub fn new(spec: &ProcessSpec, started: spawn::Started) -> Result<Self, Error> {
+        let stderr = StderrRelay::new(spec.title(), started.stderr.reading.into());
+        Ok(Self {
+            child: started.child,
+            stderr: stderr.map_err(during("read a pipe"))?,
+            since: Instant::now(),
+        })
+    }
 }
 
 /// When something that ended is started again.

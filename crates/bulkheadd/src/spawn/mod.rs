@@ -89,22 +89,10 @@ impl SpawnContext {
     pub fn start(&self, spec: &ProcessSpec) -> Result<Started, Error> {
         let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
         let (control, its_control) = pair()?;
-        let (stderr, its_stderr) = standard_error()?;
-        let mut descriptors = vec![
-            (duplicate(&self.null)?, 0),
-            (duplicate(&self.null)?, 1),
-            (its_stderr, 2),
-            (its_control, CONTROL),
-        ];
-        let mut log = None;
-        if spec.role != Role::Logger {
-            let (reading, writing) = pair()?;
-            log = Some(reading);
-            descriptors.push((writing, LOG));
-        }
-        let program = self.program(spec)?;
-        let Jailed { child, group, calls, core_folder } = self.start_in_jail(spec, &program, &descriptors)?;
-        Ok(Started { child, control: Some(control), log, stderr, group, calls, core_folder })
+        let (log, its_log) = (spec.role != Role::Logger).then(pair).transpose()?.unzip();
+        let channels = std::iter::once((its_control, CONTROL)).chain(its_log.map(|log| (log, LOG)));
+        let started = self.start_with(spec, &self.program(spec)?, channels)?;
+        Ok(Started { control: Some(control), log, ..started })
     }
 
     /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
@@ -114,16 +102,22 @@ impl SpawnContext {
         bundles: OwnedFd,
         onward: OwnedFd,
     ) -> Result<Started, Error> {
-        let (stderr, its_stderr) = standard_error()?;
-        let descriptors = vec![
-            (duplicate(&self.null)?, 0),
-            (duplicate(&self.null)?, 1),
-            (its_stderr, 2),
-            (bundles, BUNDLES),
-            (onward, ONWARD),
-        ];
-        let Jailed { child, group, calls, core_folder } =
-            self.start_in_jail(spec, &self.program(spec)?, &descriptors)?;
+        self.start_with(spec, &self.program(spec)?, [(bundles, BUNDLES), (onward, ONWARD)])
+    }
+
+    /// Starts `program` for `spec`, with `channels` and a pipe for standard error.
+    pub fn start_with(
+        &self,
+        spec: &ProcessSpec,
+        program: &Program,
+        channels: impl IntoIterator<Item = (OwnedFd, i32)>,
+    ) -> Result<Started, Error> {
+        let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
+        let null = || duplicate(&self.null);
+        let mut descriptors = vec![(null()?, 0), (null()?, 1), (duplicate(&writing)?, 2)];
+        descriptors.extend(channels);
+        let Jailed { child, group, calls, core_folder } = self.start_in_jail(spec, program, &descriptors)?;
+        let stderr = Stderr::new(reading.into(), writing.into());
         Ok(Started { child, control: None, log: None, stderr, group, calls, core_folder })
     }
 
@@ -247,11 +241,4 @@ impl SpawnContext {
         jail.without.extend(NOT_A_REAPERS);
         sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
     }
-}
-
-/// A child's standard error: the launcher's ends, and the child's.
-fn standard_error() -> Result<(Stderr, OwnedFd), Error> {
-    let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
-    let its = duplicate(&writing)?;
-    Ok((Stderr::new(reading.into(), writing.into()), its))
 }
