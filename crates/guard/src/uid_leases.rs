@@ -69,26 +69,24 @@ mod tests {
             return eprintln!("skipped: only root gives uids");
         }
         use std::os::unix::process::CommandExt as _;
-        let folder = std::env::temp_dir().join(format!("bulkhead-leases-used-{}", std::process::id()));
-        let mut leases = Leases::new(&folder, 52911..=52912).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut leases = Leases::new(folder.path(), 52911..=52912).unwrap();
         let mut left = std::process::Command::new("sleep").arg("600").uid(52911).gid(52911).spawn().unwrap();
         let taken = leases.take().unwrap().id();
         left.kill().unwrap();
         left.wait().unwrap();
         assert_eq!((taken, leases.take().unwrap().id()), (52912, 52911));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn two_guards_never_have_the_same() {
-        let folder = std::env::temp_dir().join(format!("bulkhead-leases-{}", std::process::id()));
-        let mut one = Leases::new(&folder, 52901..=52902).unwrap();
-        let mut other = Leases::new(&folder, 52901..=52902).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = Leases::new(folder.path(), 52901..=52902).unwrap();
+        let mut other = Leases::new(folder.path(), 52901..=52902).unwrap();
         let (first, second) = (one.take().unwrap().id(), other.take().unwrap().id());
         assert_ne!(first, second);
         assert!(other.take().unwrap_err().to_string().contains("52901-52902"));
         drop(one);
         assert_eq!(other.take().unwrap().id(), first);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

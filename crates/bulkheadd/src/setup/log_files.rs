@@ -275,27 +275,20 @@ mod tests {
 
     /// A folder that goes away with the test, and the logs of two sites in it.
     struct Bench {
-        folder: PathBuf,
+        folder: tempfile::TempDir,
         places: Directories,
         logs: Logs,
     }
 
-    impl Drop for Bench {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
-    }
-
     impl Bench {
-        fn new(name: &str, log: &str, now: SystemTime) -> Self {
-            let folder = std::env::temp_dir().join(format!("bulkhead-logs-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).unwrap();
+        fn new(log: &str, now: SystemTime) -> Self {
+            let folder = tempfile::tempdir().unwrap();
             let text = format!(
                 "{log}\n[[listen]]\naddress = '127.0.0.1:1'\n\
                  [[site]]\nname = 'a'\nhost = ['a']\nroot = 'a'\naccess_log = 'access.log'\n\
                  [[site]]\nname = 'b'\nhost = ['b']\nroot = 'b'\n"
             );
-            let config = Config::parse(&text, "f", &folder).unwrap();
+            let config = Config::parse(&text, "f", folder.path()).unwrap();
             let places = Directories::open(&config.server).unwrap();
             let logs = Logs::open(&config, &places, now).unwrap();
             Self { folder, places, logs }
@@ -303,7 +296,7 @@ mod tests {
 
         /// The files, with what is in each.
         fn files(&self) -> Vec<(String, String)> {
-            let entries = std::fs::read_dir(self.folder.join("log")).unwrap().map(Result::unwrap);
+            let entries = std::fs::read_dir(self.folder.path().join("log")).unwrap().map(Result::unwrap);
             let mut files: Vec<_> = entries
                 .map(|entry| {
                     let text = std::fs::read_to_string(entry.path()).unwrap();
@@ -326,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_day_has_its_files_and_the_next_one_others() {
-        let mut bench = Bench::new("daily", "[log]\ndaily = true", at(MIDNIGHT - 1));
+        let mut bench = Bench::new("[log]\ndaily = true", at(MIDNIGHT - 1));
         let first =
             ["access.log.20261120", "b.access.log.20261120", "error.log", "no-site.access.log.20261120"];
         assert_eq!(bench.names(), first);
@@ -346,7 +339,7 @@ mod tests {
 
     #[test]
     fn without_days_there_is_one_file_whenever_it_is_opened() {
-        let mut bench = Bench::new("one", "", at(MIDNIGHT - 1));
+        let mut bench = Bench::new("", at(MIDNIGHT - 1));
         assert_eq!(bench.names(), ["access.log", "b.access.log", "error.log", "no-site.access.log"]);
         assert!(!bench.logs.are_due(at(MIDNIGHT)));
         assert_eq!(bench.logs.pause(at(MIDNIGHT)), None);
@@ -354,8 +347,8 @@ mod tests {
 
     #[test]
     fn files_that_cannot_be_opened_replace_none() {
-        let mut bench = Bench::new("gone", "[log]\ndaily = true", at(MIDNIGHT - 1));
-        let (log, away) = (bench.folder.join("log"), bench.folder.join("away"));
+        let mut bench = Bench::new("[log]\ndaily = true", at(MIDNIGHT - 1));
+        let (log, away) = (bench.folder.path().join("log"), bench.folder.path().join("away"));
         std::fs::rename(&log, &away).unwrap();
         assert!(bench.logs.reopen(&bench.places, at(MIDNIGHT)).is_err());
         bench.write("kept\n");
@@ -369,8 +362,8 @@ mod tests {
 
     #[test]
     fn another_syslog_is_found() {
-        let path = std::env::temp_dir().join(format!("bulkhead-syslog-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
         let mut syslog = Syslog::connect(&path);
         let mut now = Instant::now();
         let mut look = |syslog: &mut Syslog| {
@@ -389,6 +382,5 @@ mod tests {
         assert_eq!(look(&mut syslog), Found::Other);
         syslog.socket.as_ref().unwrap().send(b"x").unwrap();
         assert_eq!(daemon.recv(&mut [0; 8]).unwrap(), 1);
-        std::fs::remove_file(&path).unwrap();
     }
 }

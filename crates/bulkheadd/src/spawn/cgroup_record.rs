@@ -66,21 +66,21 @@ mod tests {
 
     #[test]
     fn a_group_is_known_by_its_inode() {
-        let folder = std::env::temp_dir().join(format!("bulkhead-groups-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
         let (one, other) = (folder.join("one"), folder.join("other"));
         [&one, &other].into_iter().for_each(|path| fs::create_dir_all(path).unwrap());
-        let mut record = CgroupRecord::open(&folder).unwrap();
+        let mut record = CgroupRecord::open(folder).unwrap();
         assert!(record.left().unwrap().is_empty());
         record.keep([one.as_path(), other.as_path()].into_iter()).unwrap();
         assert_eq!(record.left().unwrap(), [one.clone(), other.clone()]);
-        assert!(CgroupRecord::open(&folder).is_err(), "its launcher lives");
+        assert!(CgroupRecord::open(folder).is_err(), "its launcher lives");
         drop(record);
         // Another one of the same name.
         let away = folder.join("away");
         fs::rename(&one, &away).unwrap();
         fs::create_dir(&one).unwrap();
         fs::remove_dir(&other).unwrap();
-        assert!(CgroupRecord::open(&folder).unwrap().left().unwrap().is_empty());
-        fs::remove_dir_all(&folder).unwrap();
+        assert!(CgroupRecord::open(folder).unwrap().left().unwrap().is_empty());
     }
 }

@@ -106,36 +106,29 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("bulkhead-core-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(path.join("from")).unwrap();
-            Self(path)
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("from")).unwrap();
+            Self(folder)
         }
 
         fn from(&self) -> PathBuf {
-            self.0.join("from")
+            self.0.path().join("from")
         }
 
         fn kept(&self, bytes_max: u64) -> (Result<bool, Errno>, PathBuf) {
-            let into = self.0.join("into");
+            let into = self.0.path().join("into");
             let file = File::create(&into).unwrap();
             (keep(File::open(self.from()).unwrap().as_fd(), file.as_fd(), bytes_max), into)
         }
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn the_newest_file_is_copied_with_its_holes() {
-        let folder = Folder::new("holes");
+        let folder = Folder::new();
         fs::write(folder.from().join("older"), "older").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut core = File::create(folder.from().join("core")).unwrap();
@@ -155,8 +148,8 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_left_alone() {
-        let folder = Folder::new("kinds");
-        fs::write(folder.0.join("secret"), "secret").unwrap();
+        let folder = Folder::new();
+        fs::write(folder.0.path().join("secret"), "secret").unwrap();
         symlink(Path::new("../secret"), folder.from().join("core")).unwrap();
         fs::create_dir(folder.from().join("core.1")).unwrap();
         File::create(folder.from().join("empty")).unwrap();

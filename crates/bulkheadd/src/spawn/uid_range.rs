@@ -201,73 +201,58 @@ fn keep(state: &Path, range: &Range) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("bulkhead-uids-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-
-        fn take(&self, candidates: &[Range]) -> Result<UidRange, Error> {
-            Ledger::open(&self.0)?.take(candidates, Path::new("/etc/x\u{1b}"))
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn take(folder: &Path, candidates: &[Range]) -> Result<UidRange, Error> {
+        Ledger::open(folder)?.take(candidates, Path::new("/etc/x\u{1b}"))
     }
 
     #[test]
     fn ranges_that_overlap_are_refused_until_their_owner_is_gone() {
-        let folder = Folder::new("overlap");
-        let first = folder.take(&[100..=199]).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
+        let first = take(folder, &[100..=199]).unwrap();
         assert_eq!((first.range.clone(), first.note.clone()), (100..=199, None));
         for range in [100..=199, 199..=300, 1..=100, 150..=150, 1..=1000] {
-            let error = folder.take(&[range]).unwrap_err().to_string();
+            let error = take(folder, &[range]).unwrap_err().to_string();
             let other = format!("100-199 of the server of /etc/x (pid {})", std::process::id());
             assert!(error.contains(&other), "{error}");
         }
-        let beside = folder.take(&[200..=299]).unwrap();
+        let beside = take(folder, &[200..=299]).unwrap();
         drop(first);
-        assert_eq!(folder.take(&[100..=199]).unwrap().range, 100..=199);
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "what is stale was removed");
+        assert_eq!(take(folder, &[100..=199]).unwrap().range, 100..=199);
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 2, "what is stale was removed");
         drop(beside);
     }
 
     #[test]
     fn another_range_is_taken_where_that_is_allowed() {
-        let folder = Folder::new("spare");
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
         let all = [100..=199, 150..=250, 300..=399];
-        let first = folder.take(&all).unwrap();
-        let second = folder.take(&all).unwrap();
+        let first = take(folder, &all).unwrap();
+        let second = take(folder, &all).unwrap();
         assert_eq!((first.range.clone(), second.range.clone()), (100..=199, 300..=399));
         assert!(second.note.as_ref().unwrap().contains("has 300-399 from now on"));
-        assert!(folder.take(&all).is_err());
+        assert!(take(folder, &all).is_err());
     }
 
     #[test]
     fn a_link_in_the_folder_is_not_followed() {
-        let folder = Folder::new("link");
-        std::os::unix::fs::symlink("/etc/passwd", folder.0.join("100-199")).unwrap();
-        assert!(folder.take(&[100..=199]).is_err());
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("100-199")).unwrap();
+        assert!(take(folder, &[100..=199]).is_err());
     }
 
     #[test]
     fn what_was_chosen_is_kept() {
-        let folder = Folder::new("kept");
-        assert_eq!(kept(&folder.0).unwrap(), None);
-        keep(&folder.0, &(53_001..=53_999)).unwrap();
-        assert_eq!(kept(&folder.0).unwrap(), Some(53_001..=53_999));
-        fs::write(folder.0.join("user_range"), "nonsense").unwrap();
-        assert!(kept(&folder.0).unwrap_err().to_string().contains("expected FIRST-LAST"));
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
+        assert_eq!(kept(folder).unwrap(), None);
+        keep(folder, &(53_001..=53_999)).unwrap();
+        assert_eq!(kept(folder).unwrap(), Some(53_001..=53_999));
+        fs::write(folder.join("user_range"), "nonsense").unwrap();
+        assert!(kept(folder).unwrap_err().to_string().contains("expected FIRST-LAST"));
     }
 }

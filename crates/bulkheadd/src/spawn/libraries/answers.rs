@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn an_answer_holds_until_a_file_changes() {
-        let file = std::env::temp_dir().join(format!("bulkhead-answer-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("library");
         std::fs::write(&file, "one").unwrap();
         let program = program::version(Path::new("/proc/self/exe"));
         let known = Known::of(program, vec![file.clone(), "/none".into()]);
