@@ -125,7 +125,9 @@ impl FileReload {
             }
         }
         self.every = Duration::from_millis(config.tls.reread_ms.into());
-        self.next = (!files.is_empty()).then(|| Instant::now() + self.every);
+        let next = Instant::now() + self.every;
+        // Not later than it was to be: whoever reloads all the time does not put it off.
+        self.next = (!files.is_empty()).then(|| self.next.map_or(next, |before| before.min(next)));
         let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
             Purpose::Certificate { site, number } => Some(((site, number), at)),
             _ => None,

@@ -85,6 +85,9 @@ impl Launcher {
             AdminToLauncher::Conditioning { ticket } => {
                 to.conditioning_report.begin_survey(supervisor, admin, ticket);
             }
+            AdminToLauncher::Relaunch { ticket, .. } if self.reload.is_some() => {
+                supervisor.answer_to(admin, ticket, Outcome::Busy, "the configuration is being reloaded");
+            }
             AdminToLauncher::Relaunch { ticket, target } => {
                 to.admin_commands.begin_relaunch(supervisor, admin, ticket, target);
             }

@@ -23,6 +23,7 @@ use crate::spawn::context::duplicate;
 use crate::spawn::listeners::listen_on;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::Supervisor;
+use crate::supervisor::change::Running;
 use crate::supervisor::life::Life;
 
 /// The slots of workers of sites that serve.
@@ -91,9 +92,10 @@ impl Launcher {
         let old = &supervisor.context().config;
         let tls_differs = old.tls != config.tls;
         let first = old.sites.len();
+        let order = config.sites.iter().map(|site| site.name.clone()).collect();
         let merged = merge(&old.sites, &config.sites)?;
         config.sites = merged.sites;
-        let before = supervisor.replace_config(config, listeners);
+        let before = supervisor.replace_config(Running { config, listeners, order });
         let Some(reload) = &mut self.reload else { return Ok(()) };
         reload.before = Some(before);
         reload.gates = change(&told_gates, &Told::gate(supervisor.context()));
@@ -208,9 +210,9 @@ impl Launcher {
         let failed = !reload.failures.is_empty();
         match reload.before.take() {
             Some(before) if failed => self.roll_back(before),
-            Some((_, sockets)) => {
-                drop(sockets);
+            Some(closed) => {
                 self.commit();
+                drop(closed);
                 // A gate that is replaced has its successor now.
                 if self.reload.as_ref().is_some_and(|reload| reload.left > 0) {
                     return;
@@ -231,12 +233,12 @@ impl Launcher {
     }
 
     /// Makes an end of what was started; what was there serves on.
-    fn roll_back(&mut self, (mut config, listeners): (Config, Vec<Vec<OwnedFd>>)) {
+    fn roll_back(&mut self, mut before: Running) {
         // Their numbers are not given out again.
-        let mut tried = self.supervisor.context().config.sites[config.sites.len()..].to_vec();
+        let mut tried = self.supervisor.context().config.sites[before.config.sites.len()..].to_vec();
         tried.iter_mut().for_each(leave_place);
-        config.sites.extend(tried);
-        self.supervisor.replace_config(config, listeners);
+        before.config.sites.extend(tried);
+        self.supervisor.replace_config(before);
         for slot in self.supervisor.end_change(false) {
             self.supervisor.empty_slot(slot);
         }
@@ -259,6 +261,7 @@ impl Launcher {
         }
         removed.iter().for_each(|&slot| self.supervisor.empty_slot(slot));
         self.after_change();
+        self.log_warnings();
         if change == Change::Replace {
             self.replace_roles(&[Role::Gate]);
         }

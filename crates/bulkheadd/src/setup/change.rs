@@ -5,7 +5,6 @@
 //! INVARIANT: the number of a site is its place in the configuration that runs, for as long as the launcher lives. A site
 //! that is changed gets another number, and one that has gone keeps its place.
 
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use config::{Config, Site};
@@ -14,6 +13,7 @@ use wire::{LauncherToGate, LauncherToSite, NO_PARTITION};
 use crate::setup::Opened;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
+use crate::supervisor::change::Running;
 
 /// What a change of its configuration asks of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) struct Reload {
     pub(crate) left: usize,
     pub(crate) failures: Vec<String>,
     /// What holds again if one does not come up; nothing, once all have.
-    pub(crate) before: Option<(Config, Vec<Vec<OwnedFd>>)>,
+    pub(crate) before: Option<Running>,
     /// What gates are asked for besides new listeners and routes.
     pub(crate) gates: Change,
     /// Sites that go, by number.

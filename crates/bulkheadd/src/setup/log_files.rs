@@ -13,12 +13,14 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::Config;
+use config::{Config, Site};
 
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::own_log::civil;
 
+/// The access log of requests for no site.
+const NO_SITE: &str = "no-site.access.log";
 /// Where programs of the machine reach syslog.
 const SYSLOG: &str = "/dev/log";
 const DAY: u64 = 86_400;
@@ -44,8 +46,12 @@ pub struct Logs {
 impl Logs {
     /// Opens them for the first time.
     pub fn open(config: &Config, places: &Directories, now: SystemTime) -> Result<Self, Error> {
-        let sites = config.sites.iter().map(|site| site.worker.access_log.clone());
-        let names: Vec<String> = sites.chain(["no-site.access.log".to_owned()]).collect();
+        let name = |site: &Site| match site.hosts.is_empty() {
+            // A reload has removed it.
+            true => NO_SITE.to_owned(),
+            false => site.worker.access_log.clone(),
+        };
+        let names: Vec<String> = config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect();
         let days = config.log.daily.then(|| Days::new(now));
         let error_file = config.log.error_file.clone();
         Ok(Self {

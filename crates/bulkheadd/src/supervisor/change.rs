@@ -5,6 +5,7 @@
 //! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
 //! all have come up, they take their places, or else they go and nothing has changed.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use config::Config;
@@ -15,6 +16,17 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::backoff::Rule;
 use crate::supervisor::life::Life;
 use crate::supervisor::{Slot, Supervisor};
+
+/// A configuration, and what goes with it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The configuration, each site at its number.
+    pub(crate) config: Config,
+    /// The listening sockets, by listener, then by gate.
+    pub(crate) listeners: Vec<Vec<OwnedFd>>,
+    /// The names of the sites in the order of the file: clients that name no host get the first site.
+    pub(crate) order: Vec<String>,
+}
 
 impl Supervisor {
     /// Adds slots, which others know nothing of until the change is committed.
@@ -34,14 +46,18 @@ impl Supervisor {
         }
     }
 
-    /// Every process that is to run, as the process of a slot of this life sees them.
+    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file.
     pub(crate) fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
         let other = if life == Life::Pending { Life::Pending } else { Life::Leaving };
         let slots = self.specs.iter().zip(&self.slots);
-        slots
-            .filter(|(_, slot)| slot.life == Life::Serving || slot.life == other)
-            .map(|(spec, _)| spec)
-            .collect()
+        let there = slots.filter(|(_, slot)| slot.life == Life::Serving || slot.life == other);
+        let mut specs: Vec<&ProcessSpec> = there.map(|(spec, _)| spec).collect();
+        let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
+        let sites = &self.context.config.sites;
+        specs.sort_by_key(|spec| {
+            sites.get(usize::from(spec.site)).and_then(|site| places.get(&*site.name)).copied()
+        });
+        specs
     }
 
     /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves. Those that are
@@ -79,15 +95,14 @@ impl Supervisor {
         self.slots.iter().any(|slot| slot.next.is_some())
     }
 
-    /// Takes over another configuration and its listening sockets; what was there comes back.
-    pub(crate) fn replace_config(
-        &mut self,
-        config: Config,
-        listeners: Vec<Vec<OwnedFd>>,
-    ) -> (Config, Vec<Vec<OwnedFd>>) {
-        self.rule = Rule::of(&config.restart);
-        let old = std::mem::replace(&mut self.context.config, config);
-        (old, std::mem::replace(&mut self.listeners, listeners))
+    /// Takes over another configuration; what was there comes back.
+    pub(crate) fn replace_config(&mut self, new: Running) -> Running {
+        self.rule = Rule::of(&new.config.restart);
+        Running {
+            config: std::mem::replace(&mut self.context.config, new.config),
+            listeners: std::mem::replace(&mut self.listeners, new.listeners),
+            order: std::mem::replace(&mut self.order, new.order),
+        }
     }
 
     /// Has every use of the configuration's sites see this from here on.

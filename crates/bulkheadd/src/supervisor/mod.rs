@@ -74,6 +74,8 @@ pub(crate) struct Supervisor {
     rule: Rule,
     /// By listener, then by gate.
     listeners: Vec<Vec<OwnedFd>>,
+    /// The names of the sites, where their numbers do not say in which order they are.
+    order: Vec<String>,
     specs: Vec<ProcessSpec>,
     slots: Vec<Slot>,
     processes: BTreeMap<u64, Process>,
@@ -115,6 +117,7 @@ impl Supervisor {
             directories,
             log,
             listeners,
+            order: Vec::new(),
             specs,
             processes: BTreeMap::new(),
             unconfigured: VecDeque::new(),
