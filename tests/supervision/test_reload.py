@@ -109,6 +109,20 @@ class Reload(unittest.TestCase):
         self.assertEqual(self.server.get("/", "old.test").text, "<h1>main</h1>\n")
         self.assertEqual(kept.get("/", "old.test").text, "<h1>main</h1>\n")
 
+    def test_a_site_of_every_host_learns_of_others(self):
+        every = site("every") | {"host": ["*"]}
+        self.reload([MAIN, every])
+        before = self.server.pids("site every")
+        kept = client.Connection(self.server.port)
+        for host, root in (("new.test", "every"), ("x.test", "every")):
+            self.assertEqual(kept.get("/", host).text, f"<h1>{root}</h1>\n")
+        self.reload([MAIN, site("new"), every])
+        for host, root in (("x.test", "every"), ("new.test", "new")):
+            self.assertEqual(kept.get("/", host).text, f"<h1>{root}</h1>\n")
+        self.reload([MAIN, every])
+        self.assertEqual(kept.get("/", "new.test").text, "<h1>every</h1>\n")
+        self.assertEqual(self.server.pids("site every"), before)
+
     def test_limits_and_policies_reach_every_process(self):
         before = self.server.pids("gate", "site main")
         load = Load(self.server.port, "/", "main.test", seconds=3, connections=2, close=True)

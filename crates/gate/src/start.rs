@@ -230,6 +230,8 @@ impl Setup {
             self.control.send(&ChildToLauncher::Ready {}, None).await?;
             tokio::task::spawn_local(attend::arrivals(self.gate.clone()));
             tokio::task::spawn_local(attend::deadlines(self.gate.clone()));
+        } else {
+            self.control.send(&ChildToLauncher::Committed {}, None).await?;
         }
         let tables = self.gate.tables.borrow();
         let closed = |(address, task): &mut (SocketAddr, JoinHandle<()>)| {

@@ -283,6 +283,7 @@ impl Guard {
                 ChildToLauncher::Counters { .. }
                 | ChildToLauncher::Certificate { .. }
                 | ChildToLauncher::Staple { .. }
+                | ChildToLauncher::Committed {}
                 | ChildToLauncher::StaplesEnd {}
                 | ChildToLauncher::Tampered { .. }
                 | ChildToLauncher::Confirmed { .. } => {}

@@ -13,6 +13,7 @@ use wire::{ChildToLauncher, LauncherToSite, RouteTarget};
 use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
+use worker::routes::Routes;
 use worker::{Fault, Start};
 
 use crate::config::limits::Limits;
@@ -45,8 +46,11 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     tokio::task::spawn_local(give_memory_back(site.clone()));
     let receiver = &site.worker.receiver;
+    let mut staged = None;
     while let Some((message, descriptor)) = control.receive().await? {
-        if let Some((message, descriptor)) = tls.take_always(message, descriptor)? {
+        if let Some((message, descriptor)) = tls.take_always(message, descriptor)?
+            && let Some(message) = update(&site, &control, &mut staged, message).await?
+        {
             obey(&site, &tls, &control, message, descriptor)?;
         }
     }
@@ -129,6 +133,28 @@ fn has_functions(site: &Site) -> Result<(), Fault> {
             site.hooks.names().join(", ")
         ))),
     }
+}
+
+/// Takes a part of an update of routes, which holds from its end on; anything else comes back.
+async fn update(
+    site: &Site,
+    control: &Control,
+    staged: &mut Option<Routes<bool>>,
+    message: LauncherToSite,
+) -> Result<Option<LauncherToSite>, Fault> {
+    match (message, staged.as_mut()) {
+        (LauncherToSite::Update {}, _) => *staged = Some(Routes::default()),
+        (LauncherToSite::Route { host, path, target, .. }, Some(routes)) => {
+            routes.add(host.as_str(), path.as_str(), target != RouteTarget::Elsewhere);
+        }
+        (LauncherToSite::Commit {}, Some(routes)) => {
+            site.worker.replace_routes(std::mem::take(routes));
+            *staged = None;
+            control.send(&ChildToLauncher::Committed {}, None).await?;
+        }
+        (other, _) => return Ok(Some(other)),
+    }
+    Ok(None)
 }
 
 /// Does what the launcher says of a worker that serves.

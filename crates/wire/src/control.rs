@@ -203,6 +203,8 @@ messages! {
         23 => StaplesEnd {},
         /// From a gate: the last filter of this chain sends nonsense; nothing that comes from there is taken any more.
         24 => ChainCut { chain: u32 },
+        /// From a gate or a site: what has followed `Update` holds.
+        25 => Committed {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
     }
@@ -420,6 +422,11 @@ messages! {
         41 => Backend { target: u16, backend: Backend },
         /// Before `Begin`: the path of the root directory, as FastCGI servers are told it.
         42 => RootPath { path: Text<4096> },
+        /// Once the worker serves: whose each path is follows anew, as `Route`. What was said before holds until `Commit`;
+        /// another `Update` instead discards what has followed. The services stay those that they were.
+        43 => Update {},
+        /// The routes are complete, and hold from here on.
+        44 => Commit {},
     }
 }
 

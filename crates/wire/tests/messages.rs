@@ -252,7 +252,13 @@ impl Samples for ChildToLauncher {
     fn samples() -> Vec<Self> {
         let heavy =
             |bits, held| Self::TopRange { address_high: 0, address_low: u64::MAX, bits, held, waiting: 2 };
-        let mut all = vec![Self::Ready {}, heavy(0, 0), heavy(128, u32::MAX), Self::Shed { shed: shed() }];
+        let mut all = vec![
+            Self::Ready {},
+            Self::Committed {},
+            heavy(0, 0),
+            heavy(128, u32::MAX),
+            Self::Shed { shed: shed() },
+        ];
         all.push(Self::Confirmed { ticket: u32::MAX });
         let holding = Holding { kind: KeyKind::Rsa, not_before: 1, not_after: u64::MAX, named: true };
         all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good, holding });
@@ -356,6 +362,8 @@ impl Samples for LauncherToSite {
             route(RouteTarget::Service),
             route(RouteTarget::Elsewhere),
             Self::Begin {},
+            Self::Update {},
+            Self::Commit {},
             Self::Attach {},
             Self::AttachService { partition: u16::MAX },
             Self::Broken { partition: 0, broken: true },

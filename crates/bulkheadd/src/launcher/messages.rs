@@ -67,6 +67,11 @@ impl Launcher {
                 to.certificates.on_staple(supervisor, serial, (site, number), staple);
             }
             ChildToLauncher::StaplesEnd {} => to.certificates.on_staples_end(supervisor, serial),
+            ChildToLauncher::Committed {} => {
+                if let Some(ticket) = supervisor.on_committed(serial) {
+                    self.came_up(ticket, Ok(()));
+                }
+            }
             ChildToLauncher::ChainCut { chain } => supervisor.on_chain_cut(serial, chain),
             ChildToLauncher::Tampered { address_high, address_low } => {
                 to.bans.on_tampered(supervisor, serial, address_high, address_low);

@@ -8,11 +8,12 @@
 //! they have begun they finish, and their idle connections go back to gates. If one does not come up, all that were
 //! started end, and nothing has changed.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use config::Config;
-use wire::{LauncherToAdmin, LauncherToGate, NO_PARTITION, Outcome, Role, Text};
+use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, NO_PARTITION, Outcome, Role, Text};
 
 use crate::error::Error;
 use crate::launcher::Launcher;
@@ -50,8 +51,9 @@ impl Launcher {
             Err(reason) => return self.refuse_reload(admin, ticket, &reason),
         };
         let begun = Instant::now();
-        let (left, failures, gates, gone) = (0, Vec::new(), Change::Update, Vec::new());
-        let reload = Reload { admin, ticket, begun, left, failures, before: None, gates, gone };
+        let (left, failures, gates, gone, updated) = (0, vec![], Change::Update, vec![], vec![]);
+        let (before, committed) = (None, false);
+        let reload = Reload { admin, ticket, begun, left, failures, before, committed, gates, gone, updated };
         self.reload = Some(reload);
         // Until all are started, none of them ends the change.
         self.expect(1);
@@ -60,7 +62,7 @@ impl Launcher {
     }
 
     fn refuse_reload(&mut self, admin: u64, ticket: u32, reason: &str) {
-        self.supervisor.warn(format!("not reloaded: {reason}"));
+        self.supervisor.warn(format!("reload: {reason}"));
         self.supervisor.answer_to(admin, ticket, Outcome::Failed, reason);
     }
 
@@ -101,27 +103,33 @@ impl Launcher {
         reload.gates = change(&told_gates, &Told::gate(supervisor.context()));
         let mut gone = merged.gone;
         gone.iter().for_each(|&site| supervisor.leave_site(site));
-        self.add_sites(first).map_err(text)?;
+        self.add_sites(first)?;
         // A site that is as it was may have to know of other routes, or of other limits.
         let supervisor = &mut self.supervisor;
         let second = supervisor.context().config.sites.len();
+        let mut updated = Vec::new();
         for (slot, told) in told {
             let site = supervisor.spec(slot).site;
-            if !gone.contains(&site)
-                && change(&told, &told_site(supervisor, slot, Life::Pending)) == Change::Replace
-            {
-                gone.push(site);
-                supervisor.leave_site(site);
-                supervisor.change_sites(|sites| sites.push(sites[usize::from(site)].clone()));
+            if gone.contains(&site) {
+                continue;
+            }
+            match change(&told, &told_site(supervisor, slot, Life::Pending)) {
+                Change::None => {}
+                Change::Update => updated.push(slot),
+                Change::Replace => {
+                    gone.push(site);
+                    supervisor.leave_site(site);
+                    supervisor.change_sites(|sites| sites.push(sites[usize::from(site)].clone()));
+                }
             }
         }
-        self.add_sites(second).map_err(text)?;
+        self.add_sites(second)?;
         let sites = &self.supervisor.context().config.sites;
         let has_tls = |site: usize| sites[site].tls.is_some();
         let certificates =
             tls_differs || (first..sites.len()).any(has_tls) || gone.iter().any(|&site| has_tls(site.into()));
         if let Some(reload) = &mut self.reload {
-            reload.gone = gone;
+            (reload.gone, reload.updated) = (gone, updated);
         }
         self.components.log_rotation.adopt_config(&mut self.supervisor).map_err(text)?;
         self.adopt_sites().map_err(text)?;
@@ -135,27 +143,35 @@ impl Launcher {
     }
 
     /// Adds the processes of the sites from this number on, and those of roles that they need and that there are none of.
-    fn add_sites(&mut self, from: usize) -> Result<(), Error> {
+    fn add_sites(&mut self, from: usize) -> Result<(), String> {
+        let text = |error: Error| error.to_string();
         let supervisor = &mut self.supervisor;
         let config = &supervisor.context().config;
         let numbers = supervisor.specs().iter().map(|spec| spec.partition);
         let next =
             numbers.filter(|&number| number != NO_PARTITION).max().map_or(0, |last| usize::from(last) + 1);
         let mut table = ProcessTable::new(config, self.identities.as_mut(), next);
-        let has = |role| supervisor.specs().iter().any(|spec| spec.role == role);
+        let is_there = |slot| supervisor.slot(slot).life != Life::Removed;
+        let there = (0..).zip(supervisor.specs()).filter(|(slot, _)| is_there(*slot));
+        let roles: HashSet<Role> = there.map(|(_, spec)| spec.role).collect();
+        let has = |role| roles.contains(&role);
         if signs(config) && !has(Role::Signer) {
-            table.add_role(Role::Signer, 0)?;
+            table.add_role(Role::Signer, 0).map_err(text)?;
         }
         if stapler::is_wanted(config) && !has(Role::Stapler) {
-            table.add_role(Role::Stapler, 0)?;
+            table.add_role(Role::Stapler, 0).map_err(text)?;
         }
         for site in from..config.sites.len() {
             let partition = table.next_partition();
-            table.add_site(site, partition)?;
+            table.add_site(site, partition).map_err(text)?;
+        }
+        // What would be beyond is not given out.
+        if table.next_partition() > usize::from(NO_PARTITION) {
+            return Err("no number is left for a partition; restart the server".into());
         }
         let specs = table.specs;
         if let Some(identities) = &mut self.identities {
-            identities.save()?;
+            identities.save().map_err(text)?;
         }
         supervisor.add_slots(specs);
         Ok(())
@@ -213,7 +229,7 @@ impl Launcher {
             Some(closed) => {
                 self.commit();
                 drop(closed);
-                // A gate that is replaced has its successor now.
+                // Gates and workers have yet to say that they use what they were sent.
                 if self.reload.as_ref().is_some_and(|reload| reload.left > 0) {
                     return;
                 }
@@ -229,7 +245,9 @@ impl Launcher {
             self.supervisor.info(format!("reloaded in {:?}", reload.begun.elapsed()));
             return self.supervisor.answer_to(reload.admin, reload.ticket, Outcome::Done, "");
         }
-        self.refuse_reload(reload.admin, reload.ticket, &reload.failures.join("; "));
+        let reason = reload.failures.join("; ");
+        let reason = if reload.committed { format!("reloaded, but {reason}") } else { reason };
+        self.refuse_reload(reload.admin, reload.ticket, &reason);
     }
 
     /// Makes an end of what was started; what was there serves on.
@@ -247,23 +265,37 @@ impl Launcher {
 
     /// Has what was started take the place of what was there.
     fn commit(&mut self) {
-        let Some(Reload { gone, gates: change, .. }) = &mut self.reload else { return };
-        let (gone, change) = (std::mem::take(gone), *change);
+        let Some(Reload { gone, updated, gates: change, committed, .. }) = &mut self.reload else { return };
+        *committed = true;
+        let (gone, updated, change) = (std::mem::take(gone), std::mem::take(updated), *change);
         let removed = self.supervisor.end_change(true);
         self.supervisor.change_sites(|sites| {
             gone.iter().for_each(|&site| leave_place(&mut sites[usize::from(site)]));
         });
         self.move_bans(&removed);
         for gate in self.supervisor.active(Role::Gate, None) {
-            if let Err(error) = self.update_gate(gate, &removed) {
-                self.supervisor.warn(format!("a gate goes on with what it had: {error}"));
+            match self.update_gate(gate, &removed) {
+                Err(error) => {
+                    self.supervisor.warn(format!("a gate goes on with what it had: {error}"));
+                }
+                Ok(()) => self.expect_commit(gate, change),
             }
         }
+        // After the gates: what a worker hands back must not come to it again.
+        updated.into_iter().for_each(|slot| self.update_site(slot));
         removed.iter().for_each(|&slot| self.supervisor.empty_slot(slot));
         self.after_change();
         self.log_warnings();
         if change == Change::Replace {
             self.replace_roles(&[Role::Gate]);
+        }
+    }
+
+    /// Has the change wait until a process says that it uses what it was sent, unless the process is replaced anyway.
+    fn expect_commit(&mut self, serial: u64, change: Change) {
+        let ticket = self.reload.as_ref().map(|reload| reload.ticket).filter(|_| change == Change::Update);
+        if self.supervisor.expect_commit(serial, ticket) {
+            self.expect(1);
         }
     }
 
@@ -283,6 +315,20 @@ impl Launcher {
             }
         }
         Ok(())
+    }
+
+    /// Sends the workers of a site whose each path is now.
+    fn update_site(&mut self, slot: usize) {
+        let supervisor = &mut self.supervisor;
+        let specs = supervisor.specs_for(Life::Serving);
+        let mut messages = supervisor.context().site_routes(supervisor.spec(slot), &specs);
+        messages.retain(|message| matches!(message, LauncherToSite::Route { .. }));
+        messages.insert(0, LauncherToSite::Update {});
+        messages.push(LauncherToSite::Commit {});
+        for worker in supervisor.active(Role::Site, Some(slot)) {
+            messages.iter().for_each(|message| self.supervisor.send(worker, message, None));
+            self.expect_commit(worker, Change::Update);
+        }
     }
 
     /// The bans of a site hold for its successor.

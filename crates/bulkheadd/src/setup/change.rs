@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use config::{Config, Site};
-use wire::{LauncherToGate, LauncherToSite, NO_PARTITION};
+use wire::{LauncherToGate, LauncherToSite, NO_PARTITION, RouteTarget};
 
 use crate::setup::Opened;
 use crate::spawn::context::SpawnContext;
@@ -51,8 +51,16 @@ pub(crate) fn change(old: &Told, new: &Told) -> Change {
     match (old, new) {
         (Told::Gate(old), Told::Gate(new)) if old == new => Change::Update,
         (Told::Site(old), Told::Site(new)) if old == new => Change::None,
+        (Told::Site(old), Told::Site(new)) if own(old).eq(own(new)) => Change::Update,
         _ => Change::Replace,
     }
+}
+
+/// What is said to a worker of its own site: an update can say which paths are others'.
+fn own(told: &[(LauncherToSite, Option<Opened>)]) -> impl Iterator<Item = &(LauncherToSite, Option<Opened>)> {
+    let elsewhere =
+        |message: &_| matches!(message, LauncherToSite::Route { target: RouteTarget::Elsewhere, .. });
+    told.iter().filter(move |(message, _)| !elsewhere(message))
 }
 
 /// The keys that differ and that nothing but a restart of the server changes.
@@ -77,10 +85,14 @@ pub(crate) struct Reload {
     pub(crate) failures: Vec<String>,
     /// What holds again if one does not come up; nothing, once all have.
     pub(crate) before: Option<Running>,
+    /// Whether the new configuration holds.
+    pub(crate) committed: bool,
     /// What gates are asked for besides new listeners and routes.
     pub(crate) gates: Change,
     /// Sites that go, by number.
     pub(crate) gone: Vec<u16>,
+    /// The slots of workers that stay, and learn whose other paths are.
+    pub(crate) updated: Vec<usize>,
 }
 
 /// Sites of two configurations, each at its number.

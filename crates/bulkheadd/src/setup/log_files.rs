@@ -6,6 +6,7 @@
 //! A day is one of UTC, as the times in the lines are: so a file has the lines of its name, there is one for each day
 //! and none is longer or shorter than others, and root reads no table of time zones.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -46,11 +47,11 @@ pub struct Logs {
 impl Logs {
     /// Opens them for the first time.
     pub fn open(config: &Config, places: &Directories, now: SystemTime) -> Result<Self, Error> {
-        let name = |site: &Site| match site.hosts.is_empty() {
-            // A reload has removed it.
-            true => NO_SITE.to_owned(),
-            false => site.worker.access_log.clone(),
-        };
+        let log = |site: &Site| site.worker.access_log.clone();
+        let live: HashSet<String> =
+            config.sites.iter().filter(|site| !site.hosts.is_empty()).map(log).collect();
+        // What a reload has removed gets no new file; what it has replaced logs where its successor does.
+        let name = |site: &Site| Some(log(site)).filter(|log| live.contains(log)).unwrap_or(NO_SITE.into());
         let names: Vec<String> = config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect();
         let days = config.log.daily.then(|| Days::new(now));
         let error_file = config.log.error_file.clone();

@@ -211,7 +211,7 @@ impl SpawnContext {
     }
 
     /// Whose each path is, as far as a site's worker must know, and how much each of its services may have.
-    fn site_routes(&self, spec: &ProcessSpec, specs: &[&ProcessSpec]) -> Vec<LauncherToSite> {
+    pub(crate) fn site_routes(&self, spec: &ProcessSpec, specs: &[&ProcessSpec]) -> Vec<LauncherToSite> {
         let site = &self.config.sites[usize::from(spec.site)];
         let mut messages = Vec::new();
         let any_host = site.hosts.iter().any(|host| host.contains('*'));

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use config::Config;
 
@@ -15,6 +16,7 @@ use crate::spawn::context::duplicate;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::supervisor::backoff::Rule;
 use crate::supervisor::life::Life;
+use crate::supervisor::process::Stage;
 use crate::supervisor::{Slot, Supervisor};
 
 /// A configuration, and what goes with it.
@@ -88,6 +90,34 @@ impl Supervisor {
     /// The listening sockets of a gate, once more.
     pub(crate) fn sockets_of(&self, gate: usize) -> Result<Vec<OwnedFd>, Error> {
         self.listeners.iter().map(|of| duplicate(&of[gate])).collect()
+    }
+
+    /// A process is sent an update. One that serves is to say in time that it holds; whether there is such a one.
+    pub(crate) fn expect_commit(&mut self, serial: u64, ticket: Option<u32>) -> bool {
+        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let Some(process) = self.processes.get_mut(&serial) else { return false };
+        process.owes_commits += 1;
+        let serves = process.stage == Stage::Serving && ticket.is_some();
+        if serves {
+            process.ticket = ticket;
+            process.deadline = Some(Instant::now() + timeout);
+        }
+        serves
+    }
+
+    /// A process says that an update holds; returns the command that waits for that.
+    pub(crate) fn on_committed(&mut self, serial: u64) -> Option<u32> {
+        let process = self.processes.get_mut(&serial)?;
+        if process.owes_commits == 0 {
+            self.protocol_violation(serial);
+            return None;
+        }
+        process.owes_commits -= 1;
+        if process.owes_commits > 0 || process.stage != Stage::Serving {
+            return None;
+        }
+        process.deadline = None;
+        process.ticket.take()
     }
 
     /// Whether a successor is under way.

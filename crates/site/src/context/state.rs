@@ -122,7 +122,7 @@ impl fmt::Display for KeptSource<'_> {
 /// What the launcher has told this worker.
 pub struct WorkerState {
     /// Which requests are this worker's to answer.
-    routes: Routes<bool>,
+    routes: RefCell<Routes<bool>>,
     limits: Limits,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
@@ -160,7 +160,7 @@ impl WorkerState {
     /// A worker with these limits and, for now, nothing of its own.
     pub fn new(limits: Limits, receiver: Rc<Receiver>, log: Log) -> Self {
         Self {
-            routes: Routes::default(),
+            routes: RefCell::default(),
             priority: Priority::Recency,
             rate: (0, 0),
             rates: Rates::new((0, 0), Exempt::default()),
@@ -211,7 +211,12 @@ impl WorkerState {
 
     /// Adds a line of the table of requests that are this worker's, or others', to answer.
     pub fn route(&mut self, host: &str, path: &str, is_own: bool) {
-        self.routes.add(host, path, is_own);
+        self.routes.get_mut().add(host, path, is_own);
+    }
+
+    /// Puts another table in its place. Connections that are under way see the new one with their next request.
+    pub fn replace_routes(&self, routes: Routes<bool>) {
+        *self.routes.borrow_mut() = routes;
     }
 
     /// Makes the ways to all backends, now that the rules are known.
@@ -289,12 +294,12 @@ impl WorkerState {
     /// Whether a request is this worker's to answer. `host` is in whatever case, without port and final dot, and empty if
     /// HTTP/1.0 named none; `path` is as sent.
     pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
-        self.routes.find(host, path) == Some(&true)
+        self.routes.borrow().find(host, path) == Some(&true)
     }
 
     /// Whether a request that a backend could take for one of this path would still be this worker's.
     pub(crate) fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
-        self.routes.find_normal(host, path) == Some(&true)
+        self.routes.borrow().find_normal(host, path) == Some(&true)
     }
 
     /// Whether a client may make one more request of this site now; counts the request.
