@@ -180,6 +180,6 @@ impl Filters {
 
     /// When the next filter is to be started, or the guard checks whether the filters read.
     pub fn next(&self) -> Option<Instant> {
-        self.filters.iter().filter_map(|filter| filter.again.at()).chain(self.look_at).min()
+        self.filters.iter().filter_map(|filter| filter.again.at).chain(self.look_at).min()
     }
 }

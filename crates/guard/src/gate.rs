@@ -25,11 +25,11 @@ const MESSAGES_PER_TURN: usize = 64;
 /// See the file.
 #[derive(Debug)]
 pub struct Gate {
-    spec: ProcessSpec,
+    /// By which its jail is made.
+    pub spec: ProcessSpec,
     running: Option<(Process, StderrRelay)>,
-    /// Whether it has said that it accepts.
-    ready: bool,
-    again: Again,
+    /// When it is to be started again, if it is to be.
+    pub again: Again,
 }
 
 /// The spec of a role of the guard.
@@ -41,12 +41,7 @@ pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> Proce
 impl Gate {
     /// One that is not started yet.
     pub fn new(identity: Option<jail::Identity>, restart: &config::Restart) -> Self {
-        Self { spec: spec(Role::Gate, 0, identity), running: None, ready: false, again: Again::new(restart) }
-    }
-
-    /// The gate's spec, by which its jail is made.
-    pub fn spec(&self) -> &ProcessSpec {
-        &self.spec
+        Self { spec: spec(Role::Gate, 0, identity), running: None, again: Again::new(restart) }
     }
 
     /// Starts it, and tells it everything that there is.
@@ -63,7 +58,6 @@ impl Gate {
         let started = Started::new(&self.spec, started)?;
         let process = Process::new(0, started.child, Some(control), started.since);
         self.running = Some((process, started.stderr));
-        self.ready = false;
         let mut messages = context.gate_setup(Vec::new(), &[], chain);
         let begin = messages.pop();
         messages.extend(listeners.at_first()?);
@@ -121,7 +115,6 @@ impl Gate {
             }
         }
         if heard.contains(&ChildToLauncher::Ready {}) {
-            self.ready = true;
             process.stage = Stage::Serving;
         }
         heard
@@ -134,7 +127,7 @@ impl Gate {
 
     /// Whether it accepts.
     pub fn is_ready(&self) -> bool {
-        self.running.is_some() && self.ready
+        self.running.as_ref().is_some_and(|(process, _)| process.stage == Stage::Serving)
     }
 
     /// If it has ended: how, and whether it is started again.
@@ -150,10 +143,5 @@ impl Gate {
     pub fn failed(&mut self, now: Instant) -> bool {
         self.running = None;
         self.again.ended(Duration::ZERO, now)
-    }
-
-    /// When it is to be started again, if it is to be.
-    pub fn again(&mut self) -> &mut Again {
-        &mut self.again
     }
 }

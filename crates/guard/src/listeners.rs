@@ -50,7 +50,7 @@ pub struct Listeners {
     /// Gate's ends of processes' own channels.
     processes: BTreeMap<u32, OwnedFd>,
     /// Whether the guard listens itself.
-    own: bool,
+    pub own: bool,
     terms: Terms,
     next_listener: u16,
     next_partition: u16,
@@ -67,11 +67,6 @@ impl Listeners {
             listeners.next_partition = 1;
         }
         listeners
-    }
-
-    /// Whether the guard listens itself.
-    pub fn is_own(&self) -> bool {
-        self.own
     }
 
     /// Whether the server listens on anything.
@@ -274,7 +269,7 @@ mod tests {
     #[test]
     fn with_sockets_of_our_own_all_of_the_servers_are_one() {
         let mut listeners = Listeners::new(vec![socket()], Terms::default());
-        assert!(listeners.is_own() && !listeners.listens());
+        assert!(listeners.own && !listeners.listens());
         assert!(listeners.listening(3, socket()).unwrap().is_empty());
         let (one, _) = listeners.accepting(3, end()).unwrap().unwrap();
         let (two, _) = listeners.accepting(4, end()).unwrap().unwrap();

@@ -62,7 +62,7 @@ fn guard(mut options: Options) -> Result<ExitCode, Error> {
     let probe = options.probe.take();
     let guard = watch::Guard::start(options)?;
     match probe {
-        Some((probed, words)) => probe::run(&guard.context, guard.reactor.gate.spec(), probed, &words),
+        Some((probed, words)) => probe::run(&guard.context, &guard.reactor.gate.spec, probed, &words),
         None => guard.run(),
     }
 }

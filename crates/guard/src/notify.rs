@@ -44,7 +44,8 @@ struct Waiting {
 /// The answering side.
 #[derive(Debug)]
 pub struct Supervisor {
-    listener: Listener,
+    /// Where calls arrive.
+    pub listener: Listener,
     servers: Servers,
     /// By inode.
     channels: HashMap<u64, Channel>,
@@ -76,14 +77,9 @@ impl Supervisor {
         }
     }
 
-    /// Where calls arrive.
-    pub fn listener(&self) -> &Listener {
-        &self.listener
-    }
-
-    /// Whether something is to be looked at again soon, of which no event will tell.
-    pub fn is_restless(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Says what has waited for room; returns whether something is to be looked at again soon, of which no event will tell.
+    pub fn flush(&mut self) -> bool {
+        self.servers.flush() | !self.waiting.is_empty()
     }
 
     /// Answers the call that has arrived.
@@ -116,10 +112,8 @@ impl Supervisor {
             }
             return Ok(Answer::Allow);
         }
-        let (server, new) = self.servers.get(process)?;
-        if new {
-            reactor.watch(server.pidfd(), Source::Server, process as u32)?;
-        }
+        let server =
+            self.servers.get(process, |pidfd| reactor.watch(pidfd, Source::Server, process as u32))?;
         if server.holds(at) {
             return Ok(Answer::Allow);
         }
@@ -150,7 +144,7 @@ impl Supervisor {
         if !is_tcp(&socket) {
             return Ok(Answer::Allow);
         }
-        if !reactor.listeners.is_own()
+        if !reactor.listeners.own
             && let Err(errno) = rustix::net::listen(&socket, BACKLOG)
         {
             return Ok(Answer::End(Err(errno)));
@@ -214,12 +208,9 @@ impl Supervisor {
         reactor: &mut Reactor,
     ) -> Result<(), Errno> {
         let call = &waiting.call;
-        let (server, new) = self.servers.get(waiting.process).map_err(|_| Errno::CONNABORTED)?;
-        if new {
-            reactor
-                .watch(server.pidfd(), Source::Server, waiting.process as u32)
-                .map_err(|_| Errno::CONNABORTED)?;
-        }
+        let process = waiting.process;
+        let watch = |pidfd: &OwnedFd| reactor.watch(pidfd, Source::Server, process as u32);
+        let server = self.servers.get(process, watch).map_err(|_| Errno::CONNABORTED)?;
         if let Some(gates_end) = server.connect().map_err(|_| Errno::MFILE)? {
             reactor.process(gates_end);
         }
@@ -235,7 +226,7 @@ impl Supervisor {
             let given = self.listener.end_with(call.id, &connection, flags.contains(SocketFlags::CLOEXEC));
             given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         });
-        let Some(server) = self.servers.known(waiting.process) else {
+        let Some(server) = self.servers.known(process) else {
             return Err(Errno::CONNABORTED);
         };
         match given {
@@ -299,7 +290,7 @@ impl Supervisor {
     /// A process of the server has ended.
     pub fn on_end(&mut self, process: i32, reactor: &mut Reactor) {
         if let Some(server) = self.servers.known(process) {
-            reactor.unwatch(server.pidfd());
+            reactor.unwatch(&server.pidfd);
         }
         self.servers.gone(process);
     }
@@ -307,11 +298,6 @@ impl Supervisor {
     /// The server has closed what it called `number`.
     pub fn closed(&mut self, number: u64) {
         self.channels.retain(|_, channel| channel.number != number);
-    }
-
-    /// Says what has waited for room; returns whether something still does.
-    pub fn flush(&mut self) -> bool {
-        self.servers.flush()
     }
 }
 

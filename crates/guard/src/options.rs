@@ -111,20 +111,12 @@ impl Words {
             "--persist" => self.keeps = value == "no",
             "--unfiltered" => self.unfiltered = value == "yes",
             "--probe" => {
-                self.probed = Some(match value.as_str() {
-                    "gate" => Probed::Gate,
-                    "keeper" => Probed::Keeper,
-                    "reaper" => Probed::Reaper,
-                    _ => return Err(wrong()),
-                });
+                let jails = [("gate", Probed::Gate), ("keeper", Probed::Keeper), ("reaper", Probed::Reaper)];
+                self.probed = Some(one_of(&jails, &value).ok_or_else(wrong)?);
             }
             "--by" => {
-                self.by = Some(match value.as_str() {
-                    "auto" => By::Auto,
-                    "preload" => By::Preload,
-                    "notify" => By::Notify,
-                    _ => return Err(wrong()),
-                });
+                let ways = [("auto", By::Auto), ("preload", By::Preload), ("notify", By::Notify)];
+                self.by = Some(one_of(&ways, &value).ok_or_else(wrong)?);
             }
             _ => return Err(format!("there is no {}; use `bulkhead guard`", option.escape_debug())),
         }
@@ -160,6 +152,10 @@ impl Words {
             probe,
         })
     }
+}
+
+fn one_of<T: Copy>(known: &[(&str, T)], word: &str) -> Option<T> {
+    known.iter().find(|(name, _)| *name == word).map(|&(_, value)| value)
 }
 
 fn text(word: OsString) -> Result<String, String> {

@@ -28,7 +28,7 @@ impl Started {
     pub fn new(spec: &ProcessSpec, started: spawn::Started) -> Result<Self, Error> {
         let stderr = StderrRelay::new(spec.title(), started.stderr.reading.into());
         Ok(Self {
-            child: started.child,
+            child: started.jailed.child,
             stderr: stderr.map_err(during("read a pipe"))?,
             since: Instant::now(),
         })
@@ -40,7 +40,8 @@ impl Started {
 pub struct Again {
     backoff: Backoff,
     rule: Rule,
-    at: Option<Instant>,
+    /// When it is to be started, if it is to be.
+    pub at: Option<Instant>,
 }
 
 impl Again {
@@ -56,11 +57,6 @@ impl Again {
             Verdict::Broken => self.at = None,
         }
         self.at.is_some()
-    }
-
-    /// When it is to be started, if it is to be.
-    pub fn at(&self) -> Option<Instant> {
-        self.at
     }
 
     /// Whether now is the time; asked once.

@@ -4,6 +4,7 @@
 //! Never: takes one process for another; each is known by its pidfd, and gone with it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
@@ -15,7 +16,8 @@ use bulkheadd::supervisor::outbox::Outbox;
 /// One process.
 #[derive(Debug)]
 pub struct Server {
-    pidfd: OwnedFd,
+    /// The descriptor by which its end is seen.
+    pub pidfd: OwnedFd,
     /// Our end of its channel to the gate, once it has taken something; and what did not fit into it.
     channel: Option<OwnedFd>,
     outbox: Outbox,
@@ -53,17 +55,22 @@ impl Servers {
         self.servers.get_mut(&id)
     }
 
-    /// The process `id`, and whether it is new, so that its end is to be watched.
-    pub fn get(&mut self, id: i32) -> io::Result<(&mut Server, bool)> {
-        let new = !self.servers.contains_key(&id);
-        if new {
-            let pid = Pid::from_raw(id).ok_or(io::ErrorKind::InvalidInput)?;
-            let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-            let (outbox, held) = (Outbox::default(), HashMap::new());
-            self.servers.insert(id, Server { pidfd, channel: None, outbox, held });
+    /// The process `id`; `watch` is called with the pidfd of a new one.
+    pub fn get(
+        &mut self,
+        id: i32,
+        watch: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> io::Result<&mut Server> {
+        match self.servers.entry(id) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let pid = Pid::from_raw(id).ok_or(io::ErrorKind::InvalidInput)?;
+                let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+                watch(&pidfd)?;
+                let (outbox, held) = (Outbox::default(), HashMap::new());
+                Ok(new.insert(Server { pidfd, channel: None, outbox, held }))
+            }
         }
-        let server = self.servers.get_mut(&id).ok_or(io::ErrorKind::NotFound)?;
-        Ok((server, new))
     }
 
     /// It has ended, and with it all that it held.
@@ -79,11 +86,6 @@ impl Servers {
 }
 
 impl Server {
-    /// The descriptor by which its end is seen.
-    pub fn pidfd(&self) -> &OwnedFd {
-        &self.pidfd
-    }
-
     /// Another descriptor of what the process has at `number`.
     pub fn descriptor(&self, number: RawFd) -> io::Result<OwnedFd> {
         Ok(rustix::process::pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
@@ -160,8 +162,13 @@ mod tests {
         let mut servers = Servers::default();
         assert_eq!(servers.process_of(own), Some(own));
         assert_eq!(servers.process_of(i32::MAX), None);
-        let (server, new) = servers.get(own).unwrap();
-        assert!(new && server.descriptor(0).is_ok() && server.descriptor(1 << 20).is_err());
+        let mut watched = 0;
+        let watch = |_: &OwnedFd| {
+            watched += 1;
+            Ok(())
+        };
+        let server = servers.get(own, watch).unwrap();
+        assert!(server.descriptor(0).is_ok() && server.descriptor(1 << 20).is_err());
         let gate = server.connect().unwrap().unwrap();
         assert!(server.connect().unwrap().is_none());
         let peer = "10.0.0.1:2".parse().unwrap();
@@ -174,7 +181,9 @@ mod tests {
         server.closed(8);
         server.closed(7);
         assert_eq!(told(&gate), FromGuarded::Done { id: 2 });
+        servers.get(own, |_| panic!("it is watched")).unwrap();
         servers.gone(own);
+        assert_eq!(watched, 1);
         assert!(sys::seqpacket::receive(&gate, &mut [0; 8]).unwrap().is_none(), "the end of the process");
     }
 
@@ -182,7 +191,7 @@ mod tests {
     fn what_does_not_fit_waits() {
         let own = std::process::id() as i32;
         let mut servers = Servers::default();
-        let (server, _) = servers.get(own).unwrap();
+        let server = servers.get(own, |_| Ok(())).unwrap();
         let gate = server.connect().unwrap().unwrap();
         let peer = "10.0.0.1:2".parse().unwrap();
         for id in 0..5000 {

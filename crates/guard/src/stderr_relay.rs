@@ -22,7 +22,8 @@ pub fn say(text: impl std::fmt::Display) {
 #[derive(Debug)]
 pub struct StderrRelay {
     title: String,
-    pipe: io::PipeReader,
+    /// The pipe, to be watched.
+    pub pipe: io::PipeReader,
     rest: Vec<u8>,
 }
 
@@ -31,11 +32,6 @@ impl StderrRelay {
     pub fn new(title: String, pipe: io::PipeReader) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self { title, pipe, rest: Vec::new() })
-    }
-
-    /// The pipe, to be watched.
-    pub fn pipe(&self) -> &io::PipeReader {
-        &self.pipe
     }
 
     /// Passes on what has come; returns whether more may come.

@@ -86,7 +86,7 @@ impl Guard {
         let epoll = epoll::create(flags).map_err(during("make an epoll"))?;
         let signals = sys::signals::guard_descriptor().map_err(during("watch signals"))?;
         let reactor = Reactor { epoll, listeners: Listeners::new(own, options.terms), gate };
-        let (listens, filtered) = (reactor.listeners.is_own(), filters.len() > 0);
+        let (listens, filtered) = (reactor.listeners.own, filters.len() > 0);
         let (by, persists) = (options.by, options.persists);
         let order = words.map(|words| Order { words, by, listens, persists, filtered, descriptors });
         reactor.must_watch(&signals, Source::Signals, 0)?;
@@ -130,11 +130,7 @@ impl Guard {
     }
 
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Error> {
-        let restless = self.reactor.gate.flush()
-            | self
-                .supervisor
-                .as_mut()
-                .is_some_and(|supervisor| supervisor.flush() | supervisor.is_restless());
+        let restless = self.reactor.gate.flush() | self.supervisor.as_mut().is_some_and(Supervisor::flush);
         let left = self.until_next(restless);
         wait(&self.reactor.epoll, events, left)?;
         for event in events.iter() {
@@ -154,7 +150,7 @@ impl Guard {
             Source::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
             Source::FilterStderr if !self.filters.relay(which as usize) => {
                 if let Some((_, stderr)) = self.filters.watched(which as usize) {
-                    self.reactor.unwatch(stderr.pipe());
+                    self.reactor.unwatch(&stderr.pipe);
                 }
             }
             Source::GateStderr | Source::FilterStderr => {}
@@ -173,7 +169,7 @@ impl Guard {
         match source {
             Source::Calls if flags.contains(epoll::EventFlags::IN) => supervisor.on_call(&mut self.reactor),
             // All of its processes are gone.
-            Source::Calls => self.reactor.unwatch(supervisor.listener()),
+            Source::Calls => self.reactor.unwatch(&supervisor.listener),
             Source::Server => supervisor.on_end(which as i32, &mut self.reactor),
             _ => supervisor.on_waiting(&mut self.reactor),
         }
@@ -297,7 +293,7 @@ impl Guard {
         let Some(order) = self.order.take() else {
             return Ok(());
         };
-        let running = order.start(&self.context, self.reactor.gate.spec())?;
+        let running = order.start(&self.context, &self.reactor.gate.spec)?;
         self.reactor.must_watch(&running.control, Source::Control, 0)?;
         self.reactor.must_watch(running.child.pidfd(), Source::Command, 0)?;
         self.control = Some(running.control);
@@ -317,12 +313,12 @@ impl Guard {
         };
         self.reactor.must_watch(end, Source::GateEnd, 0)?;
         self.reactor.must_watch(control, Source::Gate, 0)?;
-        self.reactor.must_watch(stderr.pipe(), Source::GateStderr, 0)
+        self.reactor.must_watch(&stderr.pipe, Source::GateStderr, 0)
     }
 
     fn unwatch_gate_stderr(&self) {
         if let Some((_, _, stderr)) = self.reactor.gate.watched() {
-            self.reactor.unwatch(stderr.pipe());
+            self.reactor.unwatch(&stderr.pipe);
         }
     }
 
@@ -350,13 +346,13 @@ impl Guard {
             return Ok(());
         };
         self.reactor.must_watch(end, Source::FilterEnd, index as u32)?;
-        self.reactor.must_watch(stderr.pipe(), Source::FilterStderr, index as u32)
+        self.reactor.must_watch(&stderr.pipe, Source::FilterStderr, index as u32)
     }
 
     fn until_next(&mut self, restless: bool) -> Option<Duration> {
         let ending = self.ending.map(|(_, deadline)| deadline);
         let looking = restless.then(|| Instant::now() + LOOK);
-        let times = [self.next_report, self.reactor.gate.again().at(), self.filters.next(), ending, looking];
+        let times = [self.next_report, self.reactor.gate.again.at, self.filters.next(), ending, looking];
         times.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -364,7 +360,7 @@ impl Guard {
         if restless && let Some(supervisor) = &mut self.supervisor {
             supervisor.on_waiting(&mut self.reactor);
         }
-        if self.reactor.gate.again().is_due(now)
+        if self.reactor.gate.again.is_due(now)
             && let Err(error) = self.start_gate()
         {
             let again = self.reactor.gate.failed(now);

@@ -26,7 +26,8 @@ const WAITING_MAX: usize = 64;
 /// The log files, and the commands that wait until every logger has new ones.
 #[derive(Debug)]
 pub(crate) struct LogRotation {
-    logs: Logs,
+    /// The files that are written.
+    pub(crate) logs: Logs,
     asked: Vec<Asked>,
 }
 
@@ -42,11 +43,6 @@ impl LogRotation {
     /// For these files.
     pub(crate) fn new(logs: Logs) -> Self {
         Self { logs, asked: Vec::new() }
-    }
-
-    /// The files that are written.
-    pub(crate) fn logs(&self) -> &Logs {
-        &self.logs
     }
 }
 

@@ -87,19 +87,14 @@ impl Probes {
         slot: usize,
         kind: ProbeKind,
     ) {
-        let refusal = if self.probes.len() >= PROBES_MAX {
-            Some((Outcome::Busy, format!("{PROBES_MAX} probes are under way")))
+        let started = if self.probes.len() >= PROBES_MAX {
+            Err((Outcome::Busy, format!("{PROBES_MAX} probes are under way")))
         } else {
-            match self.start_probe(supervisor, slot, kind) {
-                Ok(output) => {
-                    supervisor.send(admin, &LauncherToAdmin::ProbeOutput { ticket }, Some(output));
-                    None
-                }
-                Err(error) => Some((Outcome::Failed, error.to_string())),
-            }
+            self.start_probe(supervisor, slot, kind).map_err(|error| (Outcome::Failed, error.to_string()))
         };
-        if let Some((outcome, reason)) = refusal {
-            supervisor.answer(ticket, outcome, &reason);
+        match started {
+            Ok(output) => supervisor.send(admin, &LauncherToAdmin::ProbeOutput { ticket }, Some(output)),
+            Err((outcome, reason)) => supervisor.answer(ticket, outcome, &reason),
         }
     }
 

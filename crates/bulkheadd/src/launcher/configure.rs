@@ -38,7 +38,7 @@ impl Launcher {
         supervisor.hand_own_calls(serial)?;
         match supervisor.spec(slot).role {
             Role::Logger => {
-                for (message, descriptor) in supervisor.context().logger_setup(from.log_rotation.logs())? {
+                for (message, descriptor) in supervisor.context().logger_setup(&from.log_rotation.logs)? {
                     supervisor.send(serial, &message, descriptor);
                 }
                 supervisor.hand_logs_to(serial)?;

@@ -74,7 +74,7 @@ impl Logs {
             *syslog = Syslog::connect(Path::new(SYSLOG));
         }
         if let Some(days) = &mut self.days {
-            days.opened(now);
+            *days = Days::new(now);
         }
         Ok(())
     }
@@ -139,10 +139,6 @@ impl Days {
             self.not_before = Some(now + LOOK);
         }
         due
-    }
-
-    fn opened(&mut self, now: SystemTime) {
-        *self = Self::new(now);
     }
 
     fn pause(&self, now: SystemTime) -> Duration {
@@ -256,7 +252,7 @@ mod tests {
         assert_eq!(days.pause(at(MIDNIGHT - 30)), Duration::from_secs(30));
         assert!(!days.is_due(at(MIDNIGHT - 1)));
         assert!(days.is_due(at(MIDNIGHT)));
-        days.opened(at(MIDNIGHT));
+        days = Days::new(at(MIDNIGHT));
         assert!(!days.is_due(at(MIDNIGHT)));
         assert!(!days.is_due(at(MIDNIGHT + DAY - 1)));
         assert!(days.is_due(at(MIDNIGHT + DAY)));
@@ -274,7 +270,7 @@ mod tests {
     fn a_clock_that_is_set_is_followed_both_ways() {
         let mut days = Days::new(at(MIDNIGHT));
         assert!(days.is_due(at(MIDNIGHT - 5)));
-        days.opened(at(MIDNIGHT - 5));
+        days = Days::new(at(MIDNIGHT - 5));
         assert!(days.is_due(at(MIDNIGHT + 400 * DAY)));
         // It failed, and the clock was set back far: that is no reason to wait for a year.
         assert!(days.is_due(at(MIDNIGHT + 3 * DAY)));

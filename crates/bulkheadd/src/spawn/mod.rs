@@ -55,20 +55,14 @@ const REAPER_PROCESSES: u64 = 1;
 /// A child that was started, with the launcher's ends of its channels.
 #[derive(Debug)]
 pub struct Started {
-    /// The child.
-    pub child: Child,
+    /// The child in its jail.
+    pub jailed: Jailed,
     /// Its control channel; a filter has none.
     pub control: Option<OwnedFd>,
     /// What the logger reads of it.
     pub log: Option<OwnedFd>,
     /// What it writes to standard error.
     pub stderr: Stderr,
-    /// Its control group, to be kept until it has ended.
-    pub group: Group,
-    /// Where its calls arrive that a broker answers.
-    pub calls: Option<Listener>,
-    /// Where it may write a core file.
-    pub core_folder: Option<OwnedFd>,
 }
 
 /// A child in its jail.
@@ -116,9 +110,9 @@ impl SpawnContext {
         let null = || duplicate(&self.null);
         let mut descriptors = vec![(null()?, 0), (null()?, 1), (duplicate(&writing)?, 2)];
         descriptors.extend(channels);
-        let Jailed { child, group, calls, core_folder } = self.start_in_jail(spec, program, &descriptors)?;
-        let stderr = Stderr::new(reading.into(), writing.into());
-        Ok(Started { child, control: None, log: None, stderr, group, calls, core_folder })
+        let jailed = self.start_in_jail(spec, program, &descriptors)?;
+        let stderr = Stderr { reading: reading.into(), writing: writing.into() };
+        Ok(Started { jailed, control: None, log: None, stderr })
     }
 
     /// Starts `program` in the jail of `spec`; where degraded isolation allows it, without layers that fail.

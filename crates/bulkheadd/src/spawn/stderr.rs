@@ -16,15 +16,10 @@ pub struct Stderr {
     /// Of which the logger has another descriptor.
     pub reading: OwnedFd,
     /// By which it is seen whether the child could write.
-    writing: OwnedFd,
+    pub(crate) writing: OwnedFd,
 }
 
 impl Stderr {
-    /// The launcher's own ends.
-    pub fn new(reading: OwnedFd, writing: OwnedFd) -> Self {
-        Self { reading, writing }
-    }
-
     /// Whether who writes waits. However short the logger has made the pipe, the kernel knows.
     pub(crate) fn is_full(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -30,10 +30,10 @@ use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::own_log::OwnLog;
-use crate::spawn::Started;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
+use crate::spawn::{Jailed, Started};
 use crate::supervisor::backoff::{Backoff, Rule};
 use crate::supervisor::chain_ends::Chain;
 use crate::supervisor::life::Life;
@@ -243,21 +243,19 @@ impl Supervisor {
     fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
         self.serial += 1;
         let serial = self.serial;
-        let control = started.control.as_ref();
+        let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
         let watched = control
+            .as_ref()
             .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
-            .and_then(|()| watch(&self.epoll, started.child.pidfd(), serial * 2 + 1));
+            .and_then(|()| watch(&self.epoll, child.pidfd(), serial * 2 + 1));
         if let Err(error) = watched {
             // Nobody would see its end.
-            started.child.end();
+            child.end();
             return Err(error);
         }
-        let mut process = Process::new(slot, started.child, started.control, Instant::now());
-        process.log = started.log;
-        process.stderr = Some(started.stderr);
-        process.group = Some(started.group);
-        process.core_folder = started.core_folder;
-        process.calls = started.calls;
+        let mut process = Process::new(slot, child, control, Instant::now());
+        (process.log, process.stderr, process.group) = (log, Some(stderr), Some(group));
+        (process.core_folder, process.calls) = (core_folder, calls);
         self.processes.insert(serial, process);
         self.unconfigured.push_back(serial);
         Ok(serial)

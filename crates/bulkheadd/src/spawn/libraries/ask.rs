@@ -17,7 +17,6 @@ use jail::{Access, Jail, Limits};
 use sys::process::Program;
 
 use super::library;
-use super::loader::{CACHE, Loader};
 use crate::directories;
 use crate::error::{Error, during};
 use crate::spawn::context::{SpawnContext, duplicate, text};
@@ -32,6 +31,26 @@ const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Where the loader finds the copy.
 const COPY: i32 = 3;
+
+/// Where glibc's loader has written down which library is where.
+pub const CACHE: &str = "/etc/ld.so.cache";
+
+/// How a loader is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loader {
+    /// An environment variable has it list libraries.
+    Glibc,
+    /// It is called as a program.
+    Musl,
+}
+
+/// Every loader that is ever executed, by the path that programs have for it.
+pub const LOADERS: [(&str, Loader); 4] = [
+    ("/lib64/ld-linux-x86-64.so.2", Loader::Glibc),
+    ("/lib/ld-linux-aarch64.so.1", Loader::Glibc),
+    ("/lib/ld-musl-x86_64.so.1", Loader::Musl),
+    ("/lib/ld-musl-aarch64.so.1", Loader::Musl),
+];
 
 /// A program of a service whose loader is to be asked.
 pub struct Question<'a> {

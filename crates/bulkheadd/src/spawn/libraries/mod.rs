@@ -4,13 +4,12 @@
 //! have made up. Never: gives a service a file that `library` has not checked, nor
 //! lets a program run to find out what it needs.
 //!
-//! SECURITY: the loader that a program names is executed; so it must be one of `loader::LOADERS`, checked as a library.
+//! SECURITY: the loader that a program names is executed; so it must be one of `ask::LOADERS`, checked as a library.
 
 pub mod answers;
 mod ask;
 mod library;
 mod listing;
-mod loader;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,7 +27,7 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Start};
 
 use self::answers::Known;
-use self::loader::{CACHE, LOADERS, Loader};
+use self::ask::{CACHE, LOADERS, Loader};
 
 /// What programs that use the network look up names and certificates in.
 pub const NETWORK_FILES: [&str; 5] =
