@@ -1,0 +1,89 @@
+//! Parameters of a FastCGI request: a server reads the pairs that were written, each name once, and none that a client chose.
+//!
+//! The lines are the script, what follows it, the host, and header fields.
+
+use std::collections::HashSet;
+
+use fastcgi::parameters::{Request, Script, parameters};
+use fastcgi::record::begin;
+use http::{HeaderName, HeaderValue};
+
+/// Variables that no field of a client becomes, whatever its name: those of other programs, and those of proxies.
+const NEVER: [&[u8]; 6] = [
+    b"HTTP_PROXY",
+    b"HTTP_CONTENT_LENGTH",
+    b"HTTP_X_FORWARDED_FOR",
+    b"HTTP_CONNECTION",
+    b"HTTP_TRANSFER_ENCODING",
+    b"HTTP_X_ACCEL_REDIRECT",
+];
+
+pub fn fuzz(data: &[u8]) {
+    let mut lines = data.split(|&byte| byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let script = Script { name: line().to_vec(), info: line().to_vec() };
+    let host = line();
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    for field in lines {
+        let Some(colon) = field.iter().position(|&byte| byte == b':') else { continue };
+        let name = HeaderName::from_bytes(&field[..colon]);
+        let value = HeaderValue::from_bytes(field[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            parts.headers.append(name, value);
+        }
+    }
+    let all = parameters(&Request {
+        software: "bulkhead",
+        peer: ([192, 0, 2, 1], 5).into(),
+        local: ([127, 0, 0, 1], 80).into(),
+        tls: data.len() % 2 == 0,
+        root: "/srv/www",
+        script: &script,
+        parts: &parts,
+        requested: None,
+        failed: None,
+        length: None,
+        host,
+    });
+    let names: HashSet<_> = all.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), all.len(), "a name that is there twice");
+    assert!(names.iter().all(|name| !NEVER.contains(&name.as_slice())));
+    let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    assert!(names.iter().all(|name| name.iter().all(upper)));
+    let text = begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
+    assert_eq!(read(&text), all);
+}
+
+/// Reads the records of the beginning of a request, as a server does.
+fn read(mut records: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut content = Vec::new();
+    while let [1, kind, 0, 1, high, low, padding, _, rest @ ..] = records {
+        let (own, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        match kind {
+            1 => assert_eq!(own, [0, 1, 1, 0, 0, 0, 0, 0], "a responder on a kept connection"),
+            4 => content.extend_from_slice(own),
+            kind => panic!("a record of kind {kind}"),
+        }
+        records = &rest[usize::from(*padding)..];
+    }
+    assert!(records.is_empty());
+    let (mut rest, mut pairs) = (&content[..], Vec::new());
+    while !rest.is_empty() {
+        let (name, value) = (length(&mut rest), length(&mut rest));
+        let (name, more) = rest.split_at(name);
+        let (value, more) = more.split_at(value);
+        pairs.push((name.to_vec(), value.to_vec()));
+        rest = more;
+    }
+    pairs
+}
+
+fn length(rest: &mut &[u8]) -> usize {
+    let (length, more) = match *rest {
+        [short @ 0..128, more @ ..] => (usize::from(*short), more),
+        [a, b, c, d, more @ ..] => (u32::from_be_bytes([*a & 127, *b, *c, *d]) as usize, more),
+        _ => panic!("a pair without its lengths"),
+    };
+    *rest = more;
+    length
+}
