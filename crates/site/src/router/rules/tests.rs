@@ -204,3 +204,110 @@ fn no_spelling_that_reaches_a_backends_folder_passes_by_its_rules() {
     }
     assert!(reached > 1_000, "{reached}");
 }
+
+#[test]
+fn services_and_servers_are_backends_and_a_function_is_passed_to_as_well() {
+    let redirect = Target::Redirect { to: "/".into(), status: StatusCode::FOUND };
+    for (target, backend, passes_on) in [
+        (Target::Service(3), Some(BackendId::Service(3)), true),
+        (Target::Upstream(4), Some(BackendId::Target(4)), true),
+        (Target::FastCgi(5), Some(BackendId::Target(5)), true),
+        (Target::Hook("h".into()), None, true),
+        (Target::Files, None, false),
+        (redirect, None, false),
+        (Target::Rewrite("/".into()), None, false),
+    ] {
+        assert_eq!(target.backend(), backend, "{target:?}");
+        assert_eq!(path(1, "/", target.clone()).passes_on(), passes_on, "{target:?}");
+    }
+}
+
+#[test]
+fn each_term_by_itself_makes_a_rule_one_that_not_everybody_passes() {
+    assert!(!AccessPolicy::default().guards());
+    assert!(AccessPolicy { internal: true, ..AccessPolicy::default() }.guards());
+    let mut policy = AccessPolicy::default();
+    policy.network("0.0.0.0/0", true).unwrap();
+    assert!(policy.guards());
+}
+
+#[test]
+fn a_file_is_open_where_no_rule_acts_before_it() {
+    let mut rules = Rules::default();
+    rules.add(path(1, "/", Target::Files));
+    rules.add(path(2, "/app/", Target::Upstream(9)));
+    rules.add(Rule { fallback: true, ..path(3, "/try/", Target::Upstream(9)) });
+    rules.add(denying(path(4, "/admin/", Target::Files)));
+    for (raw, open) in [("/a", true), ("/app/a", false), ("/try/a", true), ("/admin/a", false)] {
+        assert_eq!(route(&rules, raw).unwrap().is_open(), open, "{raw}");
+    }
+}
+
+#[test]
+fn among_rules_of_one_path_the_sites_own_is_the_weakest_and_a_service_the_strongest() {
+    let service = || Rule { number: None, ..path(9, "/", Target::Service(3)) };
+    let own = || path(0, "/", Target::Redirect { to: "/x".into(), status: StatusCode::FOUND });
+    let route_rule = || path(1, "/", Target::Upstream(4));
+    let acts = |order: Vec<Rule>| {
+        let mut rules = Rules::default();
+        order.into_iter().for_each(|rule| rules.add(rule));
+        route(&rules, "/a").unwrap().rule.unwrap().target.clone()
+    };
+    assert_eq!(acts(vec![own(), route_rule()]), Target::Upstream(4));
+    assert_eq!(acts(vec![route_rule(), own()]), Target::Upstream(4));
+    assert_eq!(acts(vec![service(), route_rule(), own()]), Target::Service(3));
+    assert_eq!(acts(vec![own(), service(), route_rule()]), Target::Service(3));
+}
+
+#[test]
+fn a_service_answers_whatever_a_name_below_its_path_ends_with() {
+    let mut rules = Rules::default();
+    rules.add(Rule { number: None, ..path(9, "/app/", Target::Service(3)) });
+    rules.add(suffix(2, ".php", Target::FastCgi(9)));
+    rules.add(suffix(3, ".inc.php", Target::Upstream(8)));
+    let acts = |raw: &str| route(&rules, raw).unwrap().rule.map(|rule| rule.target.clone());
+    assert_eq!(acts("/app/a.php"), Some(Target::Service(3)));
+    assert_eq!(acts("/a.php"), Some(Target::FastCgi(9)));
+    assert_eq!(acts("/a.inc.php"), Some(Target::Upstream(8)), "the longest suffix");
+    assert_eq!(acts("/a.php/more"), Some(Target::FastCgi(9)));
+    assert_eq!(
+        acts("/a.inc.php/more"),
+        Some(Target::FastCgi(9)),
+        "only a script has more of the path behind it"
+    );
+    assert_eq!(acts("/a"), None);
+}
+
+#[test]
+fn headers_of_all_rules_that_cover_a_path_are_added_the_longest_path_last() {
+    let with_header = |mut rule: Rule, value: &'static str| {
+        rule.policy.headers.push((HeaderName::from_static("x"), HeaderValue::from_static(value)));
+        rule
+    };
+    let mut rules = Rules::default();
+    rules.add(with_header(path(1, "/a/", Target::Files), "one"));
+    rules.add(with_header(path(0, "/", Target::Files), "own"));
+    rules.add(with_header(path(2, "/b/", Target::Files), "two"));
+    let matched = route(&rules, "/a/x").unwrap();
+    let values: Vec<&str> = matched.headers().map(|(_, value)| value.to_str().unwrap()).collect();
+    assert_eq!(values, ["own", "one"]);
+    assert!(!matched.private());
+}
+
+#[test]
+fn a_rule_is_found_by_its_number() {
+    let mut rules = rules();
+    assert_eq!(rules.get_mut(6).map(|rule| rule.matcher.clone()), Some(Matcher::Suffix(".hook".into())));
+    assert_eq!(rules.get_mut(2).map(|rule| rule.matcher.clone()), Some(Matcher::Path("/app/v2/".into())));
+    assert!(rules.get_mut(99).is_none());
+    assert_eq!(rules.iter().count(), 9);
+}
+
+#[test]
+fn a_folder_is_guarded_with_and_without_its_slash() {
+    let mut rules = Rules::default();
+    rules.add(denying(path(1, "/admin/", Target::Files)));
+    for (raw, guarded) in [("/admin/", true), ("/admin", true), ("/admin/x", true), ("/administer", false)] {
+        assert_eq!(route(&rules, raw).unwrap().guarded, guarded, "{raw}");
+    }
+}
