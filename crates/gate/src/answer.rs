@@ -3,8 +3,11 @@
 //! Runs in: the gate. Sees: the head that is answered, for the log. Never: repeats anything of it to the client.
 
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
+use http::StatusCode;
+use request::date::date;
+use request::error;
 use request::head::{self, Checked, Head};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
@@ -23,8 +26,8 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     if connection.kind == wire::Kind::Tls {
         return refuse_tls(gate, connection, site, refusal, now);
     }
-    let (mut status, mut reason, sentence) = refusal.words();
-    let mut more = refusal.retry_after().to_owned();
+    let (mut status, sentence) = refusal.words();
+    let mut lines = String::new();
     let mut buffer = gate.peeked.borrow_mut();
     let head = match refusal {
         // It is none, or only a part.
@@ -35,25 +38,16 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
         },
     };
     if let (Refusal::Redirect(port), Some(head)) = (refusal, &head) {
-        more = location(head, port);
+        lines = location(head, port);
         if matches!(head.method, "GET" | "HEAD") {
-            (status, reason) = (301, "Moved Permanently");
+            status = StatusCode::MOVED_PERMANENTLY;
         }
     }
-    let body =
-        format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{reason}</h1>\n<p>{sentence}</p>\n");
-    let bodyless = head.as_ref().is_some_and(|head| head.method == "HEAD");
-    let body_bytes = if bodyless { 0 } else { body.len() };
+    let is_head = head.as_ref().is_some_and(|head| head.method == "HEAD");
+    let now_s = now_us() / 1_000_000;
+    let (answer, body_bytes) = error::closing(status, sentence, &date(now_s), &lines, is_head);
     note(gate, &connection, site, status, body_bytes, head.as_ref());
     drop(buffer);
-    let mut answer = format!(
-        "HTTP/1.1 {status} {reason}\r\nServer: bulkhead\r\nDate: {}\r\nContent-Type: text/html\r\n\
-         Content-Length: {}\r\nConnection: close\r\n{}\r\n",
-        httpdate::fmt_http_date(SystemTime::now()),
-        body.len(),
-        more,
-    );
-    answer.push_str(&body[..body_bytes]);
     send_answer(gate, connection, answer.as_bytes(), now);
 }
 
@@ -66,7 +60,7 @@ fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 /// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
 /// a line.
 fn location(head: &Head<'_>, port: u16) -> String {
-    let host = String::from_utf8_lossy(head.host).to_ascii_lowercase();
+    let host = request::target::lower_host(head.host);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     let path = if head.path == "*" { "/" } else { head.path };
     let query = head.query.map(|query| format!("?{query}")).unwrap_or_default();
@@ -93,7 +87,7 @@ fn note(
     gate: &Gate,
     connection: &Connection,
     site: u16,
-    status: u16,
+    status: StatusCode,
     body_bytes: usize,
     head: Option<&Head<'_>>,
 ) {
@@ -102,7 +96,7 @@ fn note(
         duration_us: u32::try_from(connection.since.elapsed().as_micros()).unwrap_or(u32::MAX),
         site,
         peer: connection.peer,
-        status,
+        status: status.as_u16(),
         body_bytes: body_bytes as u64,
         version: head.map_or(u8::MAX, |head| head.minor),
         method: head.map_or(b"", |head| head.method.as_bytes()),

@@ -1,5 +1,6 @@
 //! Why a gate answers a request itself, and in which words.
 
+use http::StatusCode;
 use request::head;
 
 /// Why a request is answered here.
@@ -30,53 +31,22 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Status code, reason phrase, and a sentence for people.
-    pub fn words(self) -> (u16, &'static str, &'static str) {
+    /// The status code, and a sentence for people.
+    pub fn words(self) -> (StatusCode, &'static str) {
         match self {
-            Self::Head(head::Refusal::TooLarge) => (
-                431,
-                "Request Header Fields Too Large",
-                "The request head is longer than this server allows.",
-            ),
-            Self::Head(head::Refusal::Version) => {
-                (505, "HTTP Version Not Supported", "This server speaks HTTP/1.1 and HTTP/1.0.")
-            }
-            Self::Head(head::Refusal::NotImplemented) => {
-                (501, "Not Implemented", "This server is not a proxy.")
-            }
-            Self::Head(head::Refusal::Late) => {
-                (408, "Request Timeout", "The request did not arrive in time.")
-            }
-            Self::Head(head::Refusal::Expectation) => {
-                (417, "Expectation Failed", "This server knows no such expectation.")
-            }
-            Self::Head(head::Refusal::BodyTooLarge) => {
-                (413, "Content Too Large", "The request body is larger than this server allows.")
-            }
-            Self::Head(head::Refusal::Malformed(_)) => {
-                (400, "Bad Request", "What was sent is not a valid HTTP request.")
-            }
-            Self::NoSuchSite => (404, "Not Found", "There is no such site here."),
-            Self::Broken => (500, "Internal Server Error", "This part of the site is out of order."),
+            Self::Head(refusal) => (refusal.status(), refusal.sentence()),
+            Self::NoSuchSite => (StatusCode::NOT_FOUND, "There is no such site here."),
+            Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "This part of the site is out of order."),
             Self::Unavailable => {
-                (503, "Service Unavailable", "This part of the site is not available at the moment.")
+                (StatusCode::SERVICE_UNAVAILABLE, "This part of the site is not available at the moment.")
             }
-            Self::Strange => (400, "Bad Request", "This server does not accept requests like this one."),
-            Self::NotTls => (400, "Bad Request", "This port speaks TLS: use https."),
-            Self::Unseen => (400, "Bad Request", "This port speaks HTTP/1.1 only."),
-            Self::Redirect(_) => (308, "Permanent Redirect", "This site is at https."),
+            Self::Strange => (StatusCode::BAD_REQUEST, "This server does not accept requests like this one."),
+            Self::NotTls => (StatusCode::BAD_REQUEST, "This port speaks TLS: use https."),
+            Self::Unseen => (StatusCode::BAD_REQUEST, "This port speaks HTTP/1.1 only."),
+            Self::Redirect(_) => (StatusCode::PERMANENT_REDIRECT, "This site is at https."),
             Self::TooMany | Self::TooManyThere => {
-                (429, "Too Many Requests", "These are more requests than one client may make.")
+                (StatusCode::TOO_MANY_REQUESTS, "These are more requests than one client may make.")
             }
-        }
-    }
-
-    /// The header line that says when to come again, if that is any use.
-    pub fn retry_after(self) -> &'static str {
-        match self {
-            Self::Unavailable => "Retry-After: 5\r\n",
-            Self::TooMany | Self::TooManyThere => "Retry-After: 1\r\n",
-            _ => "",
         }
     }
 

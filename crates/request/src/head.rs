@@ -44,6 +44,19 @@ impl Refusal {
             Refusal::BodyTooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
+
+    /// What people are told of it.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Refusal::Malformed(_) => "What was sent is not a valid HTTP request.",
+            Refusal::TooLarge => "The request head is longer than this server allows.",
+            Refusal::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
+            Refusal::NotImplemented => "This server is not a proxy.",
+            Refusal::Expectation => "This server knows no such expectation.",
+            Refusal::Late => "The request did not arrive in time.",
+            Refusal::BodyTooLarge => "The request body is larger than this server allows.",
+        }
+    }
 }
 
 /// The methods that make a difference here.

@@ -8,6 +8,7 @@ pub mod accept_encoding;
 pub mod chunks;
 pub mod conditional;
 pub mod date;
+pub mod error;
 pub mod fields;
 pub mod head;
 pub mod hello;

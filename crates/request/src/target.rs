@@ -93,6 +93,12 @@ pub fn agree<'a>(minor: u8, host: Option<&'a [u8]>, target: &RequestTarget<'a>) 
     Ok(name)
 }
 
+/// A host as it is compared: in lower case, without port and trailing dot; empty if it is none.
+pub fn lower_host(value: &[u8]) -> String {
+    let name = split_host(value).map_or(&b""[..], |(name, _)| name);
+    String::from_utf8_lossy(name).to_ascii_lowercase()
+}
+
 /// Splits `host[:port]` or `[address][:port]`; takes away the trailing dot of an absolute name.
 pub fn split_host(value: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let end = match value.first()? {

@@ -16,7 +16,6 @@ use http_body_util::BodyExt;
 
 use crate::body::BodyError;
 use crate::context::Error;
-use crate::escape::escape;
 
 /// A response: an [`http::Response`] and ways to make it.
 ///
@@ -65,12 +64,7 @@ impl Response {
 
     /// A small page that says what `status` says.
     pub fn status_page(status: StatusCode) -> Self {
-        let reason = status.canonical_reason().unwrap_or("Unknown");
-        let title = format!("{} {}", status.as_u16(), escape(reason));
-        Self::html(format!(
-            "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><h1>{title}</h1>\n"
-        ))
-        .with_status(status)
+        Self::html(request::error::page(status, "")).with_status(status)
     }
 
     /// Sends the client to `location` with a `GET`.

@@ -214,7 +214,7 @@ fn a_client_that_leaves_ends_the_work_for_it() {
     let server = Server::start();
     let mut peer = server.connect();
     peer.send("GET /svc/never HTTP/1.1\r\nHost: a\r\n\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    server.started(1);
     assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 0);
     drop(peer);
     let records = server.records();

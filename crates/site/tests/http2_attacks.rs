@@ -216,7 +216,7 @@ fn more_streams_than_there_may_be_are_refused() {
             refused += 1;
         }
     }
-    std::thread::sleep(Duration::from_millis(100));
+    server.started(128);
     drop(peer);
     server.dropped(128);
 }

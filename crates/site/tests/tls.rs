@@ -218,7 +218,7 @@ fn a_client_that_leaves_ends_the_work_for_it() {
     let (server, client) = Server::secure();
     let mut peer = secure(&server, &client);
     peer.send("GET /svc/never HTTP/1.1\r\nHost: a\r\n\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    server.started(1);
     assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 0);
     peer.stream.conn.send_close_notify();
     peer.stream.flush().unwrap();

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use request::error;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -16,7 +17,6 @@ use crate::connection::socket::Socket;
 use crate::connection::state::{Connection, Ended, Next};
 use crate::connection::stream::Stream;
 use crate::head::{self, Checked, Refusal, Verb};
-use crate::http::response;
 
 /// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
 /// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
@@ -31,48 +31,27 @@ impl Connection<'_> {
             Refusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
-        self.end_with(refusal.status()).await
+        self.end_with(refusal.status(), refusal.sentence()).await
     }
 
-    /// Answers the request that `preread` begins with by an error, and ends the connection.
-    pub(crate) async fn end_with(&mut self, status: StatusCode) -> Next {
+    /// Answers the request that `preread` begins with by an error, with a sentence for people, and ends the connection.
+    pub(crate) async fn end_with(&mut self, status: StatusCode, sentence: &str) -> Next {
         let preread = std::mem::take(&mut self.preread);
         let head = match head::check(&preread, usize::MAX) {
             Checked::Whole(head) => Some(head),
             _ => None,
         };
-        let (mut text, page) = (self.refusal_head(status), response::page(status));
-        text.push_str(&format!("Content-Length: {}\r\n\r\n", page.len()));
-        let silent = head.as_ref().is_some_and(|head| head.verb == Verb::Head);
-        if !silent {
-            text.push_str(&page);
-        }
+        let is_head = head.as_ref().is_some_and(|head| head.verb == Verb::Head);
+        self.site.clock.tick(Instant::now());
+        let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
+        let hsts = hsts.as_ref().map_or_else(String::new, |hsts| String::from_utf8_lossy(&hsts.line).into());
+        let (text, body_bytes) = error::closing(status, sentence, &self.site.clock.date(), &hsts, is_head);
         let sent = self.write(text.as_bytes()).await;
-        self.record(head.as_ref(), status.as_u16(), if silent { 0 } else { page.len() as u64 });
+        self.record(head.as_ref(), status.as_u16(), body_bytes as u64);
         if sent.is_some() {
             self.linger().await;
         }
         Next::Close
-    }
-
-    fn refusal_head(&self, status: StatusCode) -> String {
-        self.site.clock.tick(Instant::now());
-        let date = self.site.clock.date();
-        let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
-        let secure = hsts.as_ref().map_or(&b""[..], |hsts| &hsts.line);
-        let later = match response::retry_after(status) {
-            Some(seconds) => format!("Retry-After: {seconds}\r\n"),
-            None => String::new(),
-        };
-        format!(
-            "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\nConnection: close\r\n\
-             Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n{}{later}",
-            status.as_str(),
-            status.canonical_reason().unwrap_or("Error"),
-            crate::http::SERVER,
-            String::from_utf8_lossy(&date),
-            String::from_utf8_lossy(secure),
-        )
     }
 
     /// Closes our side and reads on for a while: unread input would make the kernel reset the connection,

@@ -71,8 +71,8 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
                 Next::Refuse(refusal) => Box::pin(connection.refuse(refusal)).await,
-                Next::Misdirected => Box::pin(connection.end_with(StatusCode::MISDIRECTED_REQUEST)).await,
-                Next::TooMany => Box::pin(connection.end_with(StatusCode::TOO_MANY_REQUESTS)).await,
+                Next::Misdirected => Box::pin(connection.end_with(StatusCode::MISDIRECTED_REQUEST, "")).await,
+                Next::TooMany => Box::pin(connection.end_with(StatusCode::TOO_MANY_REQUESTS, "")).await,
                 Next::Close => return connection.close(),
                 Next::HandBack => return connection.hand_back(),
             };

@@ -7,9 +7,9 @@ use http::{Response, StatusCode};
 use request::date::DATE_BYTES;
 use request::fields::remove_of_connection;
 
-use crate::http::SERVER;
 use crate::http::body::{Intake, ResponseBody};
 use crate::http::response;
+use request::error::SERVER;
 
 /// What writes a response, as far as its headers depend on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

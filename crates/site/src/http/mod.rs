@@ -11,6 +11,3 @@ pub(crate) mod finish;
 pub(crate) mod internal_redirect;
 pub mod response;
 pub mod websocket;
-
-/// The `Server` field of every response.
-pub const SERVER: &str = "bulkhead";

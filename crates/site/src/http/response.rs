@@ -4,43 +4,32 @@
 
 use http::header::{self, HeaderValue};
 use http::{Method, Response, StatusCode};
+use request::error;
 
 use crate::http::body::ResponseBody;
-
-/// Seconds after which a client that got 503 may try again.
-pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// What static files can be asked.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
-/// The text of an error page.
-pub fn page(status: StatusCode) -> String {
-    let (code, reason) = (status.as_str(), status.canonical_reason().unwrap_or("Error"));
-    format!("<!doctype html>\n<title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n")
-}
-
 /// The answer to a request for which there is no place. Without a body, so that a client that takes none is done with it.
 pub(crate) fn overloaded() -> Response<ResponseBody> {
-    let mut answer = Response::new(ResponseBody::Empty);
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-    answer
-}
-
-/// After how many seconds a client may ask again, where it was refused for that: a bucket has at least one token then.
-pub(crate) fn retry_after(status: StatusCode) -> Option<u16> {
-    (status == StatusCode::TOO_MANY_REQUESTS).then_some(1)
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = empty(status);
+    response
+        .headers_mut()
+        .extend(error::retry_after(status).map(|seconds| (header::RETRY_AFTER, seconds.into())));
+    response
 }
 
 /// An error answer.
 pub fn error(status: StatusCode) -> Response<ResponseBody> {
     let mut response = empty(status);
-    *response.body_mut() = ResponseBody::Full(page(status).into());
+    *response.body_mut() = ResponseBody::Full(error::page(status, "").into());
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(error::CONTENT_TYPE));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    if let Some(seconds) = error::retry_after(status) {
+        headers.insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }

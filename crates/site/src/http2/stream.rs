@@ -120,11 +120,7 @@ pub(super) async fn answer(
             if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
             }
-            let mut refused = websocket::refusal(status);
-            if let Some(seconds) = response::retry_after(status) {
-                refused.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-            }
-            Some((refused, Intake::Done))
+            Some((websocket::refusal(status), Intake::Done))
         }
     };
     // The client has gone: nobody is left to be told.

@@ -56,9 +56,7 @@ pub(crate) async fn authorize(
 
 fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseBody> {
     if verdict == Verdict::Busy {
-        let mut response = response::error(StatusCode::SERVICE_UNAVAILABLE);
-        response.headers_mut().insert(header::RETRY_AFTER, response::RETRY_AFTER);
-        return response;
+        return response::error(StatusCode::SERVICE_UNAVAILABLE);
     }
     let mut response = response::error(StatusCode::UNAUTHORIZED);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge.clone());

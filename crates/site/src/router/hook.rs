@@ -54,7 +54,7 @@ impl Answer {
 
     /// A status, with its usual page.
     pub fn status(status: StatusCode) -> Self {
-        let page = response::page(status);
+        let page = request::error::page(status, "");
         match Self::html(page) {
             Self::Response(mut response) => {
                 *response.status_mut() = status;

@@ -115,11 +115,7 @@ fn root_of(site: &Site, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
 fn host_of(request: &Request<BoundedBody>) -> Option<String> {
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    Some(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+    Some(request::target::lower_host(authority.as_bytes()))
 }
 
 /// The headers of all rules that cover the path; those of the narrower rule stand in place of others' of the same name.

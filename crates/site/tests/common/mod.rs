@@ -31,6 +31,7 @@ pub struct Shared {
     pub records: Mutex<Vec<Record>>,
     pub handed_back: Mutex<Vec<Vec<u8>>>,
     pub ended: Mutex<u32>,
+    pub relay_started: Mutex<u32>,
     pub relay_dropped: Mutex<u32>,
     /// Late heads, malformed ones, slow bodies, slow responses.
     pub shed: Mutex<[u64; 4]>,
@@ -195,19 +196,37 @@ impl Server {
         self.shared.drain.notify_one();
     }
 
-    /// Waits until so many requests of the service have ended.
-    pub fn dropped(&self, count: u32) {
-        let begun = Instant::now();
-        while *self.shared.relay_dropped.lock().unwrap() < count && begun.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(*self.shared.relay_dropped.lock().unwrap(), count);
+    /// Waits until the service has got so many requests.
+    pub fn started(&self, count: u32) {
+        reaches(&self.shared.relay_started, count);
     }
 
-    pub fn records(&self) -> Vec<Record> {
-        std::thread::sleep(Duration::from_millis(150));
-        self.shared.records.lock().unwrap().clone()
+    /// Waits until so many requests of the service have ended.
+    pub fn dropped(&self, count: u32) {
+        reaches(&self.shared.relay_dropped, count);
     }
+
+    /// What was recorded, once nothing more comes.
+    pub fn records(&self) -> Vec<Record> {
+        let (begun, mut count) = (Instant::now(), 0);
+        loop {
+            std::thread::sleep(Duration::from_millis(150));
+            let records = self.shared.records.lock().unwrap().clone();
+            let is_over = records.len() == count && (count > 0 || begun.elapsed() > Duration::from_secs(2));
+            if is_over {
+                return records;
+            }
+            count = records.len();
+        }
+    }
+}
+
+fn reaches(counter: &Mutex<u32>, count: u32) {
+    let begun = Instant::now();
+    while *counter.lock().unwrap() < count && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(*counter.lock().unwrap(), count);
 }
 
 impl Drop for Server {

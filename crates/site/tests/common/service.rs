@@ -88,6 +88,7 @@ fn pieces(pieces: Vec<Result<&'static str, &'static str>>, ends: bool) -> Respon
 }
 
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
+    *shared.relay_started.lock().unwrap() += 1;
     let _guard = OnDrop(shared);
     let (parts, body) = request.into_parts();
     match parts.uri.path() {

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use request::date::DATE_BYTES;
 
-use crate::http::SERVER;
+use request::error::SERVER;
 
 /// A head with a date, and perhaps a body, in one buffer.
 pub struct PrebuiltResponse {

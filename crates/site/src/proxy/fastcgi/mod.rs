@@ -21,7 +21,6 @@ use worker::log::Log;
 
 use crate::files::Files;
 use crate::files::response::status_of;
-use crate::http::SERVER;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, Requested};
@@ -35,6 +34,7 @@ use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Progress, Timeouts, Upload};
 use answer::Running;
 use connections::Connections;
+use request::error::SERVER;
 use words::Words;
 
 pub use script::Scripts;
