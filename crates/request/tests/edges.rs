@@ -55,6 +55,12 @@ fn the_smallest_difference_of_weights_decides() {
 }
 
 #[test]
+fn an_encoding_has_a_token_and_a_suffix() {
+    assert_eq!(Encoding::ALL.map(Encoding::token), ["br", "zstd", "gzip"]);
+    assert_eq!(Encoding::ALL.map(Encoding::suffix), ["br", "zst", "gz"]);
+}
+
+#[test]
 fn a_line_of_the_proxy_protocol_has_an_end_within_its_limit() {
     let without_end = |bytes: usize| format!("PROXY {}", "x".repeat(bytes - 6));
     assert_eq!(proxy::parse(without_end(106).as_bytes()), Seen::Partial);
