@@ -15,6 +15,9 @@ pub const SERVER: &str = "bulkhead";
 /// The type of [`page`].
 pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
 
+/// LIMIT: seconds after which a client that was refused for overload may come back.
+const RETRY_AFTER_S: u16 = 5;
+
 /// The page for a status, with a sentence for people, which may be empty.
 pub fn page(status: StatusCode, sentence: &str) -> String {
     let (code, reason) = (status.as_str(), reason(status));
@@ -30,7 +33,7 @@ pub fn page(status: StatusCode, sentence: &str) -> String {
 /// done some of its work by then, and a rate limit has room for at least one request.
 pub fn retry_after(status: StatusCode) -> Option<u16> {
     match status {
-        StatusCode::SERVICE_UNAVAILABLE => Some(5),
+        StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER_S),
         StatusCode::TOO_MANY_REQUESTS => Some(1),
         _ => None,
     }

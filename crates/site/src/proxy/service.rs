@@ -28,18 +28,18 @@ use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: pairs that are kept for further requests; more than run at once are of no use.
-const PAIRS: Bounds = Bounds { connections: 64, idle: None };
+const IDLE_MAX: usize = 64;
 
 /// The way to one service.
 pub struct ServiceProxy {
     /// Where new pairs go.
     dispatcher: Rc<Dispatcher>,
-    pairs: Rc<Pairs>,
+    pairs: Rc<ServicePool>,
     broken: Cell<bool>,
 }
 
 /// The pairs that lead to one service.
-struct Pairs {
+struct ServicePool {
     pool: Pool<Sender>,
     /// Counts pairs that no worker took; each request watches whether its own is among them.
     undelivered: Cell<u64>,
@@ -47,7 +47,7 @@ struct Pairs {
     waiting: Cell<u32>,
 }
 
-impl Owner for Pairs {
+impl Owner for ServicePool {
     /// Dropping the service's end makes the request that waits on ours fail at once.
     fn undelivered(&self, _outgoing: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
@@ -71,8 +71,9 @@ impl ServiceProxy {
     /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker, and get their turn
     /// by `priority`.
     pub(crate) fn new(name: &str, wait_max: Duration, connections: u32, priority: Priority) -> Self {
-        let (pool, undelivered, waiting) = (Pool::new(PAIRS), Cell::default(), Cell::default());
-        let pairs = Rc::new(Pairs { pool, undelivered, waiting });
+        let (pool, undelivered, waiting) =
+            (Pool::new(Bounds { connections: IDLE_MAX, idle: None }), Cell::default(), Cell::default());
+        let pairs = Rc::new(ServicePool { pool, undelivered, waiting });
         let dispatcher = Dispatcher::new(name, wait_max, connections, pairs.clone());
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
         dispatcher.set_policy(priority, None);

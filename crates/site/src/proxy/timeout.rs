@@ -16,6 +16,9 @@ use tokio::time::{Instant, Sleep};
 
 use crate::http::body::{BodyError, BoundedBody, BoxError};
 
+/// LIMIT: how long a service or a function of the site's own may take to begin its response; a client has given up by then.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long a backend may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
@@ -26,9 +29,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// LIMIT: of the site's own services and functions: clients have given up after a minute. A service may be silent
-    /// within a response, as one that sends events is.
-    pub const OWN: Self = Self { answer: Duration::from_secs(60), silence: None };
+    /// Of the site's own services and functions. A service may be silent within a response, as one that sends events is.
+    pub const OWN: Self = Self { answer: ANSWER_TIMEOUT, silence: None };
 
     /// Of servers behind the site, where the operator says `timeout`.
     pub fn of(timeout: Duration) -> Self {

@@ -17,10 +17,11 @@ use crate::proxy::http::{Peer, Sender, handshake};
 use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::timeout::Timeouts;
 
-/// LIMIT: connections of one target that are kept for further requests, as more than run at once are of no use, and for
-/// how long. Servers close what is idle, Node, Apache and uvicorn after 5 s, and what is sent at that moment is lost; a
-/// new connection costs less.
-const CONNECTIONS: Bounds = Bounds { connections: 64, idle: Some(Duration::from_secs(4)) };
+/// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
+const IDLE_MAX: usize = 64;
+/// LIMIT: how long a connection is kept. Servers close what is idle, Node, Apache and uvicorn after 5 s, and what is sent
+/// at that moment is lost; a new connection costs less.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The way to the servers of one target.
 pub(crate) struct Upstream {
@@ -33,7 +34,8 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub fn new(dialer: Rc<Dialer>, target: u16, timeouts: Timeouts, proxy_header: ProxyHeader) -> Self {
-        Self { dialer, target, timeouts, proxy_header, pool: Pool::new(CONNECTIONS) }
+        let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: Some(IDLE_TIMEOUT) });
+        Self { dialer, target, timeouts, proxy_header, pool }
     }
 }
 

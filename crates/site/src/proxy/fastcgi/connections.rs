@@ -8,9 +8,10 @@ use super::ahead::Held;
 use crate::proxy::pool::{Bounds, Pool, Reusable};
 use crate::proxy::stream::BackendStream;
 
-/// LIMIT: connections of one target that are kept for further requests, and for how long. Each holds a process of the
-/// server's that nobody else can use.
-const CONNECTIONS: Bounds = Bounds { connections: 4, idle: Some(Duration::from_secs(1)) };
+/// LIMIT: connections of one target that are kept for further requests. Each holds a process of the server's that nobody
+/// else can use, so they are few, and not kept for long.
+const IDLE_MAX: usize = 4;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the connections of one target share.
 #[derive(Clone)]
@@ -28,6 +29,9 @@ impl Reusable for BackendStream {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self { pool: Pool::new(CONNECTIONS), held: Held::default() }
+        Self {
+            pool: Pool::new(Bounds { connections: IDLE_MAX, idle: Some(IDLE_TIMEOUT) }),
+            held: Held::default(),
+        }
     }
 }
