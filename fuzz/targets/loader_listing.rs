@@ -5,7 +5,7 @@
 
 // The launcher is a program, not a library; the parser needs nothing of it.
 #[allow(dead_code)]
-#[path = "../../crates/bulkheadd/src/spawn/libraries/listing.rs"]
+#[path = "../../crates/supervisor/src/spawn/libraries/listing.rs"]
 mod listing;
 
 pub fn fuzz(data: &[u8]) {

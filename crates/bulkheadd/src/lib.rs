@@ -4,22 +4,15 @@
 //! file, exits of its children, and small messages of enumerations and integers from them. Never: a byte from
 //! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
 //!
-//! From the bottom: `spawn` starts one process in its jail; `supervisor` owns the processes; `setup` says what each process
-//! is sent before it serves; `components` are the launcher's other concerns, one a file; `launcher` has the event loop, and
-//! is alone in knowing all of them. Each uses only what is below. The guard, a program of
-//! its own, uses `spawn` and parts of `supervisor`.
+//! From the bottom: the crate `supervisor` starts the processes in their jails, owns them, and says what each is sent
+//! before it serves; `components` are the launcher's other concerns, one a file; `launcher` has the event loop, and is alone
+//! in knowing all of them. Each uses only what is below. The guard, a program of its own, is built on `supervisor` as well.
 //!
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
 
 mod components;
-pub mod directories;
-pub mod error;
 mod launcher;
-pub(crate) mod own_log;
-pub(crate) mod secret;
-pub mod setup;
-pub mod spawn;
-pub mod supervisor;
+mod secret;
 
 use std::process::ExitCode;
 
@@ -31,10 +24,10 @@ const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is 
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.next_if(|first| first == "reap").is_some() {
-        return spawn::reaper::main();
+        return supervisor::spawn::reaper::main();
     }
     if arguments.next_if(|first| first == "keep-core").is_some() {
-        return spawn::core_copy::main(arguments);
+        return supervisor::spawn::core_copy::main(arguments);
     }
     let (Some(path), None) = (arguments.next(), arguments.next()) else {
         eprintln!("{USAGE}");

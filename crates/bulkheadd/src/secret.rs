@@ -6,7 +6,7 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::error::{Error, during};
+use supervisor::error::{Error, during};
 
 /// LIMIT: at most 256 bytes, which the kernel gives whole or not at all (getrandom(2)).
 pub(crate) fn random<const COUNT: usize>() -> Result<[u8; COUNT], Error> {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Everything that is linked into `bulkheadd` and `bulkhead-guard`, and the procedural macros that it is built with. No runtime, no TLS,
 /// HTTP, JSON or database code is among it.
-const ALLOWED: [&str; 28] = [
+const ALLOWED: [&str; 29] = [
     "bitflags",
     "bulkheadd",
     "config",
@@ -27,6 +27,7 @@ const ALLOWED: [&str; 28] = [
     "seccompiler",
     "serde_spanned",
     "suggest",
+    "supervisor",
     "syn",
     "sys",
     "thiserror",

@@ -15,9 +15,9 @@ use sys::process::Child;
 
 use crate::options::By;
 use crate::program_kind;
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::context::SpawnContext;
-use bulkheadd::spawn::process_spec::ProcessSpec;
+use supervisor::error::{Error, during};
+use supervisor::spawn::context::SpawnContext;
+use supervisor::spawn::process_spec::ProcessSpec;
 
 /// Where the command finds its control channel, if it may have so many descriptors: far from those that it opens.
 const CONTROL_AT: RawFd = 1000;

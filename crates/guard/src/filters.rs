@@ -13,11 +13,11 @@ use wire::{LauncherToGate, Role};
 use crate::gate::spec;
 use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::context::{SpawnContext, duplicate};
-use bulkheadd::spawn::process_spec::ProcessSpec;
-use bulkheadd::supervisor::chain_ends::ChainEnds;
-use bulkheadd::supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
+use supervisor::chain_ends::ChainEnds;
+use supervisor::error::{Error, during};
+use supervisor::spawn::context::{SpawnContext, duplicate};
+use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
 /// One filter.
 #[derive(Debug)]

@@ -12,12 +12,12 @@ use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 use crate::listeners::Listeners;
 use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::context::{SpawnContext, text};
-use bulkheadd::spawn::process_spec::ProcessSpec;
-use bulkheadd::spawn::program;
-use bulkheadd::supervisor::chain_ends::ChainEnds;
-use bulkheadd::supervisor::process::{Process, Stage};
+use supervisor::chain_ends::ChainEnds;
+use supervisor::error::{Error, during};
+use supervisor::process::{Process, Stage};
+use supervisor::spawn::context::{SpawnContext, text};
+use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::program;
 
 /// LIMIT: told of the gate before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use wire::{LauncherToGate, NO_PARTITION, Text};
 
-use bulkheadd::error::Error;
-use bulkheadd::spawn::context::duplicate;
+use supervisor::error::Error;
+use supervisor::spawn::context::duplicate;
 
 /// LIMIT: sockets that a server listens on at once; nginx with a hundred addresses and 8 processes has 800.
 const LISTENERS_MAX: usize = 4096;

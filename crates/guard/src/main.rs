@@ -30,9 +30,9 @@ mod watch;
 
 use std::process::ExitCode;
 
-use bulkheadd::error::Error;
-use bulkheadd::spawn::reaper;
 use options::Options;
+use supervisor::error::Error;
+use supervisor::spawn::reaper;
 
 /// How told of the guard begin.
 pub(crate) const NAME: &str = "bulkhead guard";

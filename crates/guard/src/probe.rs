@@ -13,11 +13,11 @@ use sys::inherit::CONTROL;
 use sys::process::Program;
 
 use crate::options::Probed;
-use bulkheadd::directories;
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::context::{SpawnContext, duplicate, text};
-use bulkheadd::spawn::process_spec::ProcessSpec;
-use bulkheadd::spawn::{core_dumps, program};
+use supervisor::directories;
+use supervisor::error::{Error, during};
+use supervisor::spawn::context::{SpawnContext, duplicate, text};
+use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::{core_dumps, program};
 
 /// Runs the probe to its end.
 pub fn run(

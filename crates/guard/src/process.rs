@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use sys::process::Child;
 
 use crate::stderr_relay::StderrRelay;
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn;
-use bulkheadd::spawn::process_spec::ProcessSpec;
-use bulkheadd::supervisor::backoff::{Backoff, Rule, Verdict};
+use supervisor::backoff::{Backoff, Rule, Verdict};
+use supervisor::error::{Error, during};
+use supervisor::spawn;
+use supervisor::spawn::process_spec::ProcessSpec;
 
 /// A child of the guard with its standard error.
 #[derive(Debug)]

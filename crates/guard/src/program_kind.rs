@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::options::By;
-use bulkheadd::error::{Error, at};
-use bulkheadd::spawn::context::SpawnContext;
-use bulkheadd::spawn::process_spec::ProcessSpec;
-use bulkheadd::spawn::program::Start;
+use supervisor::error::{Error, at};
+use supervisor::spawn::context::SpawnContext;
+use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::program::Start;
 
 /// The file that a shell would execute for `name`.
 pub fn find(name: &OsStr) -> Result<PathBuf, Error> {

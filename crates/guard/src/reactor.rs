@@ -11,7 +11,7 @@ use wire::LauncherToGate;
 use crate::gate::Gate;
 use crate::listeners::{Listeners, Told};
 use crate::stderr_relay::say;
-use bulkheadd::error::{Error, during};
+use supervisor::error::{Error, during};
 
 /// What an event is about; of some there are several, by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 use wire::{FromGuarded, Message};
 
-use bulkheadd::supervisor::outbox::Outbox;
+use supervisor::outbox::Outbox;
 
 /// One process.
 #[derive(Debug)]

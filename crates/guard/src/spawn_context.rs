@@ -8,10 +8,10 @@ use config::Config;
 
 use crate::stderr_relay::say;
 use crate::uid_leases::Leases;
-use bulkheadd::directories::{self, own_directory};
-use bulkheadd::error::Error;
-use bulkheadd::spawn::cgroup::Cgroups;
-use bulkheadd::spawn::context::SpawnContext;
+use supervisor::directories::{self, own_directory};
+use supervisor::error::Error;
+use supervisor::spawn::cgroup::Cgroups;
+use supervisor::spawn::context::SpawnContext;
 
 /// Where guards that root starts keep what is theirs: an empty directory, and locks on uids.
 const FOLDER: &str = "/run/bulkhead-guard";

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use jail::Identity;
 
-use bulkheadd::directories::{own_directory, own_file};
-use bulkheadd::error::{Error, range_text};
-use bulkheadd::spawn::living;
-use bulkheadd::spawn::uid_range;
-use bulkheadd::spawn::uids::machine_users;
+use supervisor::directories::{own_directory, own_file};
+use supervisor::error::{Error, range_text};
+use supervisor::spawn::living;
+use supervisor::spawn::uid_range;
+use supervisor::spawn::uids::machine_users;
 
 /// Uids in use by this guard.
 #[derive(Debug)]

@@ -23,10 +23,10 @@ use crate::reactor::{Reactor, Source};
 use crate::report::Report;
 use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
-use bulkheadd::error::{Error, during};
-use bulkheadd::spawn::context::SpawnContext;
-use bulkheadd::spawn::{inheritance, listeners};
-use bulkheadd::supervisor::events::wait;
+use supervisor::error::{Error, during};
+use supervisor::events::wait;
+use supervisor::spawn::context::SpawnContext;
+use supervisor::spawn::{inheritance, listeners};
 
 /// How often is looked at what tells nothing by itself: callers that gave up, channels that were full.
 const LOOK: Duration = Duration::from_millis(20);

@@ -10,10 +10,10 @@ use wire::{Counters, LauncherToAdmin, Outcome, Role, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Supervisor;
-use crate::supervisor::life::Life;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::life::Life;
+use supervisor::restart::Ended;
+use supervisor::spawn::process_spec::ProcessSpec;
 
 /// The most relaunches under way.
 const RELAUNCHES_MAX: usize = 64;

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use wire::{ADMIN_SECRET_CHARS, Text};
 
-use crate::error::{Error, at, during};
 use crate::secret::random;
+use supervisor::error::{Error, at, during};
 
 /// The socket and the secret.
 pub struct AdminSocket {

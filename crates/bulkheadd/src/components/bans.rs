@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wire::{LauncherToAdmin, LauncherToGate, Outcome, Role, Text};
 
 use crate::components::Component;
-use crate::supervisor::Supervisor;
+use supervisor::Supervisor;
 
 /// LIMIT: bans of one site at once; the one that ends first makes room. 32 bytes each.
 const BANS_MAX: usize = 4096;

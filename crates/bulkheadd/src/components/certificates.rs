@@ -13,9 +13,9 @@ use wire::{LauncherToAdmin, Role, Text};
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use crate::components::file_reload::FileReload;
-use crate::supervisor::Supervisor;
-use crate::supervisor::process::Stage;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::process::Stage;
+use supervisor::restart::Ended;
 
 /// The list that is being made.
 #[derive(Debug)]

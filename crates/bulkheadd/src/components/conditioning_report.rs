@@ -10,9 +10,9 @@ use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, Role, Shed, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
-use crate::supervisor::Supervisor;
-use crate::supervisor::process::Stage;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::process::Stage;
+use supervisor::restart::Ended;
 
 /// LIMIT: ranges of one process; it names the heaviest, and a page shows no more.
 const HEAVY_MAX: usize = 64;

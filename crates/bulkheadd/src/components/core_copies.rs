@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use sys::process::{Child, Exit};
 
 use crate::components::Component;
-use crate::error::Error;
-use crate::spawn::core_copy::NOTHING;
-use crate::spawn::core_dumps;
-use crate::supervisor::Supervisor;
-use crate::supervisor::process::Process;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::error::Error;
+use supervisor::process::Process;
+use supervisor::restart::Ended;
+use supervisor::spawn::core_copy::NOTHING;
+use supervisor::spawn::core_dumps;
 
 /// LIMIT: how long a copy may take.
 const COPY_MAX: Duration = Duration::from_secs(600);

@@ -19,10 +19,10 @@ use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
 use crate::components::Component;
-use crate::setup::reloaded_files::{for_workers, open};
-use crate::setup::stapler::{self, NAMES};
-use crate::supervisor::Supervisor;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::restart::Ended;
+use supervisor::setup::reloaded_files::{for_workers, open};
+use supervisor::setup::stapler::{self, NAMES};
 
 /// By what a file is known to have changed.
 type Stamp = (u64, u64, i64, i64, u64);

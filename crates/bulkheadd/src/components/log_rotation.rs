@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::{LauncherToLogger, Outcome, Role};
 
 use crate::components::Component;
-use crate::error::Error;
-use crate::own_log::OwnLog;
-use crate::setup::log_files::{Found, Logs};
-use crate::spawn::context::duplicate;
-use crate::supervisor::Supervisor;
-use crate::supervisor::process::Process;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::error::Error;
+use supervisor::own_log::OwnLog;
+use supervisor::process::Process;
+use supervisor::restart::Ended;
+use supervisor::setup::log_files::{Found, Logs};
+use supervisor::spawn::context::duplicate;
 
 /// How long the logger may take to write what waits to the old files.
 ///

@@ -18,8 +18,8 @@ pub(crate) mod ticket_keys;
 
 use std::time::Instant;
 
-use crate::supervisor::Supervisor;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::restart::Ended;
 
 /// One concern of the launcher.
 pub(crate) trait Component {

@@ -15,11 +15,11 @@ use wire::{LauncherToAdmin, LauncherToBroker, Outcome, ProbeKind, Role};
 
 use crate::components::Component;
 use crate::components::admin_socket;
-use crate::error::{Error, during};
-use crate::spawn::Jailed;
-use crate::spawn::cgroup::Group;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Supervisor;
+use supervisor::Supervisor;
+use supervisor::error::{Error, during};
+use supervisor::spawn::Jailed;
+use supervisor::spawn::cgroup::Group;
+use supervisor::spawn::process_spec::ProcessSpec;
 
 /// LIMIT: every attempt is bounded, and all of them take a few seconds.
 const PROBE_MAX: Duration = Duration::from_secs(60);

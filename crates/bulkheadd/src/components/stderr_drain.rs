@@ -15,11 +15,11 @@ use rustix::event::{Timespec, epoll};
 use wire::Role;
 
 use crate::components::Component;
-use crate::error::{Error, during};
-use crate::spawn::stderr::Stderr;
-use crate::supervisor::Supervisor;
-use crate::supervisor::process::Stage;
-use crate::supervisor::restart::Ended;
+use supervisor::Supervisor;
+use supervisor::error::{Error, during};
+use supervisor::process::Stage;
+use supervisor::restart::Ended;
+use supervisor::spawn::stderr::Stderr;
 
 /// When a pipe into which something was written is looked at first.
 const FIRST_LOOK: Duration = Duration::from_millis(500);

@@ -10,9 +10,9 @@ use wire::tls::TICKET_KEY_BYTES;
 use wire::{Bytes, LauncherToSite, Role};
 
 use crate::components::Component;
-use crate::error::Error;
 use crate::secret::random;
-use crate::supervisor::Supervisor;
+use supervisor::Supervisor;
+use supervisor::error::Error;
 
 /// How long tickets are written under one secret.
 const ROTATE: Duration = Duration::from_secs(8 * 3600);

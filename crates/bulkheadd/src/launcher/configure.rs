@@ -6,10 +6,10 @@
 use wire::stapler::LauncherToStapler;
 use wire::{LauncherToAdmin, Role, Text};
 
-use crate::error::Error;
 use crate::launcher::Launcher;
-use crate::supervisor::life::Life;
-use crate::supervisor::process::Stage;
+use supervisor::error::Error;
+use supervisor::life::Life;
+use supervisor::process::Stage;
 
 impl Launcher {
     /// Configures every process that was started; ends those for which that fails.

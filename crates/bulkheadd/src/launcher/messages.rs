@@ -8,7 +8,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
 use crate::launcher::Launcher;
-use crate::supervisor::events::Received;
+use supervisor::events::Received;
 
 /// How many messages of one child are taken before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;

@@ -27,22 +27,22 @@ use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
-use crate::directories::{self, Directories};
-use crate::error::{Error, during};
-use crate::own_log::OwnLog;
-use crate::setup::change::Reload;
-use crate::setup::log_files::Logs;
-use crate::setup::process_table::process_table;
-use crate::spawn::cgroup::Cgroups;
-use crate::spawn::cgroup_record::CgroupRecord;
-use crate::spawn::context::SpawnContext;
-use crate::spawn::inheritance;
-use crate::spawn::listeners;
-use crate::spawn::uid_range::{self, UidRange};
-use crate::spawn::uids::Uids;
-use crate::supervisor::Supervisor;
-use crate::supervisor::events::Event;
-use crate::supervisor::survivors::{self, Ended};
+use supervisor::Supervisor;
+use supervisor::directories::{self, Directories};
+use supervisor::error::{Error, during};
+use supervisor::events::Event;
+use supervisor::own_log::OwnLog;
+use supervisor::setup::change::Reload;
+use supervisor::setup::log_files::Logs;
+use supervisor::setup::process_table::process_table;
+use supervisor::spawn::cgroup::Cgroups;
+use supervisor::spawn::cgroup_record::CgroupRecord;
+use supervisor::spawn::context::SpawnContext;
+use supervisor::spawn::inheritance;
+use supervisor::spawn::listeners;
+use supervisor::spawn::uid_range::{self, UidRange};
+use supervisor::spawn::uids::Uids;
+use supervisor::survivors::{self, Ended};
 
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]

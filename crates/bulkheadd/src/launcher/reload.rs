@@ -15,17 +15,17 @@ use std::time::Instant;
 use config::Config;
 use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, NO_PARTITION, Outcome, Role, Text};
 
-use crate::error::Error;
 use crate::launcher::Launcher;
-use crate::setup::change::{Change, Reload, Told, change, leave_place, merge, needs_restart};
-use crate::setup::process_table::{ProcessTable, signs};
-use crate::setup::stapler;
-use crate::spawn::context::duplicate;
-use crate::spawn::listeners::listen_on;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::supervisor::Supervisor;
-use crate::supervisor::change::Running;
-use crate::supervisor::life::Life;
+use supervisor::Supervisor;
+use supervisor::change::Running;
+use supervisor::error::Error;
+use supervisor::life::Life;
+use supervisor::setup::change::{Change, Reload, Told, change, leave_place, merge, needs_restart};
+use supervisor::setup::process_table::{ProcessTable, signs};
+use supervisor::setup::stapler;
+use supervisor::spawn::context::duplicate;
+use supervisor::spawn::listeners::listen_on;
+use supervisor::spawn::process_spec::ProcessSpec;
 
 /// The slots of workers of sites that serve.
 fn live_sites(supervisor: &Supervisor) -> impl Iterator<Item = usize> {

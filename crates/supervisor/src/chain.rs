@@ -1,0 +1,215 @@
+//! The chain of filters: every request goes from a gate through each of them, and from the last one to a gate.
+//!
+//! Runs in: the launcher, as root. Sees: exits of filters, and what gates say of the chain: its number. Never: says
+//! anything to a filter, or hears it: a filter is any program, which has bundles to read and to write, and works as soon
+//! as it runs.
+//!
+//! A filter that has lost a neighbour is of no use to anybody: when one ends, all do, and come back together, with new
+//! channels between them. What was in the old ones is lost; the gates close these connections. The same goes for a last
+//! filter that sends nonsense, and for one that reads nothing.
+//!
+//! Source: Park and Pai, "Connection Conditioning", NSDI 2006 (the chain of filter processes).
+
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use sys::process::Exit;
+use wire::Role;
+
+use crate::Supervisor;
+use crate::chain_ends::{Chain, ChainEnds};
+use crate::error::{Error, during};
+use crate::process::Stage;
+use crate::spawn::context::duplicate;
+use crate::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
+
+impl Supervisor {
+    /// The specs of the filters, in the order of the chain.
+    fn filters(&self) -> Vec<usize> {
+        let filters = self.specs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Filter);
+        filters.map(|(slot, _)| slot).collect()
+    }
+
+    /// Starts all filters, since `slot` has none; unless another one has to be waited for.
+    pub fn start_filters(&mut self, slot: usize) {
+        self.slots[slot].start_at = None;
+        if self.filters().iter().any(|&other| self.slots[other].start_at.is_some()) {
+            return;
+        }
+        match self.start_chain() {
+            Ok(started) => {
+                for (slot, serial) in started {
+                    self.slots[slot].current = Some(serial);
+                }
+                self.announce();
+            }
+            Err((slot, error)) => self.not_started(slot, &error),
+        }
+    }
+
+    /// Starts a process of every filter, and gives the gates the ends of the new chain; or starts none.
+    fn start_chain(&mut self) -> Result<Vec<(usize, u64)>, (usize, Error)> {
+        let mut started = Vec::new();
+        let mut made: Option<Chain> = None;
+        self.chains += 1;
+        for slot in self.filters() {
+            match self.start_filter(slot, made.take()) {
+                Ok((serial, chain)) => {
+                    started.push((slot, serial));
+                    made = Some(chain);
+                }
+                Err(error) => {
+                    started.into_iter().for_each(|(_, serial)| self.give_up(serial));
+                    return Err((slot, error));
+                }
+            }
+        }
+        self.chain = made;
+        for gate in self.active(Role::Gate, None) {
+            if let Err(error) = self.send_chain(gate) {
+                self.log.warning(format!("a gate is not told of the filters: {error}"));
+                // It would send requests into the old chain for ever; its successor is told.
+                self.give_up(gate);
+            }
+        }
+        Ok(started)
+    }
+
+    /// Starts the filter of `slot` behind those of `before`.
+    fn start_filter(&mut self, slot: usize, before: Option<Chain>) -> Result<(u64, Chain), Error> {
+        let (first, bundles, mut unread) = match before {
+            Some(Chain { ends, unread, .. }) => (ends.first, ends.last, unread),
+            None => {
+                let (first, bundles) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+                (first, bundles, Vec::new())
+            }
+        };
+        let (onward, last) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        for end in [&bundles, &onward] {
+            // Whoever writes a filter expects reads and writes that wait.
+            rustix::fs::fcntl_setfl(end, OFlags::empty()).map_err(during("set up a channel"))?;
+        }
+        unread.push(Unread::new(duplicate(&bundles)?));
+        let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;
+        let serial = self.register(slot, started)?;
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.stage = Stage::Serving;
+        }
+        let ends = ChainEnds { number: self.chains, first, last };
+        let since = Instant::now();
+        Ok((serial, Chain { ends, unread, since, look_at: since + self.unread_max() / LOOKS }))
+    }
+
+    /// How long a filter may leave a message unread: as long as a request may wait for a worker.
+    fn unread_max(&self) -> Duration {
+        Duration::from_millis(self.context.config.limits.start_timeout_ms.into()).max(UNREAD_MIN)
+    }
+
+    /// When the launcher looks next whether the filters read.
+    pub fn chain_deadline(&self) -> Option<Instant> {
+        self.chain.as_ref().map(|chain| chain.look_at)
+    }
+
+    /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing for
+    /// these clients any more.
+    pub fn chain_on_time(&mut self, now: Instant) {
+        let timeout = self.unread_max();
+        let start_timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let Some(chain) = self.chain.as_mut().filter(|chain| chain.look_at <= now) else {
+            return;
+        };
+        chain.look_at = now + timeout / LOOKS;
+        // A filter that has just been started may have to read its data first.
+        if now - chain.since < start_timeout * FIRST_START {
+            return;
+        }
+        let hangs = |unread: &mut Unread| unread.since(now).is_some_and(|since| now - since > timeout);
+        // Those before one that hangs hang as well, as they cannot send.
+        if let Some(filter) = chain.unread.iter_mut().map(hangs).rposition(|hangs| hangs) {
+            self.replace_chain(self.filters()[filter], "did not read what waits for it");
+        }
+    }
+
+    /// A gate has cut off the last filter of a chain. A gate that makes this up costs what a filter's crash costs.
+    pub fn on_chain_cut(&mut self, gate: u64, number: u32) {
+        if self.specs[self.processes[&gate].slot].role != Role::Gate || number == 0 || number > self.chains {
+            return self.protocol_violation(gate);
+        }
+        // All gates share the chain, so that several of them may say so, and one of them late.
+        if self.chain.as_ref().is_some_and(|chain| chain.ends.number == number)
+            && let Some(&last) = self.filters().last()
+        {
+            self.replace_chain(last, "sent nonsense to the gates");
+        }
+    }
+
+    /// Ends all filters for what that of `slot` did; they come back as after its crash.
+    fn replace_chain(&mut self, slot: usize, did: &str) {
+        let Some(process) = self.slots[slot].current.and_then(|serial| self.processes.get(&serial)) else {
+            return;
+        };
+        let (pid, lived) = (process.child.pid, process.since.elapsed());
+        let title = self.specs[slot].title();
+        self.log.warning(format!("{title} (pid {pid}) {did}: all filters are ended and started again"));
+        self.break_chain();
+        self.decide_restart(
+            slot,
+            Exit::Signal(rustix::process::Signal::KILL.as_raw()),
+            lived,
+            did.to_owned(),
+        );
+    }
+
+    /// Ends all filters, of which one has ended; the one that is started again will bring them back.
+    pub fn break_chain(&mut self) {
+        self.chain = None;
+        for slot in self.filters() {
+            if let Some(serial) = self.slots[slot].current.take() {
+                self.give_up(serial);
+            }
+        }
+    }
+
+    /// Puts a new chain in the place of the present one, which ends when it has passed on what it has.
+    pub fn relaunch_chain(&mut self) -> Result<(), Error> {
+        let started = self.start_chain().map_err(|(_, error)| error)?;
+        for (slot, serial) in started {
+            let state = &mut self.slots[slot];
+            state.backoff.forgive();
+            state.start_at = None;
+            if let Some(old) = state.current.replace(serial) {
+                self.retire(old);
+            }
+        }
+        self.log.info("filters relaunched");
+        Ok(())
+    }
+
+    /// The gates' ends of the chain, if the configuration has filters.
+    ///
+    /// SECURITY: while there is no chain, its ends are those of channels that nobody has any more: a gate that was told
+    /// of none would let requests pass that no filter has seen.
+    pub fn chain_ends(&self) -> Result<Option<ChainEnds>, Error> {
+        let deserted = || sys::seqpacket::pair().map(|(end, _)| end).map_err(during("make a channel"));
+        match &self.chain {
+            Some(Chain { ends: ChainEnds { number, first, last }, .. }) => {
+                Ok(Some(ChainEnds { number: *number, first: duplicate(first)?, last: duplicate(last)? }))
+            }
+            None if self.context.chain.is_empty() => Ok(None),
+            None => Ok(Some(ChainEnds { number: 0, first: deserted()?, last: deserted()? })),
+        }
+    }
+
+    /// Gives a gate the ends of the chain.
+    fn send_chain(&mut self, gate: u64) -> Result<(), Error> {
+        for (message, descriptor) in self.chain_ends()?.into_iter().flat_map(ChainEnds::messages) {
+            self.send(gate, &message, descriptor);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the chain at the end: it ends when the gates have.
+    pub fn leave_chain(&mut self) {
+        self.chain = None;
+    }
+}

@@ -1,0 +1,39 @@
+//! A chain of filters: what a gate is sent of it, and what the launcher keeps.
+//!
+//! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two filters.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use wire::LauncherToGate;
+
+use crate::unread::Unread;
+
+/// The gates' ends of a chain, which they share.
+#[derive(Debug)]
+pub struct ChainEnds {
+    /// The number by which gates name the chain; 0 is none.
+    pub number: u32,
+    /// Where gates send bundles.
+    pub first: OwnedFd,
+    /// Where gates receive bundles.
+    pub last: OwnedFd,
+}
+
+impl ChainEnds {
+    /// The messages that give them to a gate.
+    pub fn messages(self) -> [(LauncherToGate, Option<OwnedFd>); 2] {
+        let last = LauncherToGate::ChainLast { chain: self.number };
+        [(LauncherToGate::ChainFirst {}, Some(self.first)), (last, Some(self.last))]
+    }
+}
+
+/// A chain whose filters all run.
+#[derive(Debug)]
+pub struct Chain {
+    pub(crate) ends: ChainEnds,
+    /// What each filter has not read, in the order of the chain.
+    pub(crate) unread: Vec<Unread>,
+    pub(crate) since: Instant,
+    pub(crate) look_at: Instant,
+}

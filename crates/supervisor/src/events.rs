@@ -1,0 +1,128 @@
+//! What the launcher waits for: signals, messages and exits of children, pipes into which children print.
+//!
+//! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: here only their length. Never: lets
+//! the nonsense of one child cost another.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::error::{Error, during};
+use crate::{PIPES, SIGNALS, Supervisor, watch};
+
+/// How much nonsense a child may send before it is ended.
+const VIOLATIONS_MAX: u32 = 100;
+
+/// Something that has happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// The launcher got a signal.
+    Signal,
+    /// Children have printed something.
+    Pipes,
+    /// A child has ended.
+    Exit(u64),
+    /// A child has sent something, or its channel has room.
+    Channel(u64),
+}
+
+impl From<&epoll::Event> for Event {
+    fn from(event: &epoll::Event) -> Self {
+        match event.data.u64() {
+            SIGNALS => Self::Signal,
+            PIPES => Self::Pipes,
+            key if key % 2 == 1 => Self::Exit(key / 2),
+            key => Self::Channel(key / 2),
+        }
+    }
+}
+
+/// What a child has sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Received {
+    /// A message of so many bytes.
+    Message(usize),
+    /// What no child may send.
+    Violation,
+    /// Nothing more for now.
+    Nothing,
+}
+
+/// Waits until something happens to what `epoll` watches, for `left` at most.
+pub fn wait(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, left: Option<Duration>) -> Result<(), Error> {
+    // A time beyond the kernel's numbers is for ever.
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    events.clear();
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(during("wait for events")(error)),
+    }
+}
+
+impl Supervisor {
+    /// Watches the pipes into which children print, by an epoll of their own.
+    pub fn watch_pipes(&self, pipes: &OwnedFd) -> Result<(), Error> {
+        watch(&self.epoll, pipes, PIPES)
+    }
+
+    /// Waits until something happens, for `left` at most.
+    pub fn wait(&self, events: &mut Vec<epoll::Event>, left: Option<Duration>) -> Result<(), Error> {
+        wait(&self.epoll, events, left)
+    }
+
+    /// Takes the signals that have come.
+    pub fn on_signal(&mut self) {
+        while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
+            if signal == sys::signals::Signal::Stop {
+                if self.stopping.is_some() {
+                    self.log.warning("asked to stop a second time: ending every process at once");
+                    self.processes.values().for_each(|process| process.child.kill());
+                }
+                self.stop();
+            }
+        }
+    }
+
+    /// Takes the next message of a child, and sends it what waits.
+    pub fn receive(&mut self, serial: u64, buffer: &mut [u8]) -> Received {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return Received::Nothing;
+        };
+        process.flush();
+        let Some(control) = process.control() else { return Received::Nothing };
+        match sys::seqpacket::receive(control, buffer) {
+            // No child has a descriptor to send.
+            Ok(Some(got)) if got.descriptor.is_some() => {
+                self.protocol_violation(serial);
+                Received::Violation
+            }
+            Ok(Some(got)) => Received::Message(got.len),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                self.protocol_violation(serial);
+                Received::Violation
+            }
+            // It has closed its channel: it is ending, or wants to be ended.
+            Ok(None) | Err(_) => {
+                self.retire(serial);
+                Received::Nothing
+            }
+        }
+    }
+
+    /// A child sent what no child sends. Only the child pays for it.
+    pub fn protocol_violation(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        process.protocol_violations += 1;
+        let title = self.specs[process.slot].title();
+        if process.protocol_violations == 1 {
+            self.log.warning(format!("{title} sent a message that it may not send"));
+        } else if process.protocol_violations == VIOLATIONS_MAX {
+            process.child.kill();
+            self.log.warning(format!("{title} sent {VIOLATIONS_MAX} such messages and was ended"));
+        }
+    }
+}

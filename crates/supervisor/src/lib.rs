@@ -1,0 +1,354 @@
+//! The processes of a server: how each is started in its jail, what it is sent, and what becomes of it when it ends.
+//!
+//! Runs in: the launcher, as root, and the guard; single-threaded. Sees: exits of children, fixed-size messages. Never: ends
+//! because of something that a child did; uses a component of the launcher, which configures each process that was started.
+//!
+//! From the bottom: `spawn` starts one process; the modules at the top level own the processes; `setup` says what each is
+//! sent before it serves.
+
+pub mod backoff;
+pub mod chain;
+pub mod chain_ends;
+pub mod change;
+pub mod directories;
+pub mod error;
+pub mod events;
+pub mod life;
+pub mod outbox;
+pub mod own_log;
+pub mod process;
+pub mod report;
+pub mod restart;
+pub mod setup;
+pub mod shutdown;
+pub mod spawn;
+pub mod survivors;
+pub mod unread;
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt::Display;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use sys::process::Child;
+use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
+
+use crate::backoff::{Backoff, Rule};
+use crate::chain_ends::Chain;
+use crate::directories::Directories;
+use crate::error::{Error, during};
+use crate::life::Life;
+use crate::own_log::OwnLog;
+use crate::process::{Process, Stage};
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::program::Version;
+use crate::spawn::{Jailed, Started};
+
+/// How often the program of a broken partition is looked at.
+pub const BROKEN_CHECK: Duration = Duration::from_secs(1);
+
+/// Keys of the event loop: a child's serial number, times two, plus one for its pidfd; this, for signals; and the next.
+const SIGNALS: u64 = u64::MAX;
+/// See [`SIGNALS`]: the pipes into which children print.
+const PIPES: u64 = u64::MAX - 1;
+
+/// What is known of a slot beside the processes that fill it.
+#[derive(Debug, Default)]
+pub struct Slot {
+    /// When it is started again after it has ended, and when it is given up.
+    pub backoff: Backoff,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// How its last process ended.
+    pub last_exit: String,
+    /// Given up, with the version of the program that failed.
+    pub broken: Option<Option<Version>>,
+    /// When to start it (again).
+    pub start_at: Option<Instant>,
+    /// The process that works.
+    pub current: Option<u64>,
+    /// Its successor, until that is ready.
+    pub next: Option<u64>,
+    /// How long the slot is there for.
+    pub life: Life,
+}
+
+/// All processes, and what is needed to start them.
+#[derive(Debug)]
+pub struct Supervisor {
+    context: SpawnContext,
+    directories: Directories,
+    log: OwnLog,
+    rule: Rule,
+    /// By listener, then by gate.
+    listeners: Vec<Vec<OwnedFd>>,
+    /// The names of the sites, where their numbers do not say in which order they are.
+    order: Vec<String>,
+    specs: Vec<ProcessSpec>,
+    slots: Vec<Slot>,
+    processes: BTreeMap<u64, Process>,
+    /// Processes that were started and have not been sent their set-up.
+    unconfigured: VecDeque<u64>,
+    /// What children that are gone had logged, until a logger has read it.
+    unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
+    /// What the gates hold of the filters that run.
+    chain: Option<Chain>,
+    /// How many chains there have been.
+    chains: u32,
+    epoll: OwnedFd,
+    signals: OwnedFd,
+    /// Children whose channel is watched for room as well.
+    watched: HashSet<u64>,
+    serial: u64,
+    /// When the end began, and the roles that have been asked to go.
+    stopping: Option<(Instant, usize)>,
+    announced: bool,
+    started: Instant,
+}
+
+impl Supervisor {
+    /// A supervisor without processes. `signals` is where the launcher finds its signals.
+    pub fn new(
+        context: SpawnContext,
+        directories: Directories,
+        log: OwnLog,
+        listeners: Vec<Vec<OwnedFd>>,
+        specs: Vec<ProcessSpec>,
+        signals: OwnedFd,
+    ) -> Result<Self, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(during("make an epoll"))?;
+        watch(&epoll, &signals, SIGNALS)?;
+        Ok(Self {
+            rule: Rule::of(&context.config.restart),
+            slots: specs.iter().map(|_| Slot::default()).collect(),
+            context,
+            directories,
+            log,
+            listeners,
+            order: Vec::new(),
+            specs,
+            processes: BTreeMap::new(),
+            unconfigured: VecDeque::new(),
+            unread_logs: VecDeque::new(),
+            chain: None,
+            chains: 0,
+            epoll,
+            signals,
+            watched: HashSet::new(),
+            serial: 0,
+            stopping: None,
+            announced: false,
+            started: Instant::now(),
+        })
+    }
+
+    /// What every start of a process needs.
+    pub fn context(&self) -> &SpawnContext {
+        &self.context
+    }
+
+    /// The launcher's directories.
+    pub fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
+    /// The listening sockets, by listener, then by gate.
+    pub fn listeners(&self) -> &[Vec<OwnedFd>] {
+        &self.listeners
+    }
+
+    /// Every process that is to run, or was to.
+    pub fn specs(&self) -> &[ProcessSpec] {
+        &self.specs
+    }
+
+    /// The process that is to run in `slot`.
+    pub fn spec(&self, slot: usize) -> &ProcessSpec {
+        &self.specs[slot]
+    }
+
+    /// What the process `serial`, which there is, was started for.
+    pub fn spec_of(&self, serial: u64) -> &ProcessSpec {
+        &self.specs[self.processes[&serial].slot]
+    }
+
+    /// What is known of a slot.
+    pub fn slot(&self, slot: usize) -> &Slot {
+        &self.slots[slot]
+    }
+
+    /// The processes, by their serial numbers.
+    pub fn processes(&self) -> &BTreeMap<u64, Process> {
+        &self.processes
+    }
+
+    /// The process `serial`, until it has ended.
+    pub fn process(&self, serial: u64) -> Option<&Process> {
+        self.processes.get(&serial)
+    }
+
+    /// The same, to be changed.
+    pub fn process_mut(&mut self, serial: u64) -> Option<&mut Process> {
+        self.processes.get_mut(&serial)
+    }
+
+    /// What children that are gone had logged: the slot, the log channel and standard error.
+    pub fn unread_logs(&self) -> &VecDeque<(usize, Option<OwnedFd>, OwnedFd)> {
+        &self.unread_logs
+    }
+
+    /// Whether the end has begun.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// Whether everything has come up once.
+    pub fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// How long the launcher runs.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Logs that something happened as it should.
+    pub fn info(&mut self, text: impl Display) {
+        self.log.info(text);
+    }
+
+    /// Logs that something is not as it should be.
+    pub fn warn(&mut self, text: impl Display) {
+        self.log.warning(text);
+    }
+
+    /// Writes the launcher's own lines to another log from here on.
+    pub fn set_own_log(&mut self, log: OwnLog) {
+        self.log = log;
+    }
+
+    /// The layers that processes do without.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let mut missing = jail::missing(self.context.empty_root.is_some());
+        missing.extend(self.context.without.borrow().iter());
+        missing
+    }
+
+    /// Watches a process that fills no slot; returns the number by which its end is reported.
+    pub fn watch_helper(&mut self, child: &Child) -> Result<u64, Error> {
+        self.serial += 1;
+        watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
+        Ok(self.serial)
+    }
+
+    /// Starts a process for a slot; the launcher configures the process.
+    pub fn spawn(&mut self, slot: usize) -> Result<u64, Error> {
+        let started = self.context.start(&self.specs[slot])?;
+        self.register(slot, started)
+    }
+
+    /// Looks after a process that was started.
+    fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
+        self.serial += 1;
+        let serial = self.serial;
+        let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
+        let watched = control
+            .as_ref()
+            .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
+            .and_then(|()| watch(&self.epoll, child.pidfd(), serial * 2 + 1));
+        if let Err(error) = watched {
+            // Nobody would see its end.
+            child.end();
+            return Err(error);
+        }
+        let mut process = Process::new(slot, child, control, Instant::now());
+        (process.log, process.stderr, process.group) = (log, Some(stderr), Some(group));
+        (process.core_folder, process.calls) = (core_folder, calls);
+        self.processes.insert(serial, process);
+        self.unconfigured.push_back(serial);
+        Ok(serial)
+    }
+
+    /// The next process that waits for its set-up, which others see from here on.
+    pub fn next_unconfigured(&mut self) -> Option<u64> {
+        let serial = self.unconfigured.pop_front()?;
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.is_configured = true;
+        }
+        Some(serial)
+    }
+
+    /// The processes of a role (and of one slot) that are not retiring.
+    pub fn active(&self, role: Role, slot: Option<usize>) -> Vec<u64> {
+        let fits = |process: &Process| {
+            process.is_configured
+                && process.stage != Stage::Retiring
+                && self.specs[process.slot].role == role
+                && slot.is_none_or(|slot| slot == process.slot)
+        };
+        self.processes.iter().filter(|(_, process)| fits(process)).map(|(&serial, _)| serial).collect()
+    }
+
+    /// Makes a channel between two processes, each of which is sent so with its end.
+    pub fn join(
+        &mut self,
+        (one, of_one): (u64, &impl Message),
+        (other, of_other): (u64, &impl Message),
+    ) -> Result<(), Error> {
+        let (its, others) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        self.send(one, of_one, Some(its));
+        self.send(other, of_other, Some(others));
+        Ok(())
+    }
+
+    /// Answers a command of the administrator.
+    pub fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
+        let current = self.specs.iter().position(|spec| spec.role == Role::Admin);
+        if let Some(admin) = current.and_then(|slot| self.slots[slot].current) {
+            self.answer_to(admin, ticket, outcome, reason);
+        }
+    }
+
+    /// Answers a command that came from this admin process.
+    pub fn answer_to(&mut self, admin: u64, ticket: u32, outcome: Outcome, reason: &str) {
+        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
+        self.send(admin, &answer, None);
+    }
+
+    /// Sends a message to a process, now or as soon as its channel has room; ends a process that does not keep up.
+    pub fn send(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        if !process.send(message, descriptor) {
+            let (pid, title) = (process.child.pid, self.specs[process.slot].title());
+            self.log.warning(format!("{title} (pid {pid}) does not read what it is told and was ended"));
+        }
+    }
+
+    /// Watches the channels for room to which something waits to be sent.
+    pub fn watch_for_room(&mut self) {
+        for (&serial, process) in &self.processes {
+            let (Some(control), wants) = (process.control(), process.has_waiting()) else {
+                continue;
+            };
+            if wants != self.watched.contains(&serial) {
+                let room = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                let data = epoll::EventData::new_u64(serial * 2);
+                let _ = epoll::modify(&self.epoll, control, data, epoll::EventFlags::IN | room);
+                if wants {
+                    self.watched.insert(serial)
+                } else {
+                    self.watched.remove(&serial)
+                };
+            }
+        }
+    }
+}
+
+fn watch(epoll: &OwnedFd, descriptor: impl std::os::fd::AsFd, key: u64) -> Result<(), Error> {
+    epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
+        .map_err(during("watch a descriptor"))
+}

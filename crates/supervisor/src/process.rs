@@ -1,0 +1,151 @@
+//! One running child: its pidfd, its channels, and what waits to be told to it.
+//!
+//! Runs in: the launcher. Sees: fixed-size messages of children. Never: blocks on a child.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use sys::notify::Listener;
+use sys::process::Child;
+use wire::{Counters, Message};
+
+use crate::outbox::Outbox;
+use crate::spawn::cgroup::Group;
+use crate::spawn::stderr::Stderr;
+
+/// How far a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not said that it is ready.
+    Starting,
+    /// It works.
+    Serving,
+    /// It was asked to finish and exit.
+    Retiring,
+}
+
+impl Stage {
+    /// The word for it in `bulkhead status`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Retiring => "retiring",
+        }
+    }
+}
+
+/// A child of the launcher.
+#[derive(Debug)]
+pub struct Process {
+    /// Which slot it fills, as an index into the process_table.
+    pub slot: usize,
+    /// The child itself.
+    pub child: Child,
+    /// How far it has come.
+    pub stage: Stage,
+    /// When it was started.
+    pub since: Instant,
+    /// By when it must be ready, or gone.
+    pub deadline: Option<Instant>,
+    /// What it last said of itself.
+    pub counters: Counters,
+    /// Whether it still owes an answer to `Report`.
+    pub owes_report: bool,
+    /// Whether it still owes an answer to `ReportShed`.
+    pub owes_shed: bool,
+    /// Whether it still owes an answer to `ReportStaples`.
+    pub owes_staples: bool,
+    /// How often it still owes `Committed`.
+    pub owes_commits: u32,
+    /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
+    /// the old one had not read.
+    pub log: Option<OwnedFd>,
+    /// See `log`.
+    pub stderr: Option<Stderr>,
+    /// Its control group, which is removed when it has ended.
+    pub group: Option<Group>,
+    /// Where its calls arrive that a broker answers, kept for the next broker.
+    pub calls: Option<Listener>,
+    /// Where it may write a core file, to be looked at when it has ended.
+    pub core_folder: Option<OwnedFd>,
+    /// The administrator's order that waits for it to come up.
+    pub ticket: Option<u32>,
+    /// How much nonsense it has sent.
+    pub protocol_violations: u32,
+    /// Whether it was sent its set-up, and others were told of it.
+    pub is_configured: bool,
+    control: Option<OwnedFd>,
+    outbox: Outbox,
+}
+
+impl Process {
+    /// A child that was just started; a filter has no control channel.
+    pub fn new(slot: usize, child: Child, control: Option<OwnedFd>, now: Instant) -> Self {
+        Self {
+            slot,
+            child,
+            stage: Stage::Starting,
+            since: now,
+            deadline: None,
+            counters: Counters::default(),
+            owes_report: false,
+            owes_shed: false,
+            owes_staples: false,
+            owes_commits: 0,
+            log: None,
+            stderr: None,
+            group: None,
+            core_folder: None,
+            calls: None,
+            ticket: None,
+            protocol_violations: 0,
+            is_configured: false,
+            control,
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// Its control channel, until it retires.
+    pub fn control(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Tells it something, now or as soon as its channel has room; whether it keeps up. One that does not is ended.
+    #[must_use]
+    pub fn send(&mut self, message: &impl Message, descriptor: Option<OwnedFd>) -> bool {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.outbox.push(bytes, descriptor, self.stage == Stage::Starting);
+        self.flush();
+        let keeps_up = !self.outbox.is_over();
+        if !keeps_up {
+            self.child.kill();
+            // It is never told anything more.
+            self.outbox.clear();
+            self.control = None;
+        }
+        keeps_up
+    }
+
+    /// Sends what waits, as far as there is room. A child that is gone is dealt with when its exit is seen.
+    pub fn flush(&mut self) {
+        let sent = self.control.as_ref().map(|control| self.outbox.flush(control.as_fd()));
+        if !matches!(sent, Some(Ok(()))) {
+            self.outbox.clear();
+        }
+    }
+
+    /// Whether something waits for room.
+    pub fn has_waiting(&self) -> bool {
+        self.outbox.has_waiting()
+    }
+
+    /// Asks it to finish, by the end of its control channel, and gives it until `deadline`.
+    pub fn retire(&mut self, deadline: Instant) {
+        self.stage = Stage::Retiring;
+        self.deadline = Some(deadline);
+        self.outbox.clear();
+        self.control = None;
+    }
+}

@@ -1,0 +1,39 @@
+//! Asking processes for their counters.
+//!
+//! Runs in: the launcher. Sees no untrusted bytes. Never: asks a process again that has not answered.
+
+use wire::stapler::LauncherToStapler;
+use wire::tls::LauncherToSigner;
+use wire::{LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger};
+use wire::{LauncherToService, LauncherToSite, Role};
+
+use crate::Supervisor;
+use crate::process::Stage;
+
+impl Supervisor {
+    /// Asks a process for its counters.
+    pub fn ask_for_report(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        // One that has not answered the last time is not asked again, or questions would pile up.
+        if process.stage != Stage::Serving || process.owes_report {
+            return;
+        }
+        let role = self.specs[process.slot].role;
+        // Filters say nothing.
+        process.owes_report = role != Role::Filter;
+        match role {
+            Role::Gate => self.send(serial, &LauncherToGate::Report {}, None),
+            Role::Site => self.send(serial, &LauncherToSite::Report {}, None),
+            Role::Service => self.send(serial, &LauncherToService::Report {}, None),
+            Role::Logger => self.send(serial, &LauncherToLogger::Report {}, None),
+            Role::Admin => self.send(serial, &LauncherToAdmin::Report {}, None),
+            Role::Signer => self.send(serial, &LauncherToSigner::Report {}, None),
+            Role::Connector => self.send(serial, &LauncherToConnector::Report {}, None),
+            Role::Stapler => self.send(serial, &LauncherToStapler::Report {}, None),
+            Role::Broker => self.send(serial, &LauncherToBroker::Report {}, None),
+            Role::Filter | Role::Launcher => {}
+        }
+    }
+}

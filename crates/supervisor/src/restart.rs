@@ -1,0 +1,341 @@
+//! Looking after the processes: who is ready, who has ended, when each is started again or given up.
+//!
+//! Runs in: the launcher, as root. Sees: exits of children and the clock. Never: ends because a child did.
+//!
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use sys::process::Exit;
+use wire::{LauncherToGate, LauncherToSite, Role};
+
+use crate::backoff::Verdict;
+use crate::error::Error;
+use crate::life::Life;
+use crate::process::{Process, Stage};
+use crate::spawn::program::{self, Version};
+use crate::unread::FIRST_START;
+use crate::{BROKEN_CHECK, Slot, Supervisor};
+
+/// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
+const UNREAD_MAX: usize = 1000;
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its serial number.
+    pub serial: u64,
+    /// What the launcher had of it.
+    pub process: Process,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+impl Supervisor {
+    /// Starts a process for a slot that has none.
+    pub fn start(&mut self, slot: usize) {
+        if self.specs[slot].role == Role::Filter {
+            return self.start_filters(slot);
+        }
+        self.slots[slot].start_at = None;
+        match self.spawn(slot) {
+            Ok(serial) => {
+                self.slots[slot].current = Some(serial);
+                let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+                if let Some(process) = self.processes.get_mut(&serial) {
+                    process.deadline = Some(Instant::now() + timeout * FIRST_START);
+                }
+            }
+            Err(error) => self.not_started(slot, &error),
+        }
+    }
+
+    /// Takes notice of a slot that could not be filled.
+    pub fn not_started(&mut self, slot: usize, error: &Error) {
+        let text = error.to_string();
+        self.log.warning(format!("{}: {text}", self.specs[slot].title()));
+        self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text);
+    }
+
+    /// Notes that a slot is broken, with the version of the program that failed, or is no more.
+    pub fn set_broken(&mut self, slot: usize, broken: Option<Option<Version>>) {
+        let now = broken.is_some();
+        if self.slots[slot].broken.is_some() != now {
+            let told = self.processes.iter().filter(|(_, process)| process.is_configured);
+            for serial in told.map(|(&serial, _)| serial).collect::<Vec<_>>() {
+                self.send_broken(serial, slot, now);
+            }
+        }
+        self.slots[slot].broken = broken;
+    }
+
+    /// Takes notice that a process is ready; returns the command that waits for it.
+    pub fn on_ready(&mut self, serial: u64) -> Option<u32> {
+        let process = self.processes.get_mut(&serial)?;
+        if process.stage != Stage::Starting {
+            self.protocol_violation(serial);
+            return None;
+        }
+        process.stage = Stage::Serving;
+        process.deadline = None;
+        let (slot, ticket) = (process.slot, process.ticket.take());
+        if ticket.is_some() && self.slots[slot].life != Life::Pending {
+            self.log.info(format!("{} relaunched", self.specs[slot].title()));
+        }
+        ticket
+    }
+
+    /// Has a process that is ready take the place of the one before it.
+    pub fn take_over(&mut self, serial: u64) {
+        let ready = self.processes.get(&serial).filter(|process| process.stage == Stage::Serving);
+        let Some(slot) = ready.map(|process| process.slot) else { return };
+        if self.slots[slot].next == Some(serial) {
+            self.slots[slot].next = None;
+            if let Some(old) = self.slots[slot].current.replace(serial) {
+                self.retire(old);
+            }
+        }
+        self.announce();
+    }
+
+    /// Says once that everything is up.
+    pub fn announce(&mut self) {
+        let up = |state: &Slot| {
+            state.broken.is_some()
+                || state.life == Life::Removed
+                || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
+        };
+        if self.announced || !self.slots.iter().all(up) {
+            return;
+        }
+        self.announced = true;
+        let config = &self.context.config;
+        let addresses: Vec<String> = config
+            .listeners
+            .iter()
+            .map(|l| format!("{}://{}", if l.tls { "https" } else { "http" }, l.address))
+            .collect();
+        let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
+        let (sites, processes) = (config.sites.len(), self.processes.len());
+        self.log.info(format!(
+            "serving on {}; sites: {sites}, services: {services}, processes: {processes}",
+            addresses.join(", ")
+        ));
+    }
+
+    /// How a child has ended, if it has.
+    pub fn exit_of(&self, serial: u64) -> Option<Exit> {
+        self.processes.get(&serial)?.child.try_wait().ok().flatten()
+    }
+
+    /// Lets go of a process that has ended.
+    pub fn remove(&mut self, serial: u64, exit: Exit) -> Option<Ended> {
+        let process = self.processes.remove(&serial)?;
+        self.watched.remove(&serial);
+        self.end_rest(process.slot, &process);
+        Some(Ended { serial, process, exit })
+    }
+
+    /// Decides what follows from the end of a process; returns the command that waited for the process, and why it failed.
+    pub fn on_end(&mut self, ended: Ended) -> Option<(u32, String)> {
+        let Ended { serial, mut process, exit } = ended;
+        let slot = process.slot;
+        self.keep_unread_log(slot, &mut process);
+        let lived = process.since.elapsed();
+        let title = self.specs[slot].title();
+        let mut failed = None;
+        if self.slots[slot].next == Some(serial) {
+            self.slots[slot].next = None;
+            let reason = format!("the new process ended with {exit}; error.log has what it said");
+            self.log.warning(format!("{title}: {reason}"));
+            failed = process.ticket.map(|ticket| (ticket, reason));
+        } else if self.slots[slot].current == Some(serial) {
+            self.slots[slot].current = self.slots[slot].next.take();
+            if self.stopping.is_none() {
+                self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
+                let reason = || format!("it ended with {exit}; error.log has what it said");
+                failed = process.ticket.map(|ticket| (ticket, reason()));
+                self.decide_restart(slot, exit, lived, exit.to_string());
+                if self.specs[slot].role == Role::Filter {
+                    self.break_chain();
+                }
+            }
+        } else if exit != Exit::Clean && self.stopping.is_none() {
+            self.log.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
+        }
+        failed
+    }
+
+    /// Ends a process whose set-up failed, which would wait for ever for what could not be sent; returns the command that
+    /// waits for the process.
+    pub fn not_configured(&mut self, serial: u64, error: &Error) -> Option<u32> {
+        self.give_up(serial);
+        let process = self.processes.get_mut(&serial)?;
+        let (slot, ticket) = (process.slot, process.ticket.take());
+        if self.slots[slot].next == Some(serial) {
+            self.slots[slot].next = None;
+        } else if self.slots[slot].current == Some(serial) {
+            self.slots[slot].current = None;
+            if self.specs[slot].role == Role::Filter {
+                self.break_chain();
+            }
+            self.not_started(slot, error);
+        }
+        ticket
+    }
+
+    /// Starts a successor for the process of a slot, or a process for a slot that has none, on the administrator's command.
+    pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<(), String> {
+        self.slots[slot].backoff.forgive();
+        let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let serial = match self.slots[slot].current {
+            Some(_) => {
+                let serial = self.spawn(slot).map_err(|error| error.to_string())?;
+                self.slots[slot].next = Some(serial);
+                serial
+            }
+            None => {
+                self.clear_broken(slot);
+                self.slots[slot].current.ok_or_else(|| self.slots[slot].last_exit.clone())?
+            }
+        };
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.ticket = Some(ticket);
+            process.deadline = Some(Instant::now() + deadline);
+        }
+        Ok(())
+    }
+
+    /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.
+    fn keep_unread_log(&mut self, slot: usize, process: &mut Process) {
+        if let Some(stderr) = process.stderr.take() {
+            self.unread_logs.push_back((slot, process.log.take(), stderr.reading));
+        }
+        if self.unread_logs.len() > UNREAD_MAX {
+            self.unread_logs.pop_front();
+        }
+    }
+
+    /// Lets go of what has been read. How many bytes wait is all that is looked at.
+    fn forget_read_logs(&mut self) {
+        let read =
+            |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
+        self.unread_logs
+            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
+    }
+
+    /// Decides whether and when a slot is filled again.
+    pub fn decide_restart(&mut self, slot: usize, exit: Exit, lived: Duration, why: String) {
+        let now = Instant::now();
+        let state = &mut self.slots[slot];
+        state.last_exit = why;
+        state.restarts += 1;
+        let verdict = state.backoff.exited(&self.rule, exit == Exit::Clean, lived, now);
+        if state.current.is_some() {
+            return;
+        }
+        let partition = matches!(self.specs[slot].role, Role::Site | Role::Service);
+        match verdict {
+            Verdict::Restart(delay) => state.start_at = Some(now + delay),
+            Verdict::Broken if partition => {
+                let name = self.specs[slot].name.clone();
+                self.log.warning(format!(
+                    "{} is broken: {} unclean exits within {:?}; its requests are answered with 500 until \
+                     `bulkhead relaunch {name}` or a changed program file",
+                    self.specs[slot].title(),
+                    self.rule.broken_after,
+                    self.rule.within
+                ));
+                let version = self.version(slot);
+                self.set_broken(slot, Some(version));
+                self.announce();
+            }
+            // Without its roles nothing works; they are tried for ever.
+            Verdict::Broken => state.start_at = Some(now + self.rule.backoff_max),
+        }
+    }
+
+    /// The version of the program that fills a slot, if the file can be read.
+    pub fn version(&self, slot: usize) -> Option<Version> {
+        let spec = &self.specs[slot];
+        if let Some((_, path)) = self.context.worker(spec) {
+            return program::version(path);
+        }
+        match self.context.guest(spec) {
+            Some(service) => program::version(&service.program),
+            None => program::version(&self.context.roles_folder.join(spec.role.name())),
+        }
+    }
+
+    /// Makes a broken partition whole again and starts it.
+    pub fn clear_broken(&mut self, slot: usize) {
+        self.slots[slot].backoff.forgive();
+        self.set_broken(slot, None);
+        self.start(slot);
+    }
+
+    /// When `on_time` is to be called, at the latest.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let starts = self.slots.iter().filter_map(|state| state.start_at);
+        let deadlines = self.processes.values().filter_map(|process| process.deadline);
+        let check = (self.slots.iter().any(|state| state.broken.is_some()) || !self.unread_logs.is_empty())
+            .then(|| now + BROKEN_CHECK);
+        starts.chain(deadlines).chain(check).chain(self.chain_deadline()).min()
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, now: Instant) {
+        for slot in 0..self.specs.len() {
+            if self.slots[slot].start_at.is_some_and(|at| at <= now) {
+                self.start(slot);
+            }
+            if let Some(failed) = self.slots[slot].broken
+                && self.stopping.is_none()
+                && self.version(slot).is_some_and(|version| Some(version) != failed)
+            {
+                self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
+                self.clear_broken(slot);
+            }
+        }
+        let late = |process: &Process| process.deadline.is_some_and(|at| at <= now);
+        let late: Vec<u64> =
+            self.processes.iter().filter(|(_, p)| late(p)).map(|(&serial, _)| serial).collect();
+        for serial in late {
+            self.overdue(serial);
+        }
+        self.forget_read_logs();
+        self.chain_on_time(now);
+    }
+
+    /// Tells a new gate or site which of its partitions are broken.
+    pub fn send_all_broken(&mut self, serial: u64) {
+        for slot in 0..self.specs.len() {
+            if self.slots[slot].broken.is_some() {
+                self.send_broken(serial, slot, true);
+            }
+        }
+    }
+
+    /// Tells a process, if it is a gate or a site, whether the partition of a slot is broken.
+    pub fn send_broken(&mut self, serial: u64, slot: usize, broken: bool) {
+        let partition = self.specs[slot].partition;
+        match self.spec_of(serial).role {
+            Role::Gate => self.send(serial, &LauncherToGate::Broken { partition, broken }, None),
+            Role::Site => self.send(serial, &LauncherToSite::Broken { partition, broken }, None),
+            _ => {}
+        }
+    }
+
+    /// Ends a process that was not ready, or not gone, in time.
+    pub fn overdue(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        process.deadline = None;
+        process.child.kill();
+        let (title, stage) = (self.specs[process.slot].title(), process.stage.word());
+        self.log
+            .warning(format!("{title} (pid {}) was {stage} for too long and was ended", process.child.pid));
+    }
+}

@@ -1,0 +1,170 @@
+//! Who is told of a new process: the loggers, and those that work with it.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects two processes between which
+//! `wire::CHANNELS` has no edge.
+
+use std::os::fd::OwnedFd;
+
+use wire::tls::LauncherToSigner;
+use wire::{AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
+use wire::{Role, Source, Text};
+
+use crate::Supervisor;
+use crate::error::{Error, during};
+use crate::process::Stage;
+use crate::spawn::context::duplicate;
+
+impl Supervisor {
+    /// Gives a new logger what every process logs, and what those that are gone have left.
+    pub fn hand_logs_to(&mut self, logger: u64) -> Result<(), Error> {
+        for index in 0..self.unread_logs().len() {
+            let (slot, log, stderr) = &self.unread_logs()[index];
+            let (slot, log, stderr) = (*slot, log.as_ref().map(duplicate).transpose()?, duplicate(stderr)?);
+            self.hand_log(logger, slot, log, Some(stderr));
+        }
+        let others =
+            self.processes().iter().filter(|&(&serial, process)| serial != logger && process.is_configured);
+        let others: Vec<u64> = others.map(|(&serial, _)| serial).collect();
+        for serial in others {
+            let process = &self.processes()[&serial];
+            let log = process.log.as_ref().map(duplicate).transpose()?;
+            let stderr = process.stderr.as_ref().map(|of| duplicate(&of.reading)).transpose()?;
+            self.hand_log(logger, process.slot, log, stderr);
+        }
+        Ok(())
+    }
+
+    /// Tells the loggers of a new process.
+    pub fn register_with_loggers(&mut self, serial: u64) -> Result<(), Error> {
+        for logger in self.active(Role::Logger, None) {
+            let process = &self.processes()[&serial];
+            // A logger does not read its own standard error: it would wait for itself.
+            let log = process.log.as_ref().filter(|_| logger != serial).map(duplicate).transpose()?;
+            let stderr = process.stderr.as_ref().filter(|_| logger != serial);
+            let stderr = stderr.map(|of| duplicate(&of.reading)).transpose()?;
+            self.hand_log(logger, process.slot, log, stderr);
+        }
+        Ok(())
+    }
+
+    /// Hands a logger its end of the log of a slot's process, and of what that prints.
+    pub fn hand_log(&mut self, logger: u64, slot: usize, log: Option<OwnedFd>, stderr: Option<OwnedFd>) {
+        let spec = self.spec(slot);
+        let label = Text::new(spec.title());
+        let right = match spec.role {
+            // It answers for every site what cannot be passed on.
+            Role::Gate => AccessRight::Every,
+            Role::Site | Role::Service => AccessRight::Site(spec.site),
+            Role::Admin
+            | Role::Logger
+            | Role::Filter
+            | Role::Connector
+            | Role::Broker
+            | Role::Signer
+            | Role::Stapler
+            | Role::Launcher => AccessRight::None,
+        };
+        if log.is_some() {
+            self.send(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
+        }
+        if stderr.is_some() {
+            self.send(logger, &LauncherToLogger::Stderr { label }, stderr);
+        }
+    }
+
+    /// Makes the channels between a new process and everyone that it works with.
+    pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
+        let slot = self.processes()[&serial].slot;
+        let pairs: Vec<(u64, u64)> = match self.spec(slot).role {
+            Role::Gate => self
+                .workers()
+                .filter(|&worker| self.gate_serves(worker))
+                .map(|worker| (serial, worker))
+                .collect(),
+            Role::Site => {
+                let gates = self.active(Role::Gate, None).into_iter().map(|gate| (gate, serial));
+                let services = self.workers().filter(|other| self.is_service_of(*other, slot));
+                gates.chain(services.map(|service| (serial, service))).collect()
+            }
+            Role::Service => {
+                let gates = self.active(Role::Gate, None);
+                let gates = gates.into_iter().filter(|_| self.gate_serves(serial));
+                let sites =
+                    self.workers().filter(|&site| self.is_service_of(serial, self.processes()[&site].slot));
+                gates.chain(sites).map(|source| (source, serial)).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.connect_backends(serial)?;
+        self.connect_broker(serial)?;
+        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
+        self.connect_signer(serial)?;
+        self.connect_stapler(serial)
+    }
+
+    /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
+    fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
+        let (signers, sites) = match self.spec_of(serial).role {
+            Role::Signer => (vec![serial], self.active(Role::Site, None)),
+            Role::Site => (self.active(Role::Signer, None), vec![serial]),
+            _ => return Ok(()),
+        };
+        for &signer in &signers {
+            for &worker in &sites {
+                if let Some(site) = self.site_with_tls(worker) {
+                    let of_signer = LauncherToSigner::Client { site };
+                    self.join((signer, &of_signer), (worker, &LauncherToSite::Signer {}))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The site of a worker, if it has certificates.
+    pub fn site_with_tls(&self, worker: u64) -> Option<u16> {
+        let site = self.spec_of(worker).site;
+        self.context().config.sites[usize::from(site)].tls.is_some().then_some(site)
+    }
+
+    /// The processes that answer requests, as far as they are not told to end.
+    pub fn workers(&self) -> impl Iterator<Item = u64> {
+        let is_worker = |role| matches!(role, Role::Site | Role::Service);
+        self.processes()
+            .iter()
+            .filter(move |(_, p)| {
+                p.is_configured && p.stage != Stage::Retiring && is_worker(self.spec(p.slot).role)
+            })
+            .map(|(&serial, _)| serial)
+    }
+
+    /// Whether gates send clients' connections to this worker.
+    pub fn gate_serves(&self, worker: u64) -> bool {
+        let spec = self.spec_of(worker);
+        self.context().service(spec).is_none_or(|(_, service)| service.takes_connections)
+    }
+
+    /// Whether a slot is that of a service of the site in another slot.
+    pub fn is_service_of(&self, service: u64, site: usize) -> bool {
+        let (service, site) = (self.spec_of(service), self.spec(site));
+        service.role == Role::Service && site.role == Role::Site && service.site == site.site
+    }
+
+    /// Makes a channel on which a gate or a site worker sends connections to a worker.
+    pub fn connect_pair(&mut self, source: u64, worker: u64) -> Result<(), Error> {
+        let (to_worker, from_source) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let partition = self.spec_of(worker).partition;
+        let from_gate = self.spec_of(source).role == Role::Gate;
+        if from_gate {
+            self.send(source, &LauncherToGate::Attach { partition }, Some(to_worker));
+        } else {
+            self.send(source, &LauncherToSite::AttachService { partition }, Some(to_worker));
+        }
+        if self.spec_of(worker).role == Role::Site {
+            self.send(worker, &LauncherToSite::Attach {}, Some(from_source));
+        } else {
+            let source = if from_gate { Source::Gate } else { Source::Site };
+            self.send(worker, &LauncherToService::Attach { source }, Some(from_source));
+        }
+        Ok(())
+    }
+}

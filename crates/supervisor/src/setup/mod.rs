@@ -1,0 +1,308 @@
+//! What each process is sent before it serves.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: tells a process of what is another's.
+
+pub mod broker;
+pub mod change;
+pub mod configure;
+pub mod connector;
+pub mod files;
+pub mod log_files;
+pub mod process_table;
+pub mod reloaded_files;
+pub mod stapler;
+pub mod tls;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use config::{Checks, Config, Listener, Priority};
+use wire::{
+    Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Role,
+    RouteTarget, Text, WorkerLimits,
+};
+
+use crate::chain_ends::ChainEnds;
+use crate::error::{Error, at, during};
+use crate::setup::log_files::Logs;
+use crate::spawn::context::{SpawnContext, duplicate};
+use crate::spawn::process_spec::ProcessSpec;
+
+/// What is opened for a process, and comes along with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// A directory, with nothing above it.
+    View(PathBuf),
+    /// A file that is read anew when it has changed.
+    File(PathBuf),
+}
+
+impl SpawnContext {
+    fn limits(&self) -> WorkerLimits {
+        let limits = &self.config.limits;
+        WorkerLimits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            body_bytes: limits.body_bytes,
+            idle_timeout_ms: limits.idle_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: self.config.log.flush_ms,
+        }
+    }
+
+    /// What a gate is sent before it accepts: its limits, policies and sockets, the ends of the chain of filters if
+    /// there is one, and whose each path is.
+    pub fn gate_setup(
+        &self,
+        listeners: Vec<OwnedFd>,
+        specs: &[&ProcessSpec],
+        chain: Option<ChainEnds>,
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let mut messages: Vec<_> = self.gate_limits().into_iter().map(|message| (message, None)).collect();
+        messages.extend(chain.into_iter().flat_map(ChainEnds::messages));
+        messages.extend(self.gate_tables(listeners, specs));
+        messages
+    }
+
+    /// What holds for as long as a gate lives.
+    pub fn gate_limits(&self) -> Vec<LauncherToGate> {
+        let limits = &self.config.limits;
+        let mut messages = vec![LauncherToGate::Limits {
+            head_bytes: limits.head_bytes,
+            head_timeout_ms: limits.head_timeout_ms,
+            start_timeout_ms: limits.start_timeout_ms,
+            connections: limits.connections,
+            flush_ms: self.config.log.flush_ms,
+        }];
+        messages.push(LauncherToGate::Conditioning { conditioning: policies(&self.config) });
+        for network in &self.config.conditioning.exempt {
+            messages.push(LauncherToGate::Exempt { network: Text::new(network.as_str()) });
+        }
+        for network in &self.config.tls.tamper_exempt {
+            messages.push(LauncherToGate::TamperExempt { network: Text::new(network.as_str()) });
+        }
+        messages
+    }
+
+    /// The listeners of a gate and whose each path is there, which take the place of those that it has, if any.
+    pub fn gate_tables(
+        &self,
+        listeners: Vec<OwnedFd>,
+        specs: &[&ProcessSpec],
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let mut messages = Vec::new();
+        for (index, socket) in listeners.into_iter().enumerate() {
+            messages.push((LauncherToGate::Listen { index: index as u16 }, Some(socket)));
+        }
+        for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
+            messages.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
+        }
+        self.tls_messages(&mut messages);
+        for (index, listener) in self.config.listeners.iter().enumerate() {
+            messages.extend(listener.proxies.iter().map(|network| {
+                let network = Text::new(network.as_str());
+                (LauncherToGate::ProxyTrusted { listener: index as u16, network }, None)
+            }));
+            if listener.unfiltered {
+                messages.push((LauncherToGate::Unfiltered { listener: index as u16 }, None));
+            }
+        }
+        for (host, path, spec) in self.routes(specs) {
+            for listener in self.listeners_of(spec).filter(|&listener| self.takes_from(spec, listener)) {
+                let (host, path) = (Text::new(host), Text::new(path));
+                let (partition, site) = (spec.partition, spec.site);
+                messages.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
+            }
+        }
+        messages.push((LauncherToGate::Commit {}, None));
+        messages
+    }
+
+    /// Every host and path there is, with the site or service that it belongs to.
+    fn routes<'a>(
+        &'a self,
+        specs: &'a [&ProcessSpec],
+    ) -> impl Iterator<Item = (&'a str, &'a str, &'a ProcessSpec)> {
+        let partitions = specs.iter().copied().filter(|spec| matches!(spec.role, Role::Site | Role::Service));
+        partitions.flat_map(|spec| {
+            let site = &self.config.sites[usize::from(spec.site)];
+            let path = self.service(spec).map_or(&site.path, |(_, service)| &service.path);
+            site.hosts.iter().map(move |host| (host.as_str(), path.as_str(), spec))
+        })
+    }
+
+    /// Whether gates send connections of a listener to this spec, rather than to the site's worker, which relays.
+    ///
+    /// SECURITY: a connection that carries several users' requests is never in a service's hands: it could read and
+    /// answer those of others, which go to other partitions.
+    fn takes_from(&self, spec: &ProcessSpec, listener: u16) -> bool {
+        let Listener { shared_connections: shared, tls, .. } = self.config.listeners[usize::from(listener)];
+        if tls {
+            return spec.role == Role::Site && self.config.sites[usize::from(spec.site)].tls.is_some();
+        }
+        self.service(spec).is_none_or(|(_, service)| service.takes_connections && !shared)
+    }
+
+    /// The listeners on which a site answers, as indices into the configuration.
+    fn listeners_of(&self, spec: &ProcessSpec) -> impl Iterator<Item = u16> {
+        let only = &self.config.sites[usize::from(spec.site)].listen;
+        let all = self.config.listeners.iter().enumerate();
+        all.filter(|(_, listener)| only.is_empty() || only.contains(&listener.address))
+            .map(|(index, _)| index as u16)
+    }
+
+    /// What a site worker is sent before it serves.
+    pub fn site_setup(
+        &self,
+        spec: &ProcessSpec,
+        specs: &[&ProcessSpec],
+        ticket_keys: Vec<LauncherToSite>,
+    ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
+        let with_descriptors = self.site_messages(spec, specs).into_iter().map(|(message, opened)| {
+            let descriptor = match opened {
+                None => None,
+                Some(Opened::View(path)) => Some(self.view_of(&path)?),
+                Some(Opened::File(path)) => {
+                    Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
+                }
+            };
+            Ok((message, descriptor))
+        });
+        let mut messages = with_descriptors.collect::<Result<Vec<_>, _>>()?;
+        messages.extend(ticket_keys.into_iter().map(|secret| (secret, None)));
+        messages.push((LauncherToSite::Begin {}, None));
+        Ok(messages)
+    }
+
+    /// What the configuration says to a site's worker, and what comes along; nothing is opened. A worker for which this
+    /// is as it was needs no successor.
+    pub fn site_messages(
+        &self,
+        spec: &ProcessSpec,
+        specs: &[&ProcessSpec],
+    ) -> Vec<(LauncherToSite, Option<Opened>)> {
+        let site = &self.config.sites[usize::from(spec.site)];
+        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(), site: spec.site }];
+        messages.push(LauncherToSite::Conditioning { conditioning: policies(&self.config) });
+        for network in &self.config.conditioning.exempt {
+            messages.push(LauncherToSite::Exempt { network: Text::new(network.as_str()) });
+        }
+        for listener in self.config.listeners.iter().filter(|listener| listener.shared_connections) {
+            messages.push(LauncherToSite::SharedConnections { port: listener.address.port() });
+        }
+        if !self.chain.is_empty() {
+            messages.push(LauncherToSite::Filtered {});
+        }
+        messages.extend(site.tls.iter().map(|tls| self.site_tls(tls)));
+        messages.extend(site.index.iter().map(|name| LauncherToSite::Index { name: Text::new(name) }));
+        messages.extend(files::messages(site));
+        let mut messages: Vec<_> = messages.into_iter().map(|message| (message, None)).collect();
+        let directories = [(LauncherToSite::Root {}, &site.root), (LauncherToSite::Vhosts {}, &site.vhosts)];
+        for (message, path) in directories {
+            messages.extend(path.clone().map(|path| (message, Some(Opened::View(path)))));
+        }
+        // After `Tls` and the rules, which they belong to.
+        let files = reloaded_files::for_workers(site).into_iter();
+        messages.extend(files.map(|(message, path)| (message, Some(Opened::File(path)))));
+        let rest = self.site_routes(spec, specs).into_iter().chain(self.backends_setup(site));
+        messages.extend(rest.map(|message| (message, None)));
+        messages
+    }
+
+    /// Whose each path is, as far as a site's worker must know, and how much each of its services may have.
+    pub fn site_routes(&self, spec: &ProcessSpec, specs: &[&ProcessSpec]) -> Vec<LauncherToSite> {
+        let site = &self.config.sites[usize::from(spec.site)];
+        let mut messages = Vec::new();
+        let any_host = site.hosts.iter().any(|host| host.contains('*'));
+        let meets = |other: &ProcessSpec| {
+            self.listeners_of(spec).any(|one| self.listeners_of(other).any(|two| one == two))
+        };
+        for (host, path, other) in self.routes(specs).filter(|(_, _, other)| meets(other)) {
+            let (target, partition) = match other.role {
+                // Which one it is does not matter here, and changes with each of its successors.
+                _ if other.site != spec.site => (RouteTarget::Elsewhere, NO_PARTITION),
+                Role::Site => (RouteTarget::Files, other.partition),
+                _ => (RouteTarget::Service, other.partition),
+            };
+            // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
+            if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
+                let (host, path) = (Text::new(host), Text::new(path));
+                messages.push(LauncherToSite::Route { host, path, target, partition });
+            }
+        }
+        for other in specs.iter().filter(|other| other.site == spec.site) {
+            if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {
+                messages.push(LauncherToSite::Requests { partition: other.partition, requests });
+            }
+        }
+        messages
+    }
+
+    /// What a service worker is sent before it initialises.
+    pub fn service_setup(&self, spec: &ProcessSpec) -> Vec<(LauncherToService, Option<OwnedFd>)> {
+        // Filters are to see every request, not the first of each connection alone.
+        let owns_host = self.chain.is_empty()
+            && self.service(spec).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
+        // Its broker reads what its calls point at, which the kernel takes for the same.
+        let dumps = self
+            .service(spec)
+            .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
+        let jit = self.service(spec).is_some_and(|(_, service)| service.jit);
+        let limits =
+            LauncherToService::Limits { limits: self.limits(), site: spec.site, owns_host, dumps, jit };
+        vec![(limits, None), (LauncherToService::Begin {}, None)]
+    }
+
+    /// What the logger is sent before it writes; clients are sent of separately.
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let format = match self.config.log.access_format {
+            config::AccessFormat::Common => 0,
+            config::AccessFormat::Combined => 1,
+            config::AccessFormat::Json => 2,
+        };
+        let mut messages =
+            vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
+        messages.extend(self.log_files(logs)?);
+        messages.push((LauncherToLogger::Begin {}, None));
+        Ok(messages)
+    }
+
+    /// Every log file, and syslog.
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let mut messages = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
+        for (index, file) in logs.access.iter().enumerate() {
+            // The last one is for requests of no site.
+            let site = if index < self.config.sites.len() { index as u16 } else { NO_PARTITION };
+            messages.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
+        }
+        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
+            messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+        }
+        Ok(messages)
+    }
+}
+
+/// The policies, as gates and sites are sent.
+pub fn policies(config: &Config) -> Conditioning {
+    let policies = &config.conditioning;
+    let ([share_8, share_16, share_24], [share_v6_32, share_v6_48, share_v6_56]) =
+        (policies.share_max, policies.share_max_v6);
+    Conditioning {
+        first_byte_timeout_ms: policies.first_byte_timeout_ms,
+        body_min_rate: policies.body_min_rate,
+        response_min_rate: policies.response_min_rate,
+        recency: policies.priority == Priority::Recency,
+        strict: policies.checks == Checks::Strict,
+        share_8,
+        share_16,
+        share_24,
+        share_v6_32,
+        share_v6_48,
+        share_v6_56,
+        rate_max: policies.rate_max.unwrap_or(0),
+        rate_burst: policies.rate_burst,
+        ban_after: policies.ban_after,
+        ban_time_ms: policies.ban_time_ms,
+    }
+}

@@ -1,0 +1,125 @@
+//! Which processes there are to be: the roles, the sites and their services, each with its name and identity.
+//!
+//! Runs in: the launcher. Sees: the checked configuration. Never: gives a number to two partitions.
+
+use config::Config;
+use wire::{NO_PARTITION, Role};
+
+use crate::error::Error;
+use crate::setup::stapler;
+use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, ProcessSpec};
+use crate::spawn::uids::Uids;
+
+/// Every process, in the order in which they start: the logger first, so that nothing that is said is lost.
+pub fn process_table(
+    config: &Config,
+    gates: usize,
+    identities: Option<&mut Uids>,
+) -> Result<Vec<ProcessSpec>, Error> {
+    let mut table = ProcessTable::new(config, identities, config.sites.len());
+    table.add_role(Role::Logger, 0)?;
+    table.add_role(Role::Admin, 0)?;
+    // Before the sites, which are to have their certificates at once.
+    if signs(config) {
+        table.add_role(Role::Signer, 0)?;
+    }
+    if stapler::is_wanted(config) {
+        table.add_role(Role::Stapler, 0)?;
+    }
+    for site in 0..config.sites.len() {
+        table.add_site(site, site)?;
+    }
+    // Before the gates, which are told where the chain begins and where it ends.
+    for filter in 0..config.conditioning.filters.len() {
+        table.add_role(Role::Filter, filter)?;
+    }
+    for gate in 0..gates {
+        table.add_role(Role::Gate, gate)?;
+    }
+    Ok(table.specs)
+}
+
+/// Whether any site has certificates.
+pub fn signs(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.tls.is_some())
+}
+
+/// Processes that are to run.
+pub struct ProcessTable<'a> {
+    config: &'a Config,
+    identities: Option<&'a mut Uids>,
+    /// The number of the next partition.
+    partitions: usize,
+    /// The processes.
+    pub specs: Vec<ProcessSpec>,
+}
+
+impl<'a> ProcessTable<'a> {
+    /// An empty table; the partitions that it numbers have numbers from `partitions` on.
+    pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: usize) -> Self {
+        Self { config, identities, partitions, specs: Vec::new() }
+    }
+
+    /// A number that no partition has.
+    pub fn next_partition(&mut self) -> usize {
+        self.partitions += 1;
+        self.partitions - 1
+    }
+
+    /// Adds a process that belongs to no site.
+    pub fn add_role(&mut self, role: Role, index: usize) -> Result<(), Error> {
+        let none = usize::from(NO_PARTITION);
+        self.add(role, role.name(), none, none, index)
+    }
+
+    /// Adds the processes of a site, whose own partition is `partition`.
+    pub fn add_site(&mut self, site: usize, partition: usize) -> Result<(), Error> {
+        let about = &self.config.sites[site];
+        self.add(Role::Site, &about.name, partition, site, 0)?;
+        for (index, service) in about.services.iter().enumerate() {
+            let (name, partition) = (format!("{}/{}", about.name, service.name), self.next_partition());
+            // Before the service, which may connect at once.
+            if service.network.is_granted() {
+                self.add(Role::Connector, &format!("{name}{CONNECTOR_OF}"), partition, site, index)?;
+                self.add(Role::Broker, &format!("{name}{BROKER_OF}"), partition, site, index)?;
+            }
+            self.add(Role::Service, &name, partition, site, index)?;
+        }
+        if about.backends().next().is_some() {
+            let name = format!("{}{CONNECTOR_OF}", about.name);
+            self.add(Role::Connector, &name, usize::from(NO_PARTITION), site, 0)?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        role: Role,
+        name: &str,
+        partition: usize,
+        site: usize,
+        index: usize,
+    ) -> Result<(), Error> {
+        let owner = match role {
+            Role::Site | Role::Service => format!("{}/{name}", role.name()),
+            Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
+            // It reads what the service's calls point at, which the kernel lets those of the same uid do.
+            Role::Broker => format!("service/{}", name.trim_end_matches(BROKER_OF)),
+            // A place in the chain: its filters are apart from each other, as those before it are from the gates.
+            Role::Filter => format!("filter/{index}"),
+            _ => format!("role/{name}"),
+        };
+        let user = match role {
+            Role::Site => self.config.sites[site].worker.user.as_deref(),
+            _ => None,
+        };
+        let identity = self.identities.as_deref_mut().map(|table| match user {
+            Some(user) => table.account(user, name),
+            None => table.identity(&owner),
+        });
+        let identity = identity.transpose()?;
+        let (partition, site) = (partition as u16, site as u16);
+        self.specs.push(ProcessSpec { role, name: name.into(), partition, site, index, identity });
+        Ok(())
+    }
+}

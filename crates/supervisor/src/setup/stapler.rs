@@ -1,0 +1,62 @@
+//! The stapler: what it is sent, and its channels to the signer and the sites.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate; learns who is asked.
+
+use config::Config;
+use wire::stapler::LauncherToStapler;
+use wire::tls::LauncherToSigner;
+use wire::{LauncherToSite, Role, Text};
+
+use crate::Supervisor;
+use crate::error::Error;
+use crate::spawn::context::SpawnContext;
+
+/// Where this machine says which servers know names, and which names it knows itself.
+pub const NAMES: [(&str, LauncherToStapler); 2] =
+    [("/etc/resolv.conf", LauncherToStapler::Resolver {}), ("/etc/hosts", LauncherToStapler::Hosts {})];
+/// Whether there is anybody for it to work for.
+pub fn is_wanted(config: &Config) -> bool {
+    config.tls.ocsp && config.sites.iter().any(|site| site.tls.is_some())
+}
+
+impl SpawnContext {
+    /// What a stapler is sent before it asks anybody, apart from files.
+    pub fn stapler_setup(&self) -> Vec<LauncherToStapler> {
+        let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];
+        messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
+        for (site, about) in self.config.sites.iter().enumerate() {
+            let files = about.tls.iter().flat_map(|tls| &tls.certificates);
+            messages.extend(files.enumerate().map(|(number, path)| {
+                let name = Text::new(format!("`certificates` {} of site {}", path.display(), about.name));
+                LauncherToStapler::Certificate { site: site as u16, number: number as u16, name }
+            }));
+        }
+        messages
+    }
+}
+
+impl Supervisor {
+    /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
+    pub fn connect_stapler(&mut self, serial: u64) -> Result<(), Error> {
+        let staplers = self.active(Role::Stapler, None);
+        let (staplers, signers, workers) = match self.spec_of(serial).role {
+            Role::Stapler => (vec![serial], self.active(Role::Signer, None), self.active(Role::Site, None)),
+            Role::Signer => (staplers, vec![serial], vec![]),
+            Role::Site => (staplers, vec![], vec![serial]),
+            _ => return Ok(()),
+        };
+        for stapler in staplers {
+            for &signer in &signers {
+                let of_stapler = LauncherToStapler::Signer {};
+                self.join((signer, &LauncherToSigner::Stapler {}), (stapler, &of_stapler))?;
+            }
+            for &worker in &workers {
+                if let Some(site) = self.site_with_tls(worker) {
+                    let of_stapler = LauncherToStapler::Client { site };
+                    self.join((stapler, &of_stapler), (worker, &LauncherToSite::Stapler {}))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! The end: role after role, so that who passes work on goes before who does it.
+//!
+//! Runs in: the launcher. Sees: exits of children and the clock. Never: cuts off what a process may still finish in
+//! its time.
+
+use std::time::{Duration, Instant};
+
+use wire::Role;
+
+use crate::Supervisor;
+use crate::process::Stage;
+
+/// In which order the roles go at the end: who passes work on goes before who does it.
+const STOP_ORDER: [Role; 10] = [
+    Role::Gate,
+    Role::Filter,
+    Role::Site,
+    Role::Service,
+    Role::Broker,
+    Role::Connector,
+    Role::Signer,
+    Role::Stapler,
+    Role::Admin,
+    Role::Logger,
+];
+
+impl Supervisor {
+    /// Begins the end: nothing is started any more, and the first role is asked to go.
+    pub fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.log.info("stopping");
+        self.stopping = Some((Instant::now(), 0));
+        self.listeners.clear();
+        self.leave_chain();
+        for state in &mut self.slots {
+            state.start_at = None;
+        }
+        self.retire_role(STOP_ORDER[0]);
+    }
+
+    /// Asks the next role to go once the one before is gone.
+    pub fn go_on_stopping(&mut self) {
+        while let Some((began, phase)) = self.stopping {
+            let role = STOP_ORDER[phase];
+            let left = self.processes.values().any(|process| self.specs[process.slot].role == role);
+            if left || phase + 1 == STOP_ORDER.len() {
+                return;
+            }
+            self.stopping = Some((began, phase + 1));
+            self.retire_role(STOP_ORDER[phase + 1]);
+        }
+    }
+
+    /// Has all processes of a role end.
+    pub fn retire_role(&mut self, role: Role) {
+        let serials: Vec<u64> = self.processes.keys().copied().collect();
+        for serial in serials {
+            if self.specs[self.processes[&serial].slot].role == role {
+                self.retire(serial);
+            }
+        }
+    }
+
+    /// Asks a process to finish and go.
+    pub fn retire(&mut self, serial: u64) {
+        let drain = Duration::from_millis(self.context.config.limits.drain_timeout_ms.into());
+        if let Some(process) = self.processes.get_mut(&serial)
+            && process.stage != Stage::Retiring
+        {
+            self.watched.remove(&serial);
+            process.retire(Instant::now() + drain);
+        }
+    }
+
+    /// Ends a process that is of no use, at once; its end is seen as that of one which retires.
+    pub fn give_up(&mut self, serial: u64) {
+        self.retire(serial);
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.deadline = None;
+            process.child.kill();
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What every start of a process needs: the configuration, the programs, and what processes share.
+//!
+//! Runs in: the launcher, as root, and the guard. Sees: the checked configuration. Never: starts a process; that is for the
+//! modules above.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use config::{Config, Service, Site};
+use wire::Role;
+
+use crate::directories;
+use crate::error::{Error, at, during};
+use crate::spawn::cgroup::Cgroups;
+use crate::spawn::compiled_filters::CompiledFilters;
+use crate::spawn::core_dumps::CoreDumps;
+use crate::spawn::libraries::answers::Answers;
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::program::{self, Start, Version};
+use crate::spawn::reaper::Reaper;
+
+/// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
+const FILTER_PROCESSES: u32 = 256;
+
+/// What every start needs.
+#[derive(Debug)]
+pub struct SpawnContext {
+    /// The configuration.
+    pub config: Config,
+    /// The empty directory that is the root of our own roles; `None` in a rootless run.
+    pub empty_root: Option<OwnedFd>,
+    /// The configuration's folder, where services start.
+    pub directory: OwnedFd,
+    /// Where the programs of the roles are.
+    pub roles_folder: PathBuf,
+    /// `/dev/null`.
+    pub null: OwnedFd,
+    /// The launcher itself, as its children watch it.
+    pub launcher: jail::Launcher,
+    /// The filters of system calls.
+    pub filters: CompiledFilters,
+    /// Where core files are kept.
+    pub core_dumps: CoreDumps,
+    /// What ends the programs of others with this launcher; before the control groups, in which it is.
+    pub reaper: Reaper,
+    /// Where control groups are made.
+    pub cgroups: Cgroups,
+    /// Whether a process may be started without a layer that this machine cannot apply.
+    pub degrades: bool,
+    /// The layers that processes are started without.
+    pub without: RefCell<Vec<&'static str>>,
+    /// What the inspector has answered, by the program's path.
+    pub inspected: RefCell<HashMap<PathBuf, (Version, Start)>>,
+    /// What the loaders of services' programs have answered.
+    pub answers: Answers,
+    /// How many processes were started.
+    pub started: Cell<u64>,
+    /// The filters, in the order of their chain; see [`chain`].
+    pub chain: Vec<Service>,
+}
+
+impl SpawnContext {
+    /// What every start of a process needs.
+    ///
+    /// `empty_root` is the root of our own roles and `None` in a rootless run; services start in `directory`; core files
+    /// are kept below `state`.
+    pub fn new(
+        config: Config,
+        empty_root: Option<OwnedFd>,
+        directory: OwnedFd,
+        state: &Path,
+        cgroups: Cgroups,
+    ) -> Result<Self, Error> {
+        let null = File::options().read(true).write(true).open("/dev/null");
+        Ok(Self {
+            degrades: empty_root.is_none() || config.server.isolation == config::Isolation::Degraded,
+            empty_root,
+            directory,
+            launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
+            filters: CompiledFilters::default(),
+            reaper: Reaper::default(),
+            core_dumps: CoreDumps::below(state),
+            cgroups,
+            without: RefCell::new(left_out(&config)),
+            inspected: RefCell::default(),
+            answers: Answers::default(),
+            started: Cell::new(0),
+            chain: chain(&config),
+            roles_folder: program::roles_folder()?,
+            null: null.map_err(during("open /dev/null"))?.into(),
+            config,
+        })
+    }
+
+    /// The site and the service that `spec` stands for, if it is a service.
+    pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
+        let site = self.config.sites.get(usize::from(spec.site))?;
+        (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
+    }
+
+    /// The program of the operator's that is the worker of the site of `spec`.
+    pub fn worker(&self, spec: &ProcessSpec) -> Option<&(Vec<String>, std::path::PathBuf)> {
+        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| spec.role == Role::Site)?;
+        site.worker.program.as_ref()
+    }
+
+    /// The program of the operator's that `spec` runs in a jail of its own, if it runs one.
+    pub fn guest(&self, spec: &ProcessSpec) -> Option<&Service> {
+        match spec.role {
+            Role::Filter => self.chain.get(spec.index),
+            _ => self.service(spec).map(|(_, service)| service),
+        }
+    }
+
+    /// A directory for a role that works below it; as root, a view of it that has nothing above.
+    pub fn view_of(&self, path: &Path) -> Result<OwnedFd, Error> {
+        let directory = directories::directory(path)?;
+        if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
+            return Ok(directory);
+        }
+        jail::view(&directory, jail::Mode::Read).map_err(at("make a view of", path))
+    }
+}
+
+/// The layers that the operator takes away.
+fn left_out(config: &Config) -> Vec<&'static str> {
+    let named = |layer: &&jail::Layer| config.server.danger_without.iter().any(|name| name == layer.name);
+    jail::LAYERS.iter().filter(named).map(|layer| layer.name).collect()
+}
+
+/// The filters of a configuration as jails are made for them: as for services without network.
+pub fn chain(config: &Config) -> Vec<Service> {
+    let filters = config.conditioning.filters.iter().enumerate();
+    let service = |(index, filter): (usize, &config::Filter)| Service {
+        name: format!("filter {index}"),
+        path: String::new(),
+        command: filter.command.clone(),
+        program: filter.program.clone(),
+        read: filter.read.clone(),
+        memory_max: None,
+        memory_high: None,
+        processes_max: FILTER_PROCESSES,
+        core_max: None,
+        cpu_percent: None,
+        network: config::Network::default(),
+        jit: filter.jit,
+        label: None,
+        takes_connections: false,
+        requests: None,
+        environment: Vec::new(),
+    };
+    filters.map(service).collect()
+}
+
+/// A word of an argument vector or an environment.
+pub fn text(word: &str) -> Result<CString, Error> {
+    CString::new(word).map_err(during("pass an argument"))
+}
+
+/// Another descriptor of the same open file, for a child.
+pub fn duplicate(descriptor: &impl std::os::fd::AsFd) -> Result<OwnedFd, Error> {
+    descriptor.as_fd().try_clone_to_owned().map_err(during("duplicate a descriptor"))
+}

@@ -1,0 +1,251 @@
+//! The jail of each spec, from the configuration: what it sees, what it may reach, what it may call.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration, and directories that the operator named.
+//! Never: gives a process a file, a port or a system call that is not in this file or in the jail's policies.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use config::Service;
+use jail::policy::{Grants, Policy};
+use jail::{Access, Bind, Jail, Limits, Mode, Network, Reach, Root};
+use wire::Role;
+
+use crate::directories;
+use crate::error::{Error, at, during};
+use crate::spawn::cgroup::Share;
+use crate::spawn::context::{SpawnContext, duplicate};
+use crate::spawn::core_dumps;
+use crate::spawn::libraries;
+use crate::spawn::process_spec::ProcessSpec;
+
+/// LIMIT: bytes of a service's private `/tmp`; it counts as the service's memory where a control group counts it.
+const TEMPORARY_BYTES: u64 = 64 << 20;
+/// LIMIT: our own roles are one process of one thread each.
+const ROLE_PROCESSES: u64 = 8;
+
+/// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
+/// process is known to those alone that share its PID namespace or are above.
+const NOT_A_BROKERS: [&str; 2] = ["pid namespace", "landlock"];
+
+/// What programs expect of every machine, and what is harmless to everybody.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// The policy of a spec that is no connector: what those do depends on what they have to reach.
+fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {
+    match spec.role {
+        Role::Gate => Policy::Gate,
+        Role::Site => Policy::Site,
+        Role::Logger => Policy::Logger,
+        Role::Admin => Policy::Admin,
+        Role::Signer => Policy::Signer,
+        Role::Stapler => Policy::Stapler,
+        Role::Broker => Policy::Broker,
+        Role::Service | Role::Filter | Role::Connector | Role::Launcher => {
+            let network = service.map(|service| &service.network);
+            Policy::Service(Grants {
+                tcp: network.is_some_and(|network| !network.tcp.is_empty()),
+                udp: network.is_some_and(|network| network.udp),
+                jit: service.is_some_and(|service| service.jit),
+            })
+        }
+    }
+}
+
+impl SpawnContext {
+    /// The jail of a new process of `spec`, which executes `program`.
+    pub fn jail(
+        &self,
+        spec: &ProcessSpec,
+        program: &OwnedFd,
+        descriptors: Vec<(OwnedFd, i32)>,
+        cgroups: Vec<OwnedFd>,
+        calls: Option<OwnedFd>,
+        core_folder: Option<&OwnedFd>,
+    ) -> Result<Jail, Error> {
+        let service = self.guest(spec);
+        let mut view = View { jailed: self.empty_root.is_some(), ..View::default() };
+        view.reach.paths.push((duplicate(program)?, Access::Execute));
+        match (spec.role, service) {
+            (Role::Site, _) => self.let_site_reach(spec, &mut view)?,
+            (Role::Connector, _) => self.let_connector_reach(spec, &mut view.reach)?,
+            (Role::Stapler, _) => self.let_stapler_reach(&mut view.reach),
+            (_, Some(service)) => {
+                self.let_service_reach(service, spec, program, &mut view)?;
+                if let Some(folder) = core_folder {
+                    self.let_service_dump(folder, &mut view)?;
+                }
+            }
+            _ => {}
+        }
+        let mut without = self.without.borrow().clone();
+        if spec.role == Role::Broker {
+            without.extend(NOT_A_BROKERS);
+        }
+        let staging = self.staging();
+        let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
+        let directory =
+            (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
+        let policy = match spec.role {
+            Role::Connector => self.connector_policy(spec),
+            _ => policy(spec, service),
+        };
+        let network = match policy {
+            Policy::Stapler | Policy::Connector { tcp: true, .. } | Policy::Connector { udp: true, .. } => {
+                Network::Host
+            }
+            _ => Network::None,
+        };
+        Ok(Jail {
+            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
+            identity: spec.identity,
+            root,
+            directory,
+            descriptors,
+            limits: self.limits_of(spec, service),
+            cgroups,
+            network,
+            reach: view.reach,
+            filter: self.filters.get(policy)?,
+            calls,
+            label: service.and_then(|service| service.label.clone()),
+            without,
+        })
+    }
+
+    /// Where roots are made, if processes get roots of their own.
+    pub fn staging(&self) -> Option<&OwnedFd> {
+        self.empty_root.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
+    }
+
+    fn root(&self, service: Option<&Service>, staging: &OwnedFd, binds: Vec<Bind>) -> Result<Root, Error> {
+        Ok(Root {
+            staging: duplicate(staging)?,
+            binds,
+            temporary_bytes: service.map(|_| TEMPORARY_BYTES),
+            start_in: match service {
+                None => "/".into(),
+                Some(service) if service.core_max.is_some() => core_dumps::AT.into(),
+                Some(_) => self.config.dir.clone(),
+            },
+        })
+    }
+
+    fn let_site_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
+        let site = &self.config.sites[usize::from(spec.site)];
+        if let Some(root) = site.folder() {
+            view.reach.paths.push((directories::directory(root)?, Access::Read));
+        }
+        Ok(())
+    }
+
+    fn let_service_reach(
+        &self,
+        service: &Service,
+        spec: &ProcessSpec,
+        program: &OwnedFd,
+        view: &mut View,
+    ) -> Result<(), Error> {
+        for device in DEVICES {
+            view.add(Path::new(device), Access::Write, Mode::Device)?;
+        }
+        for needed in self.needed(service, spec, program)? {
+            view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
+        }
+        for path in outermost(&service.read) {
+            let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };
+            view.add(&path, Access::Read, mode)?;
+        }
+        if service.network.is_granted() {
+            for path in libraries::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
+                view.add(path, Access::Read, Mode::Read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder into which a process of `spec` may write core files, if the operator wants them.
+    pub fn core_folder(&self, spec: &ProcessSpec) -> Result<Option<OwnedFd>, Error> {
+        let core_max = self.service(spec).and_then(|(_, service)| service.core_max);
+        core_max.zip(spec.identity).map(|(max, identity)| core_dumps::folder(identity, max)).transpose()
+    }
+
+    /// Lets a process write core files into `folder`.
+    fn let_service_dump(&self, folder: &OwnedFd, view: &mut View) -> Result<(), Error> {
+        view.reach.paths.push((duplicate(folder)?, Access::Write));
+        view.binds.push(Bind { at: core_dumps::AT.into(), tree: duplicate(folder)?, directory: true });
+        Ok(())
+    }
+
+    /// What a process of a spec may use.
+    pub fn limits_of(&self, spec: &ProcessSpec, service: Option<&Service>) -> Limits {
+        // A connection of a site may need a descriptor to its file and one to a service beside its own; the
+        // logger holds two for each process.
+        let per_connection = if spec.role == Role::Site { 3 } else { 1 };
+        Limits {
+            descriptors: match spec.role {
+                Role::Logger | Role::Gate => u64::from(u32::MAX),
+                _ => u64::from(self.config.limits.connections) * per_connection + 256,
+            },
+            core_bytes: service
+                .filter(|_| spec.identity.is_some())
+                .and_then(|service| service.core_max)
+                .unwrap_or(0),
+            // A broker is one more process of the uid.
+            processes: service.map_or(ROLE_PROCESSES, |service| {
+                u64::from(service.processes_max) + u64::from(service.network.is_granted())
+            }),
+            memory_bytes: service.and_then(|service| service.memory_max),
+        }
+    }
+
+    /// What a spec may use of the machine, as a control group counts it.
+    pub fn share(&self, spec: &ProcessSpec) -> Share {
+        match self.guest(spec) {
+            Some(service) => Share {
+                memory_max: service.memory_max,
+                memory_high: service.memory_high,
+                processes_max: service.processes_max.into(),
+                cpu_percent: service.cpu_percent,
+            },
+            None => Share { processes_max: ROLE_PROCESSES, ..Share::default() },
+        }
+    }
+}
+
+/// What a process sees and may reach, on the way to its jail.
+#[derive(Default)]
+struct View {
+    /// Whether it gets a root of its own, in which what it sees has to be put.
+    jailed: bool,
+    binds: Vec<Bind>,
+    reach: Reach,
+}
+
+impl View {
+    /// Lets it reach `path`, which appears at the same place in its root if it has one.
+    fn add(&mut self, path: &Path, access: Access, mode: Mode) -> Result<(), Error> {
+        self.add_opened(path, directories::existing(path)?, access, mode)
+    }
+
+    /// The same for what is open already.
+    fn add_opened(&mut self, path: &Path, opened: OwnedFd, access: Access, mode: Mode) -> Result<(), Error> {
+        if self.jailed {
+            let tree = jail::view(&opened, mode).map_err(at("make a view of", path))?;
+            let directory = path.is_dir();
+            self.binds.push(Bind { at: config::lexical(path), tree, directory });
+        }
+        self.reach.paths.push((opened, access));
+        Ok(())
+    }
+}
+
+/// The folders that are not in another one of them.
+fn outermost(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| config::lexical(folder)).collect();
+    folders.sort();
+    folders.dedup();
+    let all = folders.clone();
+    folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
+    folders
+}

@@ -1,0 +1,238 @@
+//! Starting one child: its program, its jail, and exactly its descriptors.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a child a descriptor that is
+//! not in this file.
+
+pub mod cgroup;
+pub mod cgroup_record;
+pub mod compiled_filters;
+pub mod context;
+pub mod core_copy;
+pub mod core_dumps;
+pub mod helper;
+pub mod inheritance;
+pub mod inspect;
+pub mod jails;
+pub mod libraries;
+pub mod listeners;
+pub mod living;
+pub mod probe;
+pub mod process_spec;
+pub mod program;
+pub mod reach;
+pub mod reaper;
+pub mod stderr;
+pub mod uid_range;
+pub mod uids;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use jail::policy::Policy;
+use jail::{Access, Limits};
+use sys::inherit::{CONTROL, LOG};
+use sys::notify::Listener;
+use sys::process::{Child, Pids, Program, StartError};
+use wire::Role;
+
+use crate::error::{Error, during};
+use crate::spawn::cgroup::Group;
+use crate::spawn::context::{SpawnContext, duplicate, text};
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::stderr::Stderr;
+
+/// Where a filter finds the channel from which it takes bundles, and the one to which it passes them on: the contract
+/// with whoever writes one.
+const BUNDLES: i32 = 3;
+const ONWARD: i32 = 4;
+/// Layers that would keep the reaper from its work: the reaper ends processes of other uids, and outlives the launcher.
+const NOT_A_REAPERS: [&str; 3] = ["capabilities", "parent death", "landlock"];
+/// The descriptor on which the reaper gets pidfds.
+const REAPER_CHANNEL: i32 = 0;
+/// LIMIT: processes of the reaper: it makes none.
+const REAPER_PROCESSES: u64 = 1;
+
+/// A child that was started, with the launcher's ends of its channels.
+#[derive(Debug)]
+pub struct Started {
+    /// The child in its jail.
+    pub jailed: Jailed,
+    /// Its control channel; a filter has none.
+    pub control: Option<OwnedFd>,
+    /// What the logger reads of it.
+    pub log: Option<OwnedFd>,
+    /// What it writes to standard error.
+    pub stderr: Stderr,
+}
+
+/// A child in its jail.
+#[derive(Debug)]
+pub struct Jailed {
+    /// The child.
+    pub child: Child,
+    /// Its control group, to be kept until it has ended.
+    pub group: Group,
+    /// Where its calls arrive that a broker answers.
+    pub calls: Option<Listener>,
+    /// Where it may write a core file.
+    pub core_folder: Option<OwnedFd>,
+}
+
+impl SpawnContext {
+    /// Starts a process for `spec`.
+    pub fn start(&self, spec: &ProcessSpec) -> Result<Started, Error> {
+        let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
+        let (control, its_control) = pair()?;
+        let (log, its_log) = (spec.role != Role::Logger).then(pair).transpose()?.unzip();
+        let channels = std::iter::once((its_control, CONTROL)).chain(its_log.map(|log| (log, LOG)));
+        let started = self.start_with(spec, &self.program(spec)?, channels)?;
+        Ok(Started { control: Some(control), log, ..started })
+    }
+
+    /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
+    pub fn start_filter(
+        &self,
+        spec: &ProcessSpec,
+        bundles: OwnedFd,
+        onward: OwnedFd,
+    ) -> Result<Started, Error> {
+        self.start_with(spec, &self.program(spec)?, [(bundles, BUNDLES), (onward, ONWARD)])
+    }
+
+    /// Starts `program` for `spec`, with `channels` and a pipe for standard error.
+    pub fn start_with(
+        &self,
+        spec: &ProcessSpec,
+        program: &Program,
+        channels: impl IntoIterator<Item = (OwnedFd, i32)>,
+    ) -> Result<Started, Error> {
+        let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
+        let null = || duplicate(&self.null);
+        let mut descriptors = vec![(null()?, 0), (null()?, 1), (duplicate(&writing)?, 2)];
+        descriptors.extend(channels);
+        let jailed = self.start_in_jail(spec, program, &descriptors)?;
+        let stderr = Stderr { reading: reading.into(), writing: writing.into() };
+        Ok(Started { jailed, control: None, log: None, stderr })
+    }
+
+    /// Starts `program` in the jail of `spec`; where degraded isolation allows it, without layers that fail.
+    pub fn start_in_jail(
+        &self,
+        spec: &ProcessSpec,
+        program: &Program,
+        descriptors: &[(OwnedFd, i32)],
+    ) -> Result<Jailed, Error> {
+        loop {
+            let (group, joins) = self.group(spec)?;
+            let inherited = descriptors
+                .iter()
+                .map(|(fd, number)| Ok((duplicate(fd)?, *number)))
+                .collect::<Result<_, _>>()?;
+            let (calls, its_calls) = self.calls_of(spec)?.unzip();
+            let core_folder = self.core_folder(spec)?;
+            let jail = self.jail(spec, &program.file, inherited, joins, its_calls, core_folder.as_ref())?;
+            match sys::process::start(program, jail.pids(), || jail::enter(&jail)) {
+                Ok(child) => {
+                    // Nothing is there if it was started without a filter.
+                    let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
+                    if matches!(spec.role, Role::Service | Role::Filter)
+                        && let Err(error) = self.reap_with_launcher(&child)
+                    {
+                        child.end();
+                        return Err(error);
+                    }
+                    return Ok(Jailed { child, group, calls, core_folder });
+                }
+                Err(failure) => self.do_without(failure)?,
+            }
+        }
+    }
+
+    /// A channel on which a process that has network hands over where its calls arrive, if `spec` is such a one.
+    fn calls_of(&self, spec: &ProcessSpec) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+        let granted = self.service(spec).is_some_and(|(_, service)| service.network.is_granted());
+        granted.then(sys::seqpacket::pair).transpose().map_err(during("make a channel"))
+    }
+
+    /// Notes the layer that failed as one to do without, or fails.
+    fn do_without(&self, failure: StartError) -> Result<(), Error> {
+        let layer = jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
+        match layer {
+            Some(layer) if self.degrades => {
+                self.without.borrow_mut().push(layer.name);
+                Ok(())
+            }
+            _ => Err(Error::Start(failure)),
+        }
+    }
+
+    fn group(&self, spec: &ProcessSpec) -> Result<(Group, Vec<OwnedFd>), Error> {
+        self.started.set(self.started.get() + 1);
+        let name = format!("{}.{}", spec.title().replace([' ', '/'], "."), self.started.get());
+        let share = self.share(spec);
+        let missing = self.cgroups.missing(&share);
+        if !missing.is_empty() && !self.degrades {
+            return Err(Error::NotHeld { controllers: missing.join(", ") });
+        }
+        self.cgroups.group(&name, &share).map_err(during("make a control group"))
+    }
+
+    fn program(&self, spec: &ProcessSpec) -> Result<Program, Error> {
+        if let Some((command, path)) = self.worker(spec) {
+            let file = self.worker_program(path, spec)?;
+            let title = text(&format!("bulkhead: {}", spec.title()))?;
+            let words = command.iter().skip(1).map(|word| text(word)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Program { file, arguments: [vec![title], words].concat(), environment: vec![] });
+        }
+        let Some(service) = self.guest(spec) else {
+            let file = program::role_program(&self.roles_folder, spec.role.name())?;
+            let title = text(&format!("bulkhead: {}", spec.title()))?;
+            return Ok(Program { file, arguments: vec![title], environment: vec![] });
+        };
+        let open = match spec.role {
+            Role::Filter => program::filter_program,
+            _ => program::service_program,
+        };
+        let file = open(&service.program, &self.config.dir, spec.identity)?;
+        let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
+        let environment = service
+            .environment
+            .iter()
+            .map(|(name, value)| text(&format!("{name}={value}")))
+            .collect::<Result<_, _>>()?;
+        Ok(Program { file, arguments, environment })
+    }
+
+    /// Has `child` ended with this launcher, however that ends.
+    pub fn reap_with_launcher(&self, child: &Child) -> Result<(), Error> {
+        self.reaper.add(child, || self.start_reaper())
+    }
+
+    fn start_reaper(&self) -> Result<(OwnedFd, Child), Error> {
+        let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
+        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
+        let child = self.start_as_reaper(its, duplicate(&self.null)?, &program)?;
+        Ok((channel, child))
+    }
+
+    /// Starts `program` in the reaper's jail.
+    pub fn start_as_reaper(
+        &self,
+        channel: OwnedFd,
+        output: OwnedFd,
+        program: &Program,
+    ) -> Result<Child, Error> {
+        let limits = Limits {
+            descriptors: u64::from(u32::MAX),
+            core_bytes: 0,
+            processes: REAPER_PROCESSES,
+            memory_bytes: None,
+        };
+        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
+        let paths = vec![(duplicate(&program.file)?, Access::Execute)];
+        let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
+        jail.without.extend(NOT_A_REAPERS);
+        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
+    }
+}

@@ -1,0 +1,42 @@
+//! One process that is to run: its role, its name, its identity.
+//!
+//! Runs in: the launcher, as root, and the guard. Sees: the checked configuration.
+
+use jail::Identity;
+use wire::Role;
+
+/// What the name of a site's connector ends in; no name of a site or service has a colon.
+pub const CONNECTOR_OF: &str = ":connector";
+/// What the name of a service's broker ends in.
+pub const BROKER_OF: &str = ":broker";
+
+/// One process that is to run.
+#[derive(Debug)]
+pub struct ProcessSpec {
+    /// What it does.
+    pub role: Role,
+    /// Its name, as people write it: `gate`, `packages`, `packages/search`.
+    pub name: String,
+    /// The number of its partition, or [`wire::NO_PARTITION`] for a role that has none; a broker and a connector of a service
+    /// have the service's.
+    pub partition: u16,
+    /// Which site it belongs to, as an index into the configuration; [`wire::NO_PARTITION`] if to none.
+    pub site: u16,
+    /// Which service of the site (or whose), which gate or which filter it is.
+    pub index: usize,
+    /// Its uid and gid; `None` in a rootless run.
+    pub identity: Option<Identity>,
+}
+
+impl ProcessSpec {
+    /// How messages about it begin.
+    pub fn title(&self) -> String {
+        match self.role {
+            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
+            Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
+            Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
+            Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
+            _ => self.name.clone(),
+        }
+    }
+}

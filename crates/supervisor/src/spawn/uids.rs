@@ -1,0 +1,214 @@
+//! The table of uids: one per role and partition, the same at every start, never given to another.
+//!
+//! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid
+//! out twice, not even after its partition has left the configuration, for files of that uid may be left.
+//!
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use jail::Identity;
+
+use crate::directories::replace;
+use crate::error::{Error, at, range_text};
+
+/// Names (such as `site/packages`) and their uids.
+#[derive(Debug)]
+pub struct Uids {
+    path: PathBuf,
+    range: RangeInclusive<u32>,
+    uid_of: BTreeMap<String, u32>,
+    foreign: HashSet<u32>,
+    changed: bool,
+}
+
+impl Uids {
+    /// Reads the table in `state_dir`; there is none at the first start.
+    pub fn load(state_dir: &Path, range: RangeInclusive<u32>) -> Result<Self, Error> {
+        let path = state_dir.join("uids");
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            result => result.map_err(at("read", &path))?,
+        };
+        let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
+        Ok(Self { path, range, uid_of, foreign: machine_users(), changed: false })
+    }
+
+    /// The identity of `name`: the one it has always had, or else a fresh one.
+    pub fn identity(&mut self, name: &str) -> Result<Identity, Error> {
+        let uid = match self.uid_of.get(name) {
+            Some(&uid) => uid,
+            None => self.fresh(name)?,
+        };
+        let problem = |problem: String| Error::identity(&self.path, problem);
+        if !self.range.contains(&uid) {
+            return Err(problem(format!(
+                "{name} has uid {uid}, which is outside of user_range {}; widen user_range, or remove its line \
+                 here once no file belongs to {uid} any more",
+                range_text(&self.range)
+            )));
+        }
+        Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
+    }
+
+    /// The identity of an account of the machine, which `site` is to have.
+    pub fn account(&self, user: &str, site: &str) -> Result<Identity, Error> {
+        let path = Path::new("/etc/passwd");
+        let text = fs::read_to_string(path).map_err(at("read", path))?;
+        let problem = |problem: String| Error::identity(path, problem);
+        let (uid, gid) = account(&text, user)
+            .ok_or_else(|| problem(format!("there is no account {user}, which site {site} is to run as")))?;
+        // Whoever has it already would share it without a word of the operator's.
+        if let Some((owner, _)) = self.uid_of.iter().find(|(_, given)| **given == uid) {
+            return Err(problem(format!("{user} has uid {uid}, which is {owner}'s; choose another account")));
+        }
+        Identity::account(uid, gid).ok_or_else(|| {
+            problem(format!(
+                "{user} has uid {uid} and gid {gid}; site {site} cannot run as root; choose another"
+            ))
+        })
+    }
+
+    /// Whose a uid is, by the table; nobody's, if the machine's own tables name it as well.
+    pub fn owner(&self, uid: u32) -> Option<&str> {
+        let given = self.uid_of.iter().find(|(_, given)| **given == uid);
+        given.filter(|_| !self.foreign.contains(&uid)).map(|(name, _)| name.as_str())
+    }
+
+    /// All that were given out, but for those that the machine's own tables name as well.
+    pub fn given(&self) -> impl Iterator<Item = u32> {
+        self.uid_of.values().copied().filter(|uid| !self.foreign.contains(uid))
+    }
+
+    fn fresh(&mut self, name: &str) -> Result<u32, Error> {
+        let used: HashSet<u32> = self.uid_of.values().copied().collect();
+        let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
+        let uid = free.ok_or_else(|| {
+            let range = range_text(&self.range);
+            Error::identity(
+                &self.path,
+                format!("no uid is left in user_range {range} for {name}; widen user_range"),
+            )
+        })?;
+        self.uid_of.insert(name.to_owned(), uid);
+        self.changed = true;
+        Ok(uid)
+    }
+
+    /// Writes the table, if anything was added; before any process gets a new uid.
+    pub fn save(&mut self) -> Result<(), Error> {
+        if !self.changed {
+            return Ok(());
+        }
+        let mut text =
+            String::from("# uid and owner; kept by bulkheadd, so that no uid is ever used twice\n");
+        for (name, uid) in &self.uid_of {
+            text.push_str(&format!("{uid} {name}\n"));
+        }
+        replace(&self.path, &text)?;
+        self.changed = false;
+        Ok(())
+    }
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
+    let mut uid_of = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let entry = line.split_once(' ').and_then(|(uid, name)| Some((uid.parse::<u32>().ok()?, name)));
+        let (uid, name) = entry.ok_or_else(|| format!("line {}: expected `UID NAME`", index + 1))?;
+        if !seen.insert(uid) || uid_of.insert(name.to_owned(), uid).is_some() {
+            return Err(format!("line {}: uid {uid} or {name} is there twice", index + 1));
+        }
+    }
+    Ok(uid_of)
+}
+
+/// The uid and the gid of an account, as passwd(5) has it.
+fn account(passwd: &str, user: &str) -> Option<(u32, u32)> {
+    let mut fields = passwd
+        .lines()
+        .map(|line| line.split(':'))
+        .find_map(|mut fields| (fields.next() == Some(user)).then_some(fields))?;
+    Some((fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Ids that the machine's own tables name; none of them is given to a partition.
+pub fn machine_users() -> HashSet<u32> {
+    ["/etc/passwd", "/etc/group"]
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .flat_map(|text| {
+            text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Uids {
+        Uids {
+            path: "uids".into(),
+            range: 51001..=51003,
+            uid_of: parse(text).unwrap(),
+            foreign: HashSet::from([51002]),
+            changed: false,
+        }
+    }
+
+    #[test]
+    fn keeps_what_was_given_and_skips_users_of_the_machine() {
+        let mut table = table("# comment\n51001 site/old\n");
+        assert_eq!(table.identity("site/new").unwrap().id(), 51003);
+        assert_eq!(table.identity("site/old").unwrap().id(), 51001);
+        assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
+    }
+
+    #[test]
+    fn an_owner_is_who_was_given_a_uid() {
+        let mut table = table("51001 site/old\n51002 site/users\n");
+        assert_eq!(
+            (table.owner(51001), table.owner(51002), table.owner(51003)),
+            (Some("site/old"), None, None)
+        );
+        table.identity("site/new").unwrap();
+        assert_eq!(table.owner(51003), Some("site/new"));
+    }
+
+    #[test]
+    fn finds_accounts_by_their_whole_name() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:7:8::/:\nwww-data:x:33:34:www-data:/var/www:/bin/false\nx\n";
+        assert_eq!(account(passwd, "www-data"), Some((33, 34)));
+        assert_eq!(account(passwd, "www"), Some((7, 8)));
+        assert_eq!(account(passwd, "ww"), None);
+        assert_eq!(account(passwd, "x"), None);
+    }
+
+    #[test]
+    fn an_account_is_not_root_and_not_a_partitions() {
+        let refused = |table: Uids, user| table.account(user, "a").unwrap_err().to_string();
+        assert!(refused(table(""), "root").contains("cannot run as root"));
+        assert!(refused(table(""), "no-such-account").contains("there is no account"));
+        assert!(refused(table("65534 site/old\n"), "nobody").contains("is site/old's"));
+        assert_eq!(table("").account("nobody", "a").unwrap().id(), 65534);
+    }
+
+    #[test]
+    fn refuses_a_uid_that_two_names_share() {
+        assert!(parse("51001 a\n51001 b\n").unwrap_err().contains("twice"));
+        assert!(parse("51001 a\n51002 a\n").unwrap_err().contains("twice"));
+        assert!(parse("nonsense\n").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn refuses_a_uid_outside_of_the_range() {
+        let error = table("400 site/old\n").identity("site/old").unwrap_err();
+        assert!(error.to_string().contains("outside of user_range"));
+    }
+}
