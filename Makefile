@@ -40,7 +40,9 @@ breakout: build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
+test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test:
+	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY)
 	@$(MAKE) --no-print-directory PROFILE=ci lint unit fuzz-smoke cc protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process rootless
 	@./tests/summary

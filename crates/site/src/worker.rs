@@ -51,7 +51,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)?
             && let Some(message) = update(&site, &control, &mut staged, message).await?
         {
-            obey(&site, &tls, &control, message, descriptor)?;
+            handle(&site, &tls, &control, message, descriptor)?;
         }
     }
     // The end of the control channel: take what was sent, answer what was asked, say what was logged.
@@ -158,7 +158,7 @@ async fn update(
 }
 
 /// Does what the launcher says of a worker that serves.
-fn obey(
+fn handle(
     site: &Rc<Site>,
     tls: &Tls,
     control: &Control,

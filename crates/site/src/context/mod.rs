@@ -128,7 +128,7 @@ impl Site {
     pub fn watch_files(self: &Rc<Self>) {
         if self.cache.watch.begin().is_ok() {
             let site = self.clone();
-            tokio::task::spawn_local(async move { site.cache.watch.hear().await });
+            tokio::task::spawn_local(async move { site.cache.watch.receive().await });
         }
     }
 

@@ -67,7 +67,7 @@ impl Watch {
     }
 
     /// Hears of changes for as long as the process lives.
-    pub async fn hear(&self) {
+    pub async fn receive(&self) {
         let Some(inotify) = self.inotify.borrow().clone() else { return };
         loop {
             let Ok(mut ready) = inotify.readable().await else { return };

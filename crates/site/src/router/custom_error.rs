@@ -20,7 +20,7 @@ use crate::http::body::{BoundedBody, FileBody, Piece, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, redirect_internally};
 use crate::router::authorize::{Origin, authorize};
-use crate::router::dispatch::{Place, pass_on};
+use crate::router::dispatch::{Location, pass_on};
 use crate::router::rules::RouteMatch;
 
 /// The head of a request, kept for a script that makes the page of its error.
@@ -71,8 +71,8 @@ pub(crate) async fn apply(
     match (resolved.run, resolved.found) {
         (Some((rule, name)), _) => {
             let request = for_script(kept, &name, status);
-            let mut place = Place { root: Some(root), path: &name, route: &mut route };
-            let made = Box::pin(pass_on(site, &mut place, rule, conn, request)).await.response;
+            let mut location = Location { root: Some(root), path: &name, route: &mut route };
+            let made = Box::pin(pass_on(site, &mut location, rule, conn, request)).await.response;
             if made.status().is_success() { with_status(made, &response) } else { response }
         }
         (None, Ok(Found::File(file))) => with_file(response, file),

@@ -25,7 +25,7 @@ use crate::router::authorize::{Origin, authorize};
 use crate::router::rules::{Matcher, RouteMatch, Rule, Target};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
-pub(crate) struct Place<'p, 'r> {
+pub(crate) struct Location<'p, 'r> {
     pub root: Option<&'p Rc<Root>>,
     pub path: &'p NormalPath<'p>,
     pub route: &'p mut RouteMatch<'r>,
@@ -50,47 +50,48 @@ impl Answered {
 /// Does what the rules say, or what there is without them.
 pub(super) async fn act<'r>(
     site: &'r Site,
-    place: Place<'_, 'r>,
+    location: Location<'_, 'r>,
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
-    let Some(rule) = place.route.rule else {
-        return from_files(site, place, None, conn, request).await;
+    let Some(rule) = location.route.rule else {
+        return from_files(site, location, None, conn, request).await;
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let proves = matches!(rule.target, Target::Redirect { .. }) && place.path.is_below(CHALLENGES);
+    let proves = matches!(rule.target, Target::Redirect { .. }) && location.path.is_below(CHALLENGES);
     if reads && (rule.fallback || proves) {
         // What proves to an authority that the host is ours is no matter of redirection.
-        return from_files(site, place, Some(rule), conn, request).await;
+        return from_files(site, location, Some(rule), conn, request).await;
     }
-    by_rule(site, place, rule, conn, request).await
+    by_rule(site, location, rule, conn, request).await
 }
 
 /// Answers from files; without one, by the rule `miss`.
 async fn from_files<'r>(
     site: &'r Site,
-    mut place: Place<'_, 'r>,
+    mut location: Location<'_, 'r>,
     miss: Option<&'r Rule>,
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Answered {
     let (parts, body) = request.into_parts();
-    let outcome = serve::answer(site, place.root, (place.path, &mut *place.route), conn, &parts).await;
+    let outcome =
+        serve::answer(site, location.root, (location.path, &mut *location.route), conn, &parts).await;
     let mut request = Request::from_parts(parts, body);
     match (outcome, miss) {
         (Outcome::Answer(response), _) | (Outcome::Missing(response), None) => Answered::own(response),
-        (Outcome::Missing(_), Some(rule)) => by_rule(site, place, rule, conn, request).await,
+        (Outcome::Missing(_), Some(rule)) => by_rule(site, location, rule, conn, request).await,
         (Outcome::Run(rule, name), _) => {
             redirect_internally(&mut request, &name);
-            place.path = &name;
-            pass_on(site, &mut place, rule, conn, request).await
+            location.path = &name;
+            pass_on(site, &mut location, rule, conn, request).await
         }
     }
 }
 
 async fn by_rule<'r>(
     site: &'r Site,
-    mut place: Place<'_, 'r>,
+    mut location: Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
     request: Request<BoundedBody>,
@@ -98,11 +99,11 @@ async fn by_rule<'r>(
     match &rule.target {
         Target::Files => Answered::own(response::error(StatusCode::NOT_FOUND)),
         Target::Redirect { to, status } => {
-            Answered::own(redirect(rule, to, *status, place.path, request.uri().query()))
+            Answered::own(redirect(rule, to, *status, location.path, request.uri().query()))
         }
-        Target::Rewrite(to) => rewrite(site, place, (rule, to), conn, request).await,
+        Target::Rewrite(to) => rewrite(site, location, (rule, to), conn, request).await,
         Target::Service(_) | Target::Upstream(_) | Target::FastCgi(_) | Target::Hook(_) => {
-            pass_on(site, &mut place, rule, conn, request).await
+            pass_on(site, &mut location, rule, conn, request).await
         }
     }
 }
@@ -110,7 +111,7 @@ async fn by_rule<'r>(
 /// Has another server answer, or a function of this one.
 pub(crate) async fn pass_on<'r>(
     site: &'r Site,
-    place: &mut Place<'_, 'r>,
+    location: &mut Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
     request: Request<BoundedBody>,
@@ -120,15 +121,16 @@ pub(crate) async fn pass_on<'r>(
             return Answered::own(response::error(StatusCode::NOT_FOUND));
         };
         let wishes = Wishes::of(&request);
-        let files = place.root.map(|root| &root.files);
+        let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
-        return named_file(site, place.root, conn, &wishes, response).await;
+        return named_file(site, location.root, conn, &wishes, response).await;
     };
     match site.hooks.call(name, conn, request).await {
         // A function says itself what it has to say of an error.
         Ok(response) => Answered::foreign(response),
         Err(head) => {
-            let outcome = serve::answer(site, place.root, (place.path, &mut *place.route), conn, &head).await;
+            let outcome =
+                serve::answer(site, location.root, (location.path, &mut *location.route), conn, &head).await;
             Answered::own(match outcome {
                 Outcome::Answer(response) | Outcome::Missing(response) => response,
                 // Another rule's program: the function that was asked has passed it on to the files, which have none.
@@ -195,12 +197,12 @@ fn target_of(rule: &Rule, to: &str, path: &NormalPath<'_>) -> String {
 /// Answers as for another path, by what is there: no second rule changes it again.
 async fn rewrite(
     site: &Site,
-    place: Place<'_, '_>,
+    location: Location<'_, '_>,
     (rule, to): (&Rule, &str),
     conn: ConnInfo,
     mut request: Request<BoundedBody>,
 ) -> Answered {
-    let target = target_of(rule, to, place.path);
+    let target = target_of(rule, to, location.path);
     let Ok(path) = NormalPath::parse(&target) else {
         return Answered::own(response::error(StatusCode::BAD_REQUEST));
     };
@@ -214,7 +216,7 @@ async fn rewrite(
     }
     redirect_internally(&mut request, &path);
     let rule = route.rule.filter(|rule| rule.passes_on());
-    let mut there = Place { root: place.root, path: &path, route: &mut route };
+    let mut there = Location { root: location.root, path: &path, route: &mut route };
     match rule {
         Some(rule) => pass_on(site, &mut there, rule, conn, request).await,
         None => Box::pin(from_files(site, there, None, conn, request)).await,

@@ -17,7 +17,7 @@ use http::{Request, Response, StatusCode};
 use request::path::{NormalPath, for_backend};
 
 use self::authorize::{Origin, authorize};
-use self::dispatch::{Answered, Place, act};
+use self::dispatch::{Answered, Location, act};
 use self::rules::RouteMatch;
 use crate::context::Site;
 use crate::files::cache::{Root, Roots};
@@ -51,9 +51,9 @@ pub(crate) async fn respond(
     let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
         Some(refused) => Answered::own(refused),
         None => {
-            let place = Place { root: root.as_ref(), path: &path, route: &mut route };
+            let location = Location { root: root.as_ref(), path: &path, route: &mut route };
             // Boxed: a future of its own size would enlarge that of every request.
-            Box::pin(act(site, place, conn, request)).await
+            Box::pin(act(site, location, conn, request)).await
         }
     };
     let mut response = match (answered.own, kept) {

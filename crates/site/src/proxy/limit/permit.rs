@@ -18,9 +18,9 @@ use crate::http::websocket;
 
 /// The place; it is free again when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct Permit(Arc<Place>);
+pub struct Permit(Arc<Held>);
 
-struct Place {
+struct Held {
     state: Arc<Mutex<State>>,
     backend: BackendId,
     client: IpAddr,
@@ -28,13 +28,13 @@ struct Place {
     stall: Option<Stall>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("backend", &self.backend).field("client", &self.client).finish()
+        f.debug_struct("Held").field("backend", &self.backend).field("client", &self.client).finish()
     }
 }
 
-impl Drop for Place {
+impl Drop for Held {
     fn drop(&mut self) {
         settle(&self.state, |state| state.release(self.backend, self.client, self.stall.as_ref()));
     }
@@ -47,7 +47,7 @@ impl Permit {
         client: IpAddr,
         stall: Option<Stall>,
     ) -> Self {
-        Self(Arc::new(Place { state, backend, client, stall }))
+        Self(Arc::new(Held { state, backend, client, stall }))
     }
 
     /// What to look at if the place is lent, and may be taken back.
