@@ -1,14 +1,14 @@
 # The commands of this project. `make demo` and `make test` work on a fresh machine: each installs what it needs
 # through tests/prepare.
 HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-# `ci` is quicker to build; `make test` uses it. Benchmarks, packages and the demo are of the release profile.
+# `ci` is quicker to build; `make test` and the demo use it. Benchmarks and packages are of the release profile.
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless sweep sweep-kernel mutants fuzz fuzz-smoke bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke bench conditioning idle-tls clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -32,19 +32,23 @@ dist: build
 	@echo $(DIST).tar.gz
 
 # Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.
-demo: build
+demo:
+	@$(MAKE) --no-print-directory PROFILE=ci build
 	./examples/demo
 
 # What an attacker who owns a service of the demo gets, as text: from a demo that runs, or from one of its own.
-breakout: build
+breakout:
+	@$(MAKE) --no-print-directory PROFILE=ci build
 	./examples/breakout/show
 
 # Everything that is tested, in the order of how soon it fails. The last two wait more than they work, and go side by side.
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test:
 	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY)
-	@$(MAKE) --no-print-directory PROFILE=ci lint unit fuzz-smoke cc protocol
-	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process rootless
+	@$(MAKE) --no-print-directory PROFILE=ci lint unit fuzz-smoke build
+	@./tests/prepare process
+	@./tests/prepare protocol
+	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
 	@./tests/summary
 
 lint:
@@ -53,7 +57,6 @@ lint:
 	./tests/words
 	./tests/modules
 	cargo clippy --workspace --all-targets -- -D warnings
-	CARGO_TARGET_DIR=$(CURDIR)/target cargo check --manifest-path fuzz/Cargo.toml --bins
 	cargo deny --log-level error check bans licenses sources
 
 unit:
@@ -78,6 +81,10 @@ protocol: build
 rootless: build
 	@./tests/prepare process
 	python3 tests/run --rootless
+
+# What goes on beside `process`, one after the other.
+others:
+	@$(MAKE) --no-print-directory --jobs=1 cc protocol rootless
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process.
 sweep: build
