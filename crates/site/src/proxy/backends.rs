@@ -98,15 +98,16 @@ impl Backends {
         conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let (way, is_service) = match backend {
-            BackendId::Service(partition) => (self.service(partition).map(|way| way as &dyn Backend), true),
-            BackendId::Target(number) => (self.targets.get(&number).map(|way| &**way), false),
-            BackendId::Streams => (None, false),
+        let way = match backend {
+            BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn Backend),
+            BackendId::Target(number) => self.targets.get(&number).map(|way| &**way),
+            BackendId::Streams => None,
         };
         let Some(way) = way else {
             return error(StatusCode::BAD_GATEWAY);
         };
-        if is_service {
+        // A service has no path of the site's files, and names none.
+        if let BackendId::Service(_) = backend {
             return way.send(BackendRequest { conn, files: None, root: "", request }).await;
         }
         let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));

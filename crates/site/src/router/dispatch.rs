@@ -120,6 +120,9 @@ pub(crate) async fn pass_on<'r>(
         let Some(backend) = rule.target.backend() else {
             return Answered::own(response::error(StatusCode::NOT_FOUND));
         };
+        if matches!(rule.target, Target::Service(_)) {
+            return Answered::foreign(site.worker.forward(backend, None, conn, request).await);
+        }
         let wishes = Wishes::of(&request);
         let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
