@@ -107,8 +107,7 @@ async fn set_up(
                     let control = control.clone();
                     state.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
-                let mut site = Site { hooks, ..Site::set_up(state, setup) };
-                site.worker.begin(&site.rules);
+                let site = Site { hooks, ..Site::set_up(state, setup) };
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;
                 site.set_hsts(tls.hsts());

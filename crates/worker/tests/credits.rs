@@ -3,15 +3,17 @@
 //! Runs in: `cargo test`. One side is the real one, the other a peer that may be compromised.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::cell::Cell;
+mod common;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use common::Counts;
 use wire::{Bundle, Bytes, FromWorker, Message, ToWorker};
 use worker::channel::Channel;
-use worker::dispatcher::{Dispatcher, Outgoing, Owner};
+use worker::dispatcher::{Dispatcher, Outgoing};
 use worker::receiver::Receiver;
 
 fn run(test: impl AsyncFnOnce()) {
@@ -25,23 +27,6 @@ fn address() -> SocketAddr {
 
 fn stream() -> OwnedFd {
     sys::seqpacket::stream_pair().unwrap().0
-}
-
-#[derive(Default)]
-struct Counts {
-    delivered: Cell<usize>,
-    undelivered: Cell<usize>,
-}
-
-impl Owner for Counts {
-    fn delivered(&self) {
-        self.delivered.set(self.delivered.get() + 1);
-    }
-    fn undelivered(&self, _: Outgoing) {
-        self.undelivered.set(self.undelivered.get() + 1);
-    }
-    fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
-    fn retiring(&self) {}
 }
 
 #[test]

@@ -3,34 +3,19 @@
 //! Runs in: `cargo test`. The worker is made up.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::cell::Cell;
+mod common;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use common::Counts;
 use wire::{FromWorker, Kind, Message};
-use worker::dispatcher::{Dispatcher, Outgoing, Owner};
+use worker::dispatcher::{Dispatcher, Outgoing};
 
 /// More than fit into a channel, and fewer than credits may be.
 const CONNECTIONS: usize = 2000;
-
-#[derive(Default)]
-struct Counts {
-    delivered: Cell<usize>,
-    undelivered: Cell<usize>,
-}
-
-impl Owner for Counts {
-    fn delivered(&self) {
-        self.delivered.set(self.delivered.get() + 1);
-    }
-    fn undelivered(&self, _: Outgoing) {
-        self.undelivered.set(self.undelivered.get() + 1);
-    }
-    fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
-    fn retiring(&self) {}
-}
 
 fn give(worker: &OwnedFd, credits: u16) {
     let mut bytes = Vec::new();

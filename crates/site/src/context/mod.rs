@@ -89,9 +89,10 @@ pub struct Site {
 
 impl Site {
     /// Serves what `worker` owns, as the launcher has said in `setup`.
-    pub fn set_up(worker: WorkerState, mut setup: Setup) -> Site {
+    pub fn set_up(mut worker: WorkerState, mut setup: Setup) -> Site {
         let names = setup.names();
         let rules = names.rules.clone();
+        worker.begin(&rules);
         let runs = |name: &String| {
             let name = NormalPath::of_file(name.as_bytes());
             name.is_ok_and(|name| {

@@ -220,7 +220,7 @@ impl WorkerState {
     }
 
     /// Makes the ways to all backends, now that the rules are known.
-    pub fn begin(&mut self, rules: &Rules) {
+    pub(super) fn begin(&mut self, rules: &Rules) {
         self.backends.begin(rules, &self.limits, self.priority, &self.log);
     }
 

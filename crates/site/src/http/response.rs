@@ -13,24 +13,24 @@ const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
 /// The answer to a request for which there is no place. Without a body, so that a client that takes none is done with it.
 pub(crate) fn overloaded() -> Response<ResponseBody> {
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let mut response = empty(status);
-    response
-        .headers_mut()
-        .extend(error::retry_after(status).map(|seconds| (header::RETRY_AFTER, seconds.into())));
-    response
+    without_page(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// An error answer.
 pub fn error(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = empty(status);
+    let mut response = without_page(status);
     *response.body_mut() = ResponseBody::Full(error::page(status, "").into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(error::CONTENT_TYPE));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Some(seconds) = error::retry_after(status) {
-        headers.insert(header::RETRY_AFTER, seconds.into());
-    }
+    response
+}
+
+/// An error answer that says no more than its status, and when to come again.
+fn without_page(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = empty(status);
+    let later = error::retry_after(status).map(|seconds| (header::RETRY_AFTER, seconds.into()));
+    response.headers_mut().extend(later);
     response
 }
 

@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use request::target::split_host;
 
 use crate::head::{self, Head, Refusal};
+use crate::http::access_record::Access;
 use crate::http::websocket;
 
 /// Gives the request one `Host` and one `Cookie`.
@@ -52,13 +53,13 @@ pub(super) fn fields(parts: &Parts) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// The path and query, as sent.
-pub(super) fn target(parts: &Parts) -> &str {
-    parts.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+fn path_and_query(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
 /// Checks a request that is settled.
 pub(super) fn check(parts: &Parts) -> Result<Head<'_>, Refusal> {
-    let mut head = head::check_fields(parts.method.as_str(), target(parts), fields(parts))?;
+    let mut head = head::check_fields(parts.method.as_str(), path_and_query(&parts.uri), fields(parts))?;
     head.unusual |= websocket::asked(&parts.extensions).is_some();
     Ok(head)
 }
@@ -98,29 +99,18 @@ impl Logged {
         }
     }
 
-    /// The method.
-    pub fn method(&self) -> &str {
-        self.method.as_str()
-    }
-
-    /// The path and query, as sent.
-    pub fn target(&self) -> &str {
-        self.target.path_and_query().map_or("/", PathAndQuery::as_str)
-    }
-
-    /// The host, without port.
-    pub fn host(&self) -> &[u8] {
-        let split = self.host.as_ref().and_then(|host| split_host(host.as_bytes()));
-        split.map_or(b"", |(name, _)| name)
-    }
-
-    /// `Referer`, or empty.
-    pub fn referer(&self) -> &[u8] {
-        self.referer.as_ref().map_or(b"", HeaderValue::as_bytes)
-    }
-
-    /// `User-Agent`, or empty.
-    pub fn user_agent(&self) -> &[u8] {
-        self.user_agent.as_ref().map_or(b"", HeaderValue::as_bytes)
+    /// `access` with what the request says.
+    pub fn describe<'a>(&'a self, access: Access<'a>) -> Access<'a> {
+        fn text(field: &Option<HeaderValue>) -> &[u8] {
+            field.as_ref().map_or(b"", HeaderValue::as_bytes)
+        }
+        Access {
+            method: self.method.as_str(),
+            target: path_and_query(&self.target),
+            host: split_host(text(&self.host)).map_or(b"", |(name, _)| name),
+            referer: text(&self.referer),
+            user_agent: text(&self.user_agent),
+            ..access
+        }
     }
 }

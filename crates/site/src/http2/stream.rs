@@ -58,14 +58,7 @@ impl Drop for Ticket {
         let access = Access { minor: 2, ..Access::of(&self.conn, None, status, body_bytes, self.began) };
         self.site.worker.record(&match &self.logged {
             None => access,
-            Some(logged) => Access {
-                method: logged.method(),
-                target: logged.target(),
-                host: logged.host(),
-                referer: logged.referer(),
-                user_agent: logged.user_agent(),
-                ..access
-            },
+            Some(logged) => logged.describe(access),
         });
     }
 }

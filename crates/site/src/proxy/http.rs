@@ -6,7 +6,6 @@
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 
 use super::timeout::{Download, Progress, Timeouts, Upload};
 use crate::http::body::{BoundedBody, ResponseBody};
@@ -139,7 +138,6 @@ pub(crate) async fn handshake<I>(io: I) -> Result<Sender, StatusCode>
 where
     I: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
 {
-    let reader: http1::Builder = response::reader();
-    let (sender, connection) = reader.handshake(io).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+    let (sender, connection) = response::reader().handshake(io).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
     Ok(Http1Client::new(sender, connection))
 }

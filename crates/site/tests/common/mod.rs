@@ -250,8 +250,7 @@ fn run(
         for (message, descriptor) in told {
             assert!(setup.take(message, descriptor).unwrap().is_none());
         }
-        let mut site = Site::set_up(worker(&shared, limits), setup);
-        site.worker.begin(&site.rules);
+        let site = Site::set_up(worker(&shared, limits), setup);
         let service = site.worker.backends.service(SERVICE).unwrap();
         service.attach(service::start(shared.clone())).unwrap();
         let site = Rc::new(site);

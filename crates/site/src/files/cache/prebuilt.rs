@@ -79,7 +79,7 @@ impl PrebuiltResponse {
 
     /// A copy of the body.
     pub fn body(&self) -> Bytes {
-        self.piece(0, usize::MAX - self.split - 2)
+        self.piece(0, self.body_bytes())
     }
 
     /// Bytes of the body.

@@ -215,7 +215,8 @@ impl Running {
         let waker = std::task::Waker::noop();
         let outcome = Pin::new(&mut self.writer.0).poll(&mut Context::from_waker(waker));
         if let Poll::Ready(Ok(Ok(writer))) = outcome {
-            self.connections.pool.put(reader.unsplit(writer), 0);
+            let pool = &self.connections.pool;
+            pool.put(reader.unsplit(writer), pool.generation());
         }
     }
 }

@@ -1,0 +1,24 @@
+//! The owner of connections that only counts what becomes of them.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use worker::dispatcher::{Outgoing, Owner};
+
+#[derive(Default)]
+pub struct Counts {
+    pub delivered: Cell<usize>,
+    pub undelivered: Cell<usize>,
+}
+
+impl Owner for Counts {
+    fn delivered(&self) {
+        self.delivered.set(self.delivered.get() + 1);
+    }
+    fn undelivered(&self, _: Outgoing) {
+        self.undelivered.set(self.undelivered.get() + 1);
+    }
+    fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
+    fn retiring(&self) {}
+}
