@@ -11,7 +11,7 @@ use crate::decode::Table;
 use crate::diagnostic::{Problems, escape};
 use crate::raw::RawConfig;
 use crate::rules::{CONDITIONING, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
-use crate::{conditioning, sections, sites, tls};
+use crate::{conditioning, foreign, sections, sites, tls};
 
 /// LIMIT: after one broken line the parser may call every line broken; nobody reads past these.
 const SYNTAX_ERRORS_MAX: usize = 10;
@@ -76,7 +76,10 @@ fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems:
             report_duplicate(text, document, (key, span.start), problems);
         } else if !is_unquoted(error) {
             let message = format!("TOML syntax: {}", error.message());
-            match error.message().contains("array elements").then_some("is a `]` missing in a line above?") {
+            let unclosed = error.message().contains("array elements");
+            let unclosed = unclosed.then(|| "is a `]` missing in a line above?".to_owned());
+            // A line that was copied from another server's configuration.
+            match unclosed.or_else(|| foreign::help(first_word(text, span.start))) {
                 Some(help) => problems.report_help(span.start, message, help),
                 None => problems.report(span.start, message),
             }
@@ -87,6 +90,13 @@ fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems:
             problems.report_help(span.start, format!("a string without quotes: {}", escape(key)), help);
         }
     }
+}
+
+/// The first word of the line that has this offset.
+fn first_word(text: &str, offset: usize) -> &str {
+    let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(start..).unwrap_or_default().trim_start();
+    line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default()
 }
 
 fn report_duplicate(text: &str, document: &DeTable<'_>, key: (&str, usize), problems: &mut Problems<'_>) {

@@ -15,6 +15,7 @@ mod decode;
 mod diagnostic;
 mod document;
 mod files;
+mod foreign;
 mod parse;
 mod place;
 mod raw;

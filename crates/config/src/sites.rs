@@ -172,6 +172,7 @@ fn program_path(text: &str) -> Result<(), Fault> {
     if text.is_empty() {
         return Err(Fault::new("the program's path is empty"));
     }
+    names::literal(text)?;
     names::no_nul(text)
 }
 

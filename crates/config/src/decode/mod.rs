@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue};
 pub(crate) use numbers::narrow;
 
 use crate::diagnostic::{Problems, escape, quote};
-use crate::parse::{Fault, names};
+use crate::foreign;
+use crate::parse::{Fault, names, networks};
 use crate::place::At;
 use crate::rules::{Keys, TABLES};
 
@@ -53,7 +54,7 @@ impl<'t> Table<'t> {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
             let message = format!("unknown key `{}` in {}", escape(name), self.label);
             problems.report_help(offset, message, known_instead(name, keys));
-            self.misspelt.extend(closest(name, keys.1));
+            self.misspelt.extend(foreign::key(name).or_else(|| closest(name, keys.1)));
         }
     }
 
@@ -86,13 +87,15 @@ impl<'t> Table<'t> {
     }
 }
 
-/// What to write in place of an unknown key: a near one, the table it belongs to, or all there are.
+/// What to write in place of an unknown key: the table it belongs to, ours for another server's, a near one, or all there
+/// are.
 fn known_instead(name: &str, keys: Keys) -> String {
     let home = TABLES.iter().find(|(_, others)| others.contains(&name));
-    match (home, closest(name, keys.1)) {
-        (Some((header, _)), _) => format!("`{name}` belongs in {header}"),
-        (None, Some(near)) => format!("did you mean `{near}`?"),
-        (None, None) => format!("known here: {}", keys.1.join(", ")),
+    match (home, foreign::help(name), closest(name, keys.1)) {
+        (Some((header, _)), ..) => format!("`{name}` belongs in {header}"),
+        (None, Some(ours), _) => ours,
+        (None, None, Some(near)) => format!("did you mean `{near}`?"),
+        (None, None, None) => format!("known here: {}", keys.1.join(", ")),
     }
 }
 
@@ -193,7 +196,11 @@ impl<'t> Entry<'t> {
     /// An array's elements, each under this key's name.
     pub(crate) fn elements(&self, problems: &mut Problems<'_>) -> Option<Vec<Entry<'t>>> {
         let Some(array) = self.value.as_array() else {
-            let help = self.value.as_str().map(|text| format!("write `[{}]`", quote(text)));
+            let help = self.value.as_str().map(|text| match (self.key, text) {
+                // As in nginx's `deny all;`, and Apache's.
+                ("allow" | "deny", "all") => format!("write `[{}]`", networks::ALL),
+                _ => format!("write `[{}]`", quote(text)),
+            });
             self.wrong_type("an array of strings", help, problems);
             return None;
         };

@@ -132,7 +132,45 @@ pub(crate) fn file_path(text: &str) -> Result<(), Fault> {
     if text.is_empty() {
         return Err(Fault::with_help("a file path is not empty", "name one, or leave this out"));
     }
+    literal(text)?;
     no_nul(text)
+}
+
+/// Refuses what a shell would replace: nothing is replaced here, and a file of such a name is hardly what is meant.
+pub(crate) fn literal(text: &str) -> Result<(), Fault> {
+    if text == "~" || text.starts_with("~/") {
+        let help = "write the whole path, for example `\"/home/ann/public\"`";
+        return Err(Fault::with_help("no `~` is replaced in a path", help));
+    }
+    if let Some(name) = variable_in(text) {
+        let help = "write the whole path; only a service's `environment` has variables";
+        return Err(Fault::with_help(
+            format!("no variable is replaced in a path, and this has {name}"),
+            help,
+        ));
+    }
+    if text.contains(['*', '?']) || is_choice(text) {
+        let help = "name each file or folder by itself; for a folder for each host there is `vhosts`";
+        return Err(Fault::with_help(
+            "a path is one file or folder, and no pattern (`*`, `?`, `{a,b}`)",
+            help,
+        ));
+    }
+    Ok(())
+}
+
+/// `$NAME`, `${NAME}` or `{$NAME}`, as shells and other servers write variables.
+fn variable_in(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('$')?;
+    let name: String =
+        rest.trim_start_matches('{').chars().take_while(|c| *c == '_' || c.is_ascii_alphanumeric()).collect();
+    (!name.is_empty()).then(|| format!("`${name}`"))
+}
+
+/// `{a,b}`, as shells write it.
+fn is_choice(text: &str) -> bool {
+    let inner = text.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    inner.is_some_and(|(inner, _)| inner.contains(','))
 }
 
 #[cfg(test)]
@@ -170,6 +208,14 @@ mod tests {
         assert_eq!(file_name("index.html"), Ok(()));
         for bad in ["", ".", "..", "a/b", "/a", "a\0", "a\n"] {
             assert!(file_name(bad).is_err(), "{bad}");
+        }
+        for good in ["a", "/srv/a.b", "/srv/a~", "./~me", "a$", "C++ {1}", "a b", "[x]"] {
+            assert_eq!(file_path(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", "a\0", "~", "~/a", "$HOME/a", "/srv/${NAME}", "{$ROOT}/a", "sites/*", "a?.pem", "/srv/{a,b}"]
+        {
+            assert!(file_path(bad).is_err(), "{bad}");
         }
         assert_eq!(variable("RUST_LOG"), Ok(()));
         for bad in ["", "1A", "A-B", "A=B", "É"] {

@@ -7,12 +7,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Fault;
 
+/// Every client there is, as elements of an array.
+pub(crate) const ALL: &str = "\"0.0.0.0/0\", \"::/0\"";
+
 /// A network in the one spelling that is passed on; an address alone is the network of that address.
 pub(crate) fn network(text: &str) -> Result<String, Fault> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let Ok(address) = address.parse::<IpAddr>() else {
         let rule = "a network is an IP address, `/` and a number of bits";
-        return Err(Fault::with_help(rule, "write for example `\"10.0.0.0/8\"`"));
+        let help = match text {
+            "all" => format!("all clients are `{ALL}`"),
+            "localhost" => "this machine is `\"127.0.0.0/8\", \"::1\"`".to_owned(),
+            _ => "write for example `\"10.0.0.0/8\"`".to_owned(),
+        };
+        return Err(Fault::with_help(rule, help));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
