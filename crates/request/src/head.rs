@@ -134,31 +134,64 @@ pub struct Head<'a> {
     pub user_agent: &'a [u8],
 }
 
-type Lines<'a> = [MaybeUninit<httparse::Header<'a>>; HEADER_LINES_MAX];
+/// One header line of a head, its value without the blanks around it.
+pub type Line<'a> = httparse::Header<'a>;
+
+/// Room for the header lines of one head.
+pub struct Room<'a>([MaybeUninit<Line<'a>>; HEADER_LINES_MAX]);
+
+impl Default for Room<'_> {
+    fn default() -> Self {
+        Self([const { MaybeUninit::uninit() }; HEADER_LINES_MAX])
+    }
+}
 
 /// Checks the head that `data` begins with, of at most `head_bytes` bytes.
 pub fn check(data: &[u8], head_bytes: usize) -> Checked<'_> {
-    let mut lines: Lines<'_> = [const { MaybeUninit::uninit() }; HEADER_LINES_MAX];
+    check_lines(data, head_bytes, &mut Room::default()).0
+}
+
+/// As [`check`]; also the header lines of a whole head, in the order in which they came, for whoever makes a request of
+/// the head: nobody need parse the head again for that.
+pub fn check_lines<'r, 'a>(
+    data: &'a [u8],
+    head_bytes: usize,
+    room: &'r mut Room<'a>,
+) -> (Checked<'a>, &'r [Line<'a>]) {
     let mut request = httparse::Request::new(&mut []);
-    let length = match request.parse_with_uninit_headers(data, &mut lines) {
-        Ok(httparse::Status::Complete(length)) if length <= head_bytes => length,
-        Ok(httparse::Status::Partial) if data.len() < head_bytes => return Checked::Partial,
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Checked::Refused(Refusal::TooLarge),
-        Err(httparse::Error::Version) => return Checked::Refused(bad_version(data)),
-        Err(_) => return Checked::Refused(Refusal::Malformed("not a request head")),
+    let parsed = request.parse_with_uninit_headers(data, &mut room.0);
+    let httparse::Request { method, path, version, headers } = request;
+    let checked = match parsed {
+        Ok(httparse::Status::Complete(length)) if length <= head_bytes => match (method, path, version) {
+            (Some(method), Some(target), Some(minor)) => {
+                whole(&data[..length], method, target, minor, headers)
+            }
+            // INVARIANT: a whole head has these three.
+            _ => Err(Refusal::Malformed("not a request line")),
+        },
+        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (Checked::Partial, &[]),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
+        Err(httparse::Error::Version) => Err(bad_version(data)),
+        Err(_) => Err(Refusal::Malformed("not a request head")),
     };
-    // INVARIANT: a whole head has these three.
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
-        return Checked::Refused(Refusal::Malformed("not a request line"));
-    };
-    if bare_line_feed(&data[..length]) {
-        return Checked::Refused(Refusal::Malformed("a bare line feed"));
+    match checked {
+        Ok(head) => (Checked::Whole(head), headers),
+        Err(refusal) => (Checked::Refused(refusal), &[]),
     }
-    let fields = request.headers.iter().map(|line| (line.name.as_bytes(), line.value));
-    match examine(method, target, minor, fields) {
-        Ok(head) => Checked::Whole(Head { length, ..head }),
-        Err(refusal) => Checked::Refused(refusal),
+}
+
+fn whole<'a>(
+    raw: &[u8],
+    method: &'a str,
+    target: &'a str,
+    minor: u8,
+    lines: &[Line<'a>],
+) -> Result<Head<'a>, Refusal> {
+    if bare_line_feed(raw) {
+        return Err(Refusal::Malformed("a bare line feed"));
     }
+    let fields = lines.iter().map(|line| (line.name.as_bytes(), line.value));
+    Ok(Head { length: raw.len(), ..examine(method, target, minor, fields)? })
 }
 
 /// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the authority
@@ -385,10 +418,10 @@ pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
         out.extend_from_slice(query.as_bytes());
     }
     out.extend_from_slice(version.as_bytes());
-    let mut lines: Lines<'_> = [const { MaybeUninit::uninit() }; HEADER_LINES_MAX];
+    let mut room = Room::default();
     let mut request = httparse::Request::new(&mut []);
     // INVARIANT: `raw` has passed `check`; were it otherwise, no header line would be passed on.
-    let _ = request.parse_with_uninit_headers(raw, &mut lines);
+    let _ = request.parse_with_uninit_headers(raw, &mut room.0);
     let mut has_host = false;
     for line in request.headers.iter() {
         has_host |= line.name.eq_ignore_ascii_case("host");

@@ -8,15 +8,15 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
 use request::error;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::connection::socket::Socket;
-use crate::connection::state::{Connection, Ended, Next};
+use crate::connection::state::{Connection, Ended, LastResponse, Next};
 use crate::connection::stream::Stream;
-use crate::head::{self, Checked, Refusal, Verb};
+use crate::head::Refusal;
+use crate::http::access_record::Logged;
 
 /// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
 /// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
@@ -24,30 +24,27 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
 
 impl Connection<'_> {
-    /// Answers with an error, and ends the connection.
-    pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Next {
+    /// What a request gets that is refused; counts it.
+    pub(crate) fn refusal(&self, refusal: Refusal, logged: Option<Logged>) -> Next {
         self.site.shed.note(|shed| match refusal {
             Refusal::Late => shed.late_head += 1,
             Refusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
-        self.end_with(refusal.status(), refusal.sentence()).await
+        Next::End(LastResponse::refusal(refusal, logged))
     }
 
-    /// Answers the request that `preread` begins with by an error, with a sentence for people, and ends the connection.
-    pub(crate) async fn end_with(&mut self, status: StatusCode, sentence: &str) -> Next {
+    /// Sends an error response, and ends the connection.
+    pub(crate) async fn end_with(&mut self, last: LastResponse) -> Next {
+        let LastResponse { status, sentence, logged } = last;
         let preread = std::mem::take(&mut self.preread);
-        let head = match head::check(&preread, usize::MAX) {
-            Checked::Whole(head) => Some(head),
-            _ => None,
-        };
-        let is_head = head.as_ref().is_some_and(|head| head.verb == Verb::Head);
+        let is_head = logged.as_ref().map_or_else(|| preread.starts_with(b"HEAD "), Logged::is_head);
         self.site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
         let hsts = hsts.as_ref().map_or_else(String::new, |hsts| String::from_utf8_lossy(&hsts.line).into());
         let (text, body_bytes) = error::closing(status, sentence, &self.site.clock.date(), &hsts, is_head);
         let sent = self.write(text.as_bytes()).await;
-        self.record(head.as_ref(), status.as_u16(), body_bytes as u64);
+        self.record_later(logged.as_ref(), status.as_u16(), body_bytes as u64);
         if sent.is_some() {
             self.linger().await;
         }

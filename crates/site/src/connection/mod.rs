@@ -28,9 +28,10 @@ use tokio::task::coop::unconstrained;
 
 use crate::connection::socket::Socket;
 pub use crate::connection::state::{Client, Ended};
-use crate::connection::state::{Connection, Next, Partial, Sending};
+use crate::connection::state::{Connection, LastResponse, Next, Partial, Sending};
 use crate::context::Site;
 use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::http::access_record::Logged;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
@@ -70,9 +71,7 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 Next::General => Box::pin(connection.general()).await,
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
-                Next::Refuse(refusal) => Box::pin(connection.refuse(refusal)).await,
-                Next::Misdirected => Box::pin(connection.end_with(StatusCode::MISDIRECTED_REQUEST, "")).await,
-                Next::TooMany => Box::pin(connection.end_with(StatusCode::TOO_MANY_REQUESTS, "")).await,
+                Next::End(last) => Box::pin(connection.end_with(*last)).await,
                 Next::Close => return connection.close(),
                 Next::HandBack => return connection.hand_back(),
             };
@@ -167,23 +166,21 @@ impl Connection<'_> {
             let head = match head::check(&data[used..], limits.head_bytes) {
                 Checked::Whole(head) => head,
                 Checked::Partial => break Next::Read,
-                Checked::Refused(refusal) => break Next::Refuse(refusal),
+                Checked::Refused(refusal) => break self.refusal(refusal, None),
             };
             let again = self.begun.replace(true);
             let owned = self.site.worker.owns(head.host, head.path);
             if self.conn.tls && !owned {
-                break Next::Misdirected;
+                break Next::End(LastResponse::new(StatusCode::MISDIRECTED_REQUEST, &head));
             }
             if !owned || (again && !self.conn.tls && self.site.worker.filtered) {
                 break Next::HandBack;
             }
             if !self.site.worker.allows(&self.conn, self.arrived) {
-                break Next::TooMany;
+                break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
             match self.fast(&head, &data[used..used + head.length], tick) {
                 Next::General => break Next::General,
-                // What is refused is left, to be told in the log.
-                Next::Refuse(refusal) => break Next::Refuse(refusal),
                 next => {
                     used += head.length;
                     answered = true;
@@ -216,21 +213,22 @@ impl Connection<'_> {
         };
         match fast_path::answer(self.site, head, raw, socket, tick) {
             Fast::General => Next::General,
-            Fast::Refused(refusal) => Next::Refuse(refusal),
+            Fast::Refused(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {
                 lead,
                 size: if head.verb == Verb::Head { 0 } else { file.meta.size },
                 file,
-                head: raw.to_vec(),
+                logged: Logged::new(head, head.minor),
                 keep: head.keep,
             })),
             Fast::Sent { status, body_bytes, rest: None } => {
-                self.record(Some(head), status, body_bytes);
+                self.record(head, status, body_bytes);
                 if head.keep { Next::Read } else { Next::Close }
             }
             Fast::Sent { status, body_bytes, rest: Some(rest) } => {
-                let partial = Partial { rest, head: raw.to_vec(), status, body_bytes, keep: head.keep };
+                let logged = Logged::new(head, head.minor);
+                let partial = Partial { rest, logged, status, body_bytes, keep: head.keep };
                 Next::Write(Box::new(partial))
             }
         }
@@ -262,8 +260,7 @@ impl Connection<'_> {
             Ok(_) => None,
         };
         if let Some(refusal) = refusal {
-            self.preread = preread.to_vec();
-            return Next::Refuse(refusal);
+            return self.refusal(refusal, Some(Logged::new(&head, head.minor)));
         }
         let Some(stream) = self.lend() else {
             return Next::Close;
@@ -272,7 +269,7 @@ impl Connection<'_> {
         let rest = preread.slice(head.length..);
         let takes = self.takes();
         let over = exchange(self.site, stream, self.conn, takes, raw, &head, rest).await;
-        self.record(Some(&head), over.status, over.body_bytes);
+        self.record(&head, over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {
             self.preread = over.preread.into();

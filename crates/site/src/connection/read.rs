@@ -44,7 +44,7 @@ impl Connection<'_> {
                 self.digest(&site.scratch.borrow()[..count])
             }
             Waited::Drained => Next::HandBack,
-            Waited::Late if !idle => Next::Refuse(Refusal::Late),
+            Waited::Late if !idle => self.refusal(Refusal::Late, None),
             Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
         }
     }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
+use http::StatusCode;
 use tokio::time::Sleep;
 
 use crate::connection::idle_pool::Slot;
@@ -18,7 +19,7 @@ use crate::connection::stream::Stream;
 use crate::context::Site;
 use crate::files::File;
 use crate::head::{Head, Refusal};
-use crate::http::access_record::Access;
+use crate::http::access_record::{Access, Logged};
 use crate::http::conn_info::ConnInfo;
 
 /// A connection as it comes from the gate.
@@ -54,7 +55,7 @@ pub enum Ended {
 /// An answer of the fast path that the socket did not take at once.
 pub(crate) struct Partial {
     pub rest: Vec<u8>,
-    pub head: Vec<u8>,
+    pub logged: Logged,
     pub status: u16,
     pub body_bytes: u64,
     pub keep: bool,
@@ -67,9 +68,29 @@ pub(crate) struct Sending {
     pub file: File,
     /// Bytes of it to send; none for `HEAD`.
     pub size: u64,
-    /// The head of the request.
-    pub head: Vec<u8>,
+    pub logged: Logged,
     pub keep: bool,
+}
+
+/// An error response that ends the connection.
+pub(crate) struct LastResponse {
+    pub status: StatusCode,
+    /// For people; may be empty.
+    pub sentence: &'static str,
+    /// What the log says of the request; `None` if its head was refused.
+    pub logged: Option<Logged>,
+}
+
+impl LastResponse {
+    /// To a request with this head.
+    pub fn new(status: StatusCode, head: &Head<'_>) -> Box<Self> {
+        Box::new(Self { status, sentence: "", logged: Some(Logged::new(head, head.minor)) })
+    }
+
+    /// To a request that is refused.
+    pub fn refusal(refusal: Refusal, logged: Option<Logged>) -> Box<Self> {
+        Box::new(Self { status: refusal.status(), sentence: refusal.sentence(), logged })
+    }
 }
 
 /// What is to be done next.
@@ -80,11 +101,7 @@ pub(crate) enum Next {
     General,
     Handshake,
     Http2,
-    Refuse(Refusal),
-    /// A request on a connection under TLS that is not ours.
-    Misdirected,
-    /// A request of a client that has made too many.
-    TooMany,
+    End(Box<LastResponse>),
     Close,
     HandBack,
 }
@@ -113,8 +130,19 @@ pub(crate) struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    pub(crate) fn record(&self, head: Option<&Head<'_>>, status: u16, body_bytes: u64) {
-        self.site.worker.record(&Access::of(&self.conn, head, status, body_bytes, self.arrived));
+    /// Logs a request that was answered at once.
+    pub(crate) fn record(&self, head: &Head<'_>, status: u16, body_bytes: u64) {
+        let access = Access::refused(&self.conn, status, body_bytes, self.arrived);
+        self.site.worker.record(&access.with_head(head));
+    }
+
+    /// Logs a request whose head has gone meanwhile, or was refused.
+    pub(crate) fn record_later(&self, logged: Option<&Logged>, status: u16, body_bytes: u64) {
+        let access = Access::refused(&self.conn, status, body_bytes, self.arrived);
+        self.site.worker.record(&match logged {
+            None => access,
+            Some(logged) => logged.describe(access),
+        });
     }
 
     /// How fast the client takes what is sent to it.

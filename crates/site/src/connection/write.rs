@@ -13,7 +13,6 @@ use crate::connection::min_rate::{self, Pace};
 use crate::connection::socket::Socket;
 use crate::connection::state::{Connection, Next, Partial, Sending};
 use crate::connection::stream::Stream;
-use crate::head::{self, Checked};
 use crate::tls::stream::{STEP_BYTES, TlsStream};
 
 /// LIMIT: bytes of a file sent before others have their turn, about 0.2 ms of copying.
@@ -50,9 +49,7 @@ impl Connection<'_> {
         if self.write(&partial.rest).await.is_none() {
             return Next::Close;
         }
-        if let Checked::Whole(head) = head::check(&partial.head, usize::MAX) {
-            self.record(Some(&head), partial.status, partial.body_bytes);
-        }
+        self.record_later(Some(&partial.logged), partial.status, partial.body_bytes);
         if partial.keep { self.go_on() } else { Next::Close }
     }
 
@@ -66,9 +63,7 @@ impl Connection<'_> {
                 None => (0, false),
             }
         };
-        if let Checked::Whole(head) = head::check(&sending.head, usize::MAX) {
-            self.record(Some(&head), 200, sent);
-        }
+        self.record_later(Some(&sending.logged), 200, sent);
         if whole && sending.keep { self.go_on() } else { Next::Close }
     }
 

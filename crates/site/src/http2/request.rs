@@ -7,10 +7,8 @@ use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use request::target::split_host;
 
 use crate::head::{self, Head, Refusal};
-use crate::http::access_record::Access;
 use crate::http::websocket;
 
 /// Gives the request one `Host` and one `Cookie`.
@@ -74,43 +72,5 @@ pub(super) fn tidy(parts: &mut Parts) {
     }
     if let Some(target) = parts.uri.path_and_query() {
         parts.uri = Uri::from(target.clone());
-    }
-}
-
-/// What the access log says of a request; it outlives the request, which goes to whoever answers.
-pub(super) struct Logged {
-    method: http::Method,
-    target: Uri,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
-}
-
-impl Logged {
-    /// Of a request that is settled.
-    pub fn of(parts: &Parts) -> Self {
-        let field = |name| parts.headers.get(name).cloned();
-        Self {
-            method: parts.method.clone(),
-            target: parts.uri.clone(),
-            host: field(header::HOST),
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
-        }
-    }
-
-    /// `access` with what the request says.
-    pub fn describe<'a>(&'a self, access: Access<'a>) -> Access<'a> {
-        fn text(field: &Option<HeaderValue>) -> &[u8] {
-            field.as_ref().map_or(b"", HeaderValue::as_bytes)
-        }
-        Access {
-            method: self.method.as_str(),
-            target: path_and_query(&self.target),
-            host: split_host(text(&self.host)).map_or(b"", |(name, _)| name),
-            referer: text(&self.referer),
-            user_agent: text(&self.user_agent),
-            ..access
-        }
     }
 }

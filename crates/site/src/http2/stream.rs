@@ -19,14 +19,13 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
-use super::request::Logged;
 use super::upload::{self, Receiving, Upload};
 use super::{cached, request, tunnel};
 use crate::connection::min_rate::Pace;
 use crate::context::Site;
 use crate::files::cache::Representation;
 use crate::head::{Framing, Head, Refusal};
-use crate::http::access_record::Access;
+use crate::http::access_record::{Access, Logged};
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::Codec;
@@ -55,7 +54,7 @@ struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
-        let access = Access { minor: 2, ..Access::of(&self.conn, None, status, body_bytes, self.began) };
+        let access = Access { minor: 2, ..Access::refused(&self.conn, status, body_bytes, self.began) };
         self.site.worker.record(&match &self.logged {
             None => access,
             Some(logged) => logged.describe(access),
@@ -93,7 +92,7 @@ pub(super) async fn answer(
         began: Instant::now(),
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
-        logged: head.is_ok().then(|| Logged::of(&parts)),
+        logged: head.as_ref().ok().map(|head| Logged::new(head, 2)),
     };
     let silent = parts.method == Method::HEAD;
     let Ok(_permit) = site.worker.admit_stream(conn) else {
