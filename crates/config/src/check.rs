@@ -15,6 +15,7 @@ use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
 use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
+use crate::tls::RawCertificate;
 use crate::worker;
 
 /// Every rule that needs no file system.
@@ -291,8 +292,10 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
                 let message = format!("`{published_by}` (at {place}) would publish this file of users");
                 problems.report_help(users.offset, message, "move the file out of the folder");
             }
-            for file in raw.sites.iter().flat_map(|other| &other.tls).flat_map(|tls| &tls.certificates) {
-                if resolve(&file.value).starts_with(&published) {
+            let certificates =
+                raw.sites.iter().flat_map(|other| &other.tls).flat_map(|tls| &tls.certificates);
+            for (_, file, has_key) in certificates.flat_map(RawCertificate::files) {
+                if has_key && resolve(&file.value).starts_with(&published) {
                     let (path, place) = (show_path(&file.value), problems.place(root.offset));
                     let message = format!(
                         "`{published_by}` of {} (at {place}) would publish the key in {path}",

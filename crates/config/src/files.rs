@@ -16,6 +16,7 @@ use crate::diagnostic::{Diagnostics, Problems, show_path};
 use crate::place::At;
 use crate::raw::RawConfig;
 use crate::rules::FILE_BYTES_MAX;
+use crate::tls::RawCertificate;
 
 /// The file's text and its absolute folder.
 pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnostics> {
@@ -66,9 +67,10 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
             program("worker", command, at, problems);
         }
         if let Some(tls) = &site.tls {
-            tls.certificates.iter().for_each(|at| file("certificates", at, problems));
-            tls.client_ca.iter().for_each(|at| file("client_ca", at, problems));
-            tls.client_crl.iter().for_each(|at| file("client_crl", at, problems));
+            let certificates = tls.certificates.iter().flat_map(RawCertificate::files);
+            certificates.for_each(|(key, at, is_secret)| file(key, at, is_secret, problems));
+            tls.client_ca.iter().for_each(|at| file("client_ca", at, false, problems));
+            tls.client_crl.iter().for_each(|at| file("client_crl", at, false, problems));
         }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
@@ -96,8 +98,8 @@ fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     }
 }
 
-/// A file of certificates, which only the signer looks into.
-fn file(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+/// A file of certificates, which only the signer looks into; `is_secret` if a private key is in it.
+fn file(key: &str, at: &At<PathBuf>, is_secret: bool, problems: &mut Problems<'_>) {
     let Some(found) = metadata(key, at, "create the file, or correct the path", problems) else {
         return;
     };
@@ -107,7 +109,7 @@ fn file(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     } else if found.permissions().mode() & 0o002 != 0 {
         let help = format!("run `chmod o-w {path}`");
         problems.report_help(at.offset, format!("`{key}` {path} can be written by everybody"), help);
-    } else if key == "certificates" && found.permissions().mode() & 0o004 != 0 {
+    } else if is_secret && found.permissions().mode() & 0o004 != 0 {
         let message = format!("`{key}` {path} has a private key, and can be read by everybody");
         problems.warn(at.offset, message, format!("run `chmod o-r {path}`"));
     }

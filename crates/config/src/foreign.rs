@@ -34,7 +34,8 @@ const ADDRESS: Ours = Line(LISTEN, "address = \"0.0.0.0:80\"");
 const CACHE: Ours = Line(SITE, "cache_control = \"1h\"");
 const ANSWER: Ours = Line(ROUTE, "answer_timeout = \"1m\"");
 const RATE: Ours = Line(CONDITIONING, "rate_max = \"100/s\"");
-const CERTIFICATE: Ours = Line(SITE, "certificates = [\"site.pem\"]");
+const CERTIFICATE: Ours = Line(SITE, "certificate = \"/etc/letsencrypt/live/example.org/fullchain.pem\"");
+const KEY: Ours = Line(SITE, "key = \"/etc/letsencrypt/live/example.org/privkey.pem\"");
 const NETWORKS: Ours = Line(SITE, "deny = [\"0.0.0.0/0\", \"::/0\"]");
 const FILES_FIRST: Ours = Line(ROUTE, "fallback = true");
 const PATH: Ours = Line(ROUTE, "path = \"/api/\"");
@@ -93,9 +94,12 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (&["worker_processes"], NGINX, Line(SERVER, "gates = 4")),
     (&["worker_connections", "worker_rlimit_nofile"], NGINX, CONNECTIONS),
     (&["MaxRequestWorkers", "MaxClients"], APACHE, CONNECTIONS),
-    (&["ssl_certificate", "ssl_certificate_key", "certificate_key"], NGINX, CERTIFICATE),
-    (&["SSLCertificateFile", "SSLCertificateKeyFile", "SSLCertificateChainFile"], APACHE, CERTIFICATE),
-    (&["tls_certificate", "cert", "cert_file", "key_file", "private_key"], CADDY, CERTIFICATE),
+    (&["ssl_certificate"], NGINX, CERTIFICATE),
+    (&["ssl_certificate_key", "certificate_key"], NGINX, KEY),
+    (&["SSLCertificateFile", "SSLCertificateChainFile"], APACHE, CERTIFICATE),
+    (&["SSLCertificateKeyFile"], APACHE, KEY),
+    (&["tls_certificate", "cert", "cert_file"], CADDY, CERTIFICATE),
+    (&["key_file", "private_key"], CADDY, KEY),
     (&["ssl"], NGINX, Line(LISTEN, "tls = true")),
     (&["SSLEngine"], APACHE, Line(LISTEN, "tls = true")),
     (&["ssl_protocols"], NGINX, Line(TLS, "min_version = \"1.3\"")),
@@ -323,6 +327,7 @@ mod tests {
         ];
         match key {
             "client_crl" | "client_certificates" => file[1].1.push("client_ca = \"clients.pem\""),
+            "key" => file[1].1.push("certificate = \"a.pem\""),
             "vhosts" => file[1].1.retain(|line| !line.starts_with("root")),
             "trusted" => file[0].1.push("proxy_protocol = true"),
             _ => {}
@@ -353,6 +358,9 @@ mod tests {
             if *found == header {
                 lines.retain(|other| !same(other));
                 lines.push(line);
+            }
+            if ["certificate", "key"].contains(&key) {
+                lines.retain(|other| !other.starts_with("certificates"));
             }
             if key == "rate_max" && *found == header {
                 lines.push("rate_burst = 100");
@@ -408,7 +416,7 @@ mod tests {
             pass,
             "`proxy_pass` is a word of nginx's; here it is `upstream = \"127.0.0.1:3000\"` in [[site.route]]"
         );
-        assert!(help("certificate_key").unwrap().contains("certificates = "));
+        assert!(help("certificate_key").unwrap().contains("`key = "));
         assert!(help("documentroot").unwrap().contains("root = \"public\""));
         assert!(help("alias").unwrap().contains("nginx") && help("Alias").unwrap().contains("Apache"));
         assert_eq!((help("verbose"), key("verbose"), key("alias")), (None, None, None));

@@ -38,8 +38,9 @@ pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation, Limits, Listener, Log,
-    Network, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Tls, TlsVersion, Worker,
+    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation,
+    Limits, Listener, Log, Network, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Tls,
+    TlsVersion, Worker,
 };
 pub use statics_schema::{
     Action, Auth, Compress, Encoding, Matcher, Redirect, Route, Statics, Target, Terms,

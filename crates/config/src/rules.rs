@@ -244,6 +244,8 @@ pub(crate) const SITE: Keys = (
         "allow",
         "deny",
         "auth",
+        "certificate",
+        "key",
         "certificates",
         "client_ca",
         "client_crl",
@@ -278,6 +280,8 @@ pub(crate) const ROUTE: Keys = (
         "script",
     ],
 );
+/// A table among `certificates`; its keys are those of a site as well.
+pub(crate) const CERTIFICATE: Keys = ("a table of `certificates`", &["certificate", "key"]);
 /// Tables within those two.
 pub(crate) const COMPRESS: Keys =
     ("`compress`", &["encodings", "static_level", "dynamic_level", "max_bytes"]);

@@ -160,11 +160,27 @@ pub enum ClientCertificates {
     Request,
 }
 
+/// The files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate with its chain, and with the key unless that has a file of its own.
+    pub certificate: PathBuf,
+    /// The private key, if it is not in the same file.
+    pub key: Option<PathBuf>,
+}
+
+impl CertificateFiles {
+    /// All of them.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.certificate).chain(&self.key)
+    }
+}
+
 /// What a site with TLS has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteTls {
-    /// Files with a key and its chain of certificates each; at least one.
-    pub certificates: Vec<PathBuf>,
+    /// At least one.
+    pub certificates: Vec<CertificateFiles>,
     /// The authorities that clients' certificates are checked by, if clients are asked for some.
     pub client_ca: Option<PathBuf>,
     /// Lists of what these authorities have revoked.

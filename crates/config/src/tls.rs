@@ -11,23 +11,44 @@ use crate::parse::{Fault, networks};
 use crate::place::At;
 use crate::raw::{RawConfig, RawListener, RawSite};
 use crate::rules;
-use crate::schema::{ClientCertificates, Resumption, SiteTls, Tls, TlsVersion};
+use crate::schema::{CertificateFiles, ClientCertificates, Resumption, SiteTls, Tls, TlsVersion};
 use crate::sections::one_of;
 
 /// What a site says of its certificates.
 pub(crate) struct RawSiteTls {
-    /// Where `certificates` stands.
+    /// Where `certificates`, or `certificate`, stands.
     pub(crate) offset: usize,
-    pub(crate) certificates: Vec<At<PathBuf>>,
+    pub(crate) certificates: Vec<RawCertificate>,
     pub(crate) client_ca: Option<At<PathBuf>>,
     pub(crate) client_crl: Vec<At<PathBuf>>,
     pub(crate) client_certificates: ClientCertificates,
 }
 
+/// A certificate and its key.
+pub(crate) struct RawCertificate {
+    /// The key of the file that messages are about: `certificates`, or `certificate`.
+    pub(crate) named_by: &'static str,
+    pub(crate) certificate: At<PathBuf>,
+    /// `None`: in the same file.
+    pub(crate) key: Option<At<PathBuf>>,
+}
+
+impl RawCertificate {
+    /// Its files, each with the key of the configuration that names it, and whether there is a private key in it.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>, bool)> {
+        let own = (self.named_by, &self.certificate, self.key.is_none());
+        std::iter::once(own).chain(self.key.as_ref().map(|key| ("key", key, true)))
+    }
+
+    fn finish(self) -> CertificateFiles {
+        CertificateFiles { certificate: self.certificate.value, key: self.key.map(|key| key.value) }
+    }
+}
+
 impl RawSiteTls {
     pub(crate) fn finish(self) -> SiteTls {
         SiteTls {
-            certificates: self.certificates.into_iter().map(|file| file.value).collect(),
+            certificates: self.certificates.into_iter().map(RawCertificate::finish).collect(),
             client_ca: self.client_ca.map(|file| file.value),
             client_crl: self.client_crl.into_iter().map(|file| file.value).collect(),
             client_certificates: self.client_certificates,
@@ -43,9 +64,10 @@ pub(crate) fn look_at_certificates(
 ) {
     for site in &raw.sites {
         let hosts: Vec<&str> = site.hosts.iter().map(|host| host.value.as_str()).collect();
-        for file in site.tls.iter().flat_map(|tls| &tls.certificates) {
+        for one in site.tls.iter().flat_map(|tls| &tls.certificates) {
+            let (key, file) = (one.named_by, &one.certificate);
             for (what, remedy) in look(&file.value, &hosts) {
-                problems.warn(file.offset, format!("`certificates` {what}"), remedy);
+                problems.warn(file.offset, format!("`{key}` {what}"), remedy);
             }
         }
     }
@@ -143,12 +165,12 @@ fn field_value(text: &str) -> Result<(), Fault> {
 
 /// What a site says of its certificates; nothing, if it says nothing.
 pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawSiteTls> {
-    let entry = table.get("certificates");
+    let (offset, certificates) = certificates(table, dir, problems).unzip();
     let client_ca = table.get("client_ca");
     let client_crl = table.get("client_crl");
     let demand = table.get("client_certificates");
     let other = client_ca.as_ref().or(client_crl.as_ref()).or(demand.as_ref());
-    if let (None, Some(other)) = (&entry, other) {
+    if let (None, Some(other)) = (&offset, other) {
         let message = format!("`{}` is without `certificates`, and so without effect", other.key());
         problems.report_help(other.offset, message, "add for example `certificates = [\"site.pem\"]`");
     }
@@ -166,20 +188,62 @@ pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -
     });
     let demand = demand.and_then(|entry| entry.parsed(client_certificates, problems));
     let client_ca = client_ca.and_then(|entry| entry.path(dir, problems));
-    let entry = entry?;
     Some(RawSiteTls {
-        offset: entry.offset,
-        certificates: files(
-            &entry,
-            &table.label,
-            (rules::CERTIFICATES_MAX, "leave it out for a site without TLS"),
-            dir,
-            problems,
-        ),
+        offset: offset?,
+        certificates: certificates?,
         client_ca,
         client_crl,
         client_certificates: demand.map_or(ClientCertificates::Require, |demand| demand.value),
     })
+}
+
+/// The certificates of a site, and where they stand; `None` if it has none. A single one may be the site's own `certificate`
+/// and `key`, as an authority's client leaves the two files.
+fn certificates(
+    table: &Table<'_>,
+    dir: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<(usize, Vec<RawCertificate>)> {
+    let (one, key, several) = (table.get("certificate"), table.get("key"), table.get("certificates"));
+    if let (None, Some(key)) = (&one, &key) {
+        let help = match several.is_some() {
+            true => "write `certificates = [{ certificate = \"fullchain.pem\", key = \"privkey.pem\" }]`",
+            false => "add for example `certificate = \"fullchain.pem\"`",
+        };
+        let message = format!("`key` is without a `certificate` in {}", table.label);
+        problems.report_help(key.offset, message, help);
+    }
+    if let (Some(one), Some(_)) = (&one, &several) {
+        let message = format!("{} has both `certificate` and `certificates`", table.label);
+        let help = "write all of them as elements of `certificates`; with a key in another file as `{ certificate = \"...\", \
+                    key = \"...\" }`";
+        problems.report_help(one.offset, message, help);
+    }
+    if let Some(entry) = several {
+        let (max, help) = (rules::CERTIFICATES_MAX, "leave it out for a site without TLS");
+        let elements = list(&entry, &table.label, (max, help), problems);
+        let certificates = elements.iter().filter_map(|element| certificate(element, dir, problems));
+        return Some((entry.offset, certificates.collect()));
+    }
+    let one = one?;
+    let key = key.and_then(|key| key.path(dir, problems));
+    let certificate = one.path(dir, problems);
+    let certificate =
+        certificate.map(|certificate| RawCertificate { named_by: "certificate", certificate, key });
+    Some((one.offset, certificate.into_iter().collect()))
+}
+
+/// One of `certificates`: a file that has the key as well, or a table of two files.
+fn certificate(element: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawCertificate> {
+    if !element.is_table() {
+        let certificate = element.path(dir, problems)?;
+        return Some(RawCertificate { named_by: "certificates", certificate, key: None });
+    }
+    let mut table = element.table(rules::CERTIFICATE.0, problems)?;
+    table.check_keys(rules::CERTIFICATE, problems);
+    let certificate = table.require("certificate", "\"fullchain.pem\"", problems)?.path(dir, problems);
+    let key = table.get("key").and_then(|key| key.path(dir, problems));
+    Some(RawCertificate { named_by: "certificate", certificate: certificate?, key })
 }
 
 /// A list of files: not empty, for which there is the remedy `help`, and at most `max`.
@@ -190,6 +254,17 @@ fn files(
     dir: &Path,
     problems: &mut Problems<'_>,
 ) -> Vec<At<PathBuf>> {
+    let elements = list(entry, label, (max, help), problems);
+    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
+}
+
+/// The elements of a list, as for `files`.
+fn list<'t>(
+    entry: &Entry<'t>,
+    label: &str,
+    (max, help): (usize, &str),
+    problems: &mut Problems<'_>,
+) -> Vec<Entry<'t>> {
     let Some(elements) = entry.elements(problems) else {
         return Vec::new();
     };
@@ -199,7 +274,7 @@ fn files(
         let count = elements.len();
         problems.report(entry.offset, format!("`{}` has {count} files; it may have {max}", entry.key()));
     }
-    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
+    elements
 }
 
 /// The rules between listeners and certificates.

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use config::CertificateFiles;
 use config::{
     AccessFormat, Checks, ClientCertificates, Compress, Conditioning, Config, Encoding, Filter, Limits,
     Listener, Log, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Statics, Terms, Tls,
@@ -425,6 +426,37 @@ fn a_folder_that_is_not_absolute_is_refused() {
     );
 }
 
+fn files(certificate: &str, key: Option<&str>) -> CertificateFiles {
+    CertificateFiles { certificate: certificate.into(), key: key.map(Into::into) }
+}
+
+#[test]
+fn a_certificate_may_have_its_key_elsewhere() {
+    let site = |lines: &str| {
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = true\n[[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"p\"\n{lines}\n"
+        );
+        parse(&text).map(|config| config.sites[0].tls.clone().unwrap().certificates)
+    };
+    let apart = files("/srv/fullchain.pem", Some("/srv/privkey.pem"));
+    assert_eq!(
+        site("certificate = \"fullchain.pem\"\nkey = \"privkey.pem\"").unwrap(),
+        std::slice::from_ref(&apart)
+    );
+    assert_eq!(site("certificate = \"a.pem\"").unwrap(), [files("/srv/a.pem", None)]);
+    let several = "certificates = [\"a.pem\", { certificate = \"fullchain.pem\", key = \"privkey.pem\" }]";
+    assert_eq!(site(several).unwrap(), [files("/srv/a.pem", None), apart]);
+    for wrong in [
+        "key = \"privkey.pem\"",
+        "certificates = [\"a.pem\"]\nkey = \"privkey.pem\"",
+        "certificates = [\"a.pem\"]\ncertificate = \"b.pem\"",
+        "certificates = [{ key = \"privkey.pem\" }]",
+        "certificates = [{ certificate = \"a.pem\", chain = \"b.pem\" }]",
+    ] {
+        assert!(site(wrong).is_err(), "{wrong}");
+    }
+}
+
 #[test]
 fn tls_of_every_key() {
     let text = std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap();
@@ -444,7 +476,10 @@ fn tls_of_every_key() {
     assert_eq!(config.tls, expected);
     assert_eq!(config.sites[0].tls, None);
     let api = SiteTls {
-        certificates: vec!["/srv/api-ecdsa.pem".into(), "/etc/ssl/api-rsa.pem".into()],
+        certificates: vec![
+            files("/srv/api-ecdsa.pem", None),
+            files("/etc/ssl/api-rsa.pem", Some("/srv/api-rsa.key")),
+        ],
         client_ca: Some("/srv/clients.pem".into()),
         client_crl: vec!["/srv/revoked.pem".into(), "/etc/ssl/more.crl".into()],
         client_certificates: ClientCertificates::Request,

@@ -1,4 +1,4 @@
-//! A file with a key and its certificates, in any order: read, checked against each other, and put in order.
+//! Certificates and their key, in one file or two, in any order: read, checked against each other, and put in order.
 //!
 //! Runs in: the signer. Sees: files that the operator wrote. Never: keeps the text of a key once it is read.
 
@@ -27,43 +27,23 @@ pub struct Certified {
 }
 
 impl Certified {
-    /// Reads an open file.
-    pub fn read(file: &OwnedFd) -> Result<Self, Verdict> {
-        let mut text = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
-        let mut length = 0;
-        loop {
-            match rustix::io::read(file, &mut text[length..]) {
-                Ok(0) => break,
-                Ok(count) => length += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(Verdict::Unreadable),
-            }
-            if length > FILE_BYTES_MAX {
-                return Err(Verdict::Unreadable);
-            }
+    /// Reads an open file of certificates, and one with the key if there is one of its own.
+    pub fn read(file: &OwnedFd, key: Option<&OwnedFd>) -> Result<Self, Verdict> {
+        let text = read(file)?;
+        match key {
+            None => Self::parse(&text, None),
+            Some(key) => Self::parse(&text, Some(&read(key)?)),
         }
-        Self::parse(&text[..length])
     }
 
-    /// Reads the text of a file.
-    pub fn parse(text: &[u8]) -> Result<Self, Verdict> {
-        let (mut keys, mut chain) = (Vec::new(), Vec::new());
-        let mut rest = text;
-        loop {
-            match pem::from_buf(&mut rest) {
-                Ok(None) => break,
-                Ok(Some((SectionKind::Certificate, der))) => chain.push(CertificateDer::from(der)),
-                Ok(Some((
-                    SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
-                    der,
-                ))) => {
-                    keys.push(Zeroizing::new(der));
-                }
-                // Parameters of curves, requests: what tools leave in such files.
-                Ok(Some((_, other))) => drop(Zeroizing::new(other)),
-                Err(_) => return Err(Verdict::Unreadable),
-            }
-        }
+    /// Reads the text of a file of certificates, and of one with the key if there is one of its own: then whatever key is
+    /// among the certificates does not count.
+    pub fn parse(text: &[u8], key: Option<&[u8]>) -> Result<Self, Verdict> {
+        let Sections { keys, chain } = sections(text)?;
+        let keys = match key {
+            None => keys,
+            Some(key) => sections(key)?.keys,
+        };
         let [key] = &keys[..] else {
             return Err(Verdict::NoKey);
         };
@@ -96,6 +76,50 @@ impl Certified {
     pub fn sign(&self, scheme: u16, step: Step, message: &[u8]) -> Option<Vec<u8>> {
         self.key.sign(scheme, step, message)
     }
+}
+
+/// What is in a file.
+struct Sections {
+    keys: Vec<Zeroizing<Vec<u8>>>,
+    chain: Vec<CertificateDer<'static>>,
+}
+
+fn sections(mut text: &[u8]) -> Result<Sections, Verdict> {
+    let (mut keys, mut chain) = (Vec::new(), Vec::new());
+    loop {
+        match pem::from_buf(&mut text) {
+            Ok(None) => return Ok(Sections { keys, chain }),
+            Ok(Some((SectionKind::Certificate, der))) => chain.push(CertificateDer::from(der)),
+            Ok(Some((
+                SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
+                der,
+            ))) => {
+                keys.push(Zeroizing::new(der));
+            }
+            // Parameters of curves, requests: what tools leave in such files.
+            Ok(Some((_, other))) => drop(Zeroizing::new(other)),
+            Err(_) => return Err(Verdict::Unreadable),
+        }
+    }
+}
+
+/// All of a file.
+fn read(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, Verdict> {
+    let mut text = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
+    let mut length = 0;
+    loop {
+        match rustix::io::read(file, &mut text[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Err(Verdict::Unreadable),
+        }
+        if length > FILE_BYTES_MAX {
+            return Err(Verdict::Unreadable);
+        }
+    }
+    text.truncate(length);
+    Ok(text)
 }
 
 /// What decides about a certificate's place.

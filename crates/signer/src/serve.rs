@@ -33,6 +33,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::new(start.control)?;
     let signer = Rc::new(Signer {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
+        names: RefCell::default(),
         hosts: RefCell::default(),
         held: RefCell::default(),
         clients: RefCell::default(),
@@ -40,16 +41,22 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         versions: Cell::new(0),
         counters: Counters::default(),
     });
+    let mut key = None;
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
+            (LauncherToSigner::Key { site, number }, Some(file)) => key = Some(((site, number), file)),
             (LauncherToSigner::Certificate { site, number }, Some(file)) => {
-                let verdict = signer.take(site, number, &file);
+                let key = key.take().filter(|(of, _)| *of == (site, number)).map(|(_, file)| file);
+                let verdict = signer.take(site, number, &file, key.as_ref());
                 let holding = signer.holding(site, number);
                 let verdict_message = ChildToLauncher::Certificate { site, number, verdict, holding };
                 control.send(&verdict_message, None).await?;
             }
             (LauncherToSigner::Host { site, host }, None) => {
                 signer.hosts.borrow_mut().entry(site).or_default().push(host.as_str().to_owned());
+            }
+            (LauncherToSigner::Name { site, name }, None) => {
+                signer.names.borrow_mut().insert(site, name.as_str().to_owned());
             }
             (LauncherToSigner::Client { site }, Some(channel)) => signer.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => signer.attach_stapler(channel)?,
@@ -71,6 +78,8 @@ struct Held {
 
 struct Signer {
     log: Log,
+    /// What sites are called.
+    names: RefCell<BTreeMap<u16, String>>,
     /// By site.
     hosts: RefCell<BTreeMap<u16, Vec<String>>>,
     /// By site and number.
@@ -82,15 +91,16 @@ struct Signer {
 }
 
 impl Signer {
-    fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd) -> Verdict {
-        let certified = match Certified::read(file) {
+    /// What a site is called.
+    fn name(&self, site: u16) -> String {
+        self.names.borrow().get(&site).cloned().unwrap_or_else(|| format!("number {site}"))
+    }
+
+    /// Reads a certificate. What is wrong with one, the launcher logs: it knows the names of the files.
+    fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd, key: Option<&OwnedFd>) -> Verdict {
+        let certified = match Certified::read(file, key) {
             Ok(certified) => Rc::new(certified),
-            Err(verdict) => {
-                let what = verdict.words();
-                let text = format_args!("certificate {number} of site {site} {what}");
-                self.log.event(Level::Error, text);
-                return verdict;
-            }
+            Err(verdict) => return verdict,
         };
         self.versions.set(self.versions.get().wrapping_add(1));
         let version = self.versions.get();
@@ -203,7 +213,7 @@ impl Signer {
                         Ok(signature) => SignerToSite::Signed { ticket, signature: Bytes(signature) },
                         Err(why) => {
                             refusals += 1;
-                            let text = format_args!("refused a signature to site {site}: {why}");
+                            let text = format_args!("refused a signature to site {}: {why}", self.name(site));
                             self.log.event(Level::Warning, text);
                             SignerToSite::Refused { ticket }
                         }
@@ -223,7 +233,7 @@ impl Signer {
         }
         self.log.event(
             Level::Error,
-            format_args!("site {site} asks for what it may not have; its channel is closed"),
+            format_args!("site {} asks for what it may not have; its channel is closed", self.name(site)),
         );
     }
 

@@ -60,6 +60,17 @@ impl Signer {
         self.give_file(site, number, &file(text)).await
     }
 
+    /// Gives certificate 0 of a site, with its key in a file of its own.
+    async fn give_pair(&self, site: u16, text: &str, key: &str) -> Verdict {
+        self.send_key(site, key).await;
+        self.give(site, 0, text).await
+    }
+
+    async fn send_key(&self, site: u16, key: &str) {
+        let message = LauncherToSigner::Key { site, number: 0 };
+        self.control.send(&message, Some(file(key).as_fd())).await.unwrap();
+    }
+
     async fn give_file(&self, site: u16, number: u16, file: &OwnedFd) -> Verdict {
         let message = LauncherToSigner::Certificate { site, number };
         self.control.send(&message, Some(file.as_fd())).await.unwrap();
@@ -219,6 +230,28 @@ fn each_mistake_in_a_file_has_its_verdict() {
 }
 
 #[test]
+fn a_key_may_have_a_file_of_its_own() {
+    run(async {
+        let signer = Signer::start();
+        let ((one, cert), (two, _)) = (pair("one.test"), pair("two.test"));
+        let certs = |text: &str| text[text.find("-----BEGIN CERT").unwrap()..].to_owned();
+        let own = |text: &str| text[..text.find("-----BEGIN CERT").unwrap()].to_owned();
+        assert_eq!(signer.give_pair(1, &certs(&one), &own(&one)).await, Verdict::Good);
+        let channel = signer.channel(1).await;
+        let (_, version, parts) = chain(&channel).await;
+        assert_eq!(parts, [cert.to_vec()]);
+        assert_eq!(signer.give_pair(1, &certs(&one), &own(&two)).await, Verdict::Mismatch);
+        assert_eq!(signer.give_pair(1, &certs(&one), &certs(&one)).await, Verdict::NoKey);
+        assert_eq!(signer.give_pair(1, &own(&one), &own(&one)).await, Verdict::NoCertificate);
+        // A key among the certificates does not count, and one that came for another certificate neither.
+        assert_eq!(signer.give_pair(1, &two, &own(&one)).await, Verdict::Mismatch);
+        signer.send_key(2, &own(&one)).await;
+        assert_eq!(signer.give(1, 0, &certs(&one)).await, Verdict::NoKey);
+        assert!(ask(&channel, 0, version, P256, verify()).await.is_some(), "what is wrong changes nothing");
+    });
+}
+
+#[test]
 fn a_chain_is_put_in_order() {
     let authority = |name: &str, above: Option<&CertifiedIssuer<'_, KeyPair>>| {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -235,7 +268,7 @@ fn a_chain_is_put_in_order() {
     let own = key();
     let cert = CertificateParams::new(["one.test".to_owned()]).unwrap().signed_by(&own, &middle).unwrap();
     let text = [root.pem(), stranger.pem(), cert.pem(), own.serialize_pem(), middle.pem()].concat();
-    let certified = signer::certificate::Certified::parse(text.as_bytes()).unwrap();
+    let certified = signer::certificate::Certified::parse(text.as_bytes(), None).unwrap();
     let expected = [cert.der(), middle.der(), root.der()];
     assert_eq!(certified.chain.iter().collect::<Vec<_>>(), expected);
 }

@@ -19,7 +19,7 @@ fn file(kind: &[&str]) -> Vec<u8> {
 }
 
 fn kind_of(kind: &[&str]) -> Result<KeyKind, Verdict> {
-    Certified::parse(&file(kind)).map(|certified| certified.kind())
+    Certified::parse(&file(kind), None).map(|certified| certified.kind())
 }
 
 #[test]

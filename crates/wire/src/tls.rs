@@ -184,7 +184,8 @@ choice! {
 messages! {
     /// From the launcher to the signer.
     pub enum LauncherToSigner {
-        /// The file of certificate `number` of `site` comes along; it replaces an earlier one, if it is good.
+        /// The file of certificate `number` of `site` comes along; it replaces an earlier one, if it is good. The key is in
+        /// it, unless `Key` has come before.
         1 => Certificate { site: u16, number: u16 },
         /// The channel of a worker of `site` comes along.
         2 => Client { site: u16 },
@@ -196,6 +197,10 @@ messages! {
         5 => Stapler {},
         /// A host of a site, before the certificates that are to name it.
         6 => Host { site: u16, host: Text<255> },
+        /// The file of the key of the certificate that comes next.
+        7 => Key { site: u16, number: u16 },
+        /// What a site is called, for the log.
+        8 => Name { site: u16, name: Text<63> },
     }
 }
 

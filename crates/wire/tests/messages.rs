@@ -454,6 +454,8 @@ impl Samples for LauncherToSigner {
             Self::Report {},
             Self::Stapler {},
             Self::Host { site: 1, host: Text::new("a".repeat(255)) },
+            Self::Key { site: 1, number: u16::MAX },
+            Self::Name { site: 1, name: Text::new("a".repeat(63)) },
         ]
     }
 }

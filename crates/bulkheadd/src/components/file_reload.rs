@@ -27,6 +27,9 @@ use supervisor::setup::stapler::{self, NAMES};
 /// By what a file is known to have changed.
 type Stamp = (u64, u64, i64, i64, u64);
 
+/// The same for a file, and for that of its key.
+type Stamps = (Stamp, Option<Stamp>);
+
 /// What a file is for.
 #[derive(Clone, Debug, PartialEq)]
 enum Purpose {
@@ -55,8 +58,10 @@ impl Purpose {
 struct ReloadedFile {
     purpose: Purpose,
     path: PathBuf,
-    /// As it was when it was last given to those who read it.
-    given: Option<Stamp>,
+    /// The file of the key, of a certificate that has one.
+    key: Option<PathBuf>,
+    /// As they were when they were last given to those who read them.
+    given: Option<Stamps>,
     /// The signers that have yet to say what became of it.
     owed: Vec<u64>,
     /// What the signer has said last, if it is for one.
@@ -66,9 +71,21 @@ struct ReloadedFile {
 }
 
 impl ReloadedFile {
-    fn new(purpose: Purpose, path: PathBuf, given: Option<Stamp>) -> Self {
+    fn new(purpose: Purpose, path: PathBuf) -> Self {
         let said = (Verdict::Unreadable, Holding::NOTHING);
-        Self { purpose, path, given, owed: Vec::new(), said, objected: Vec::new() }
+        Self { purpose, path, key: None, given: None, owed: Vec::new(), said, objected: Vec::new() }
+    }
+
+    /// As the files are now, without opening them.
+    fn look(&self) -> io::Result<Stamps> {
+        Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
+    }
+
+    /// The files, and as they are now.
+    fn open(&self) -> io::Result<(File, Option<File>, Stamps)> {
+        let (file, key) = (open(&self.path)?, self.key.as_deref().map(open).transpose()?);
+        let stamps = (stamp(&file)?, key.as_ref().map(stamp).transpose()?);
+        Ok((file, key, stamps))
     }
 
     /// Whether this signer's word was asked for; it is asked for once.
@@ -102,24 +119,27 @@ impl FileReload {
     pub(crate) fn adopt(&mut self, config: &Config) {
         let mut before = std::mem::take(&mut self.files);
         let names = if stapler::is_wanted(config) { &NAMES[..] } else { &[] };
-        let names = names
-            .iter()
-            .cloned()
-            .map(|(path, told)| ReloadedFile::new(Purpose::Names(told), path.into(), None));
+        let names =
+            names.iter().cloned().map(|(path, told)| ReloadedFile::new(Purpose::Names(told), path.into()));
         let mut files: Vec<ReloadedFile> = names.collect();
         for (site, about) in (0u16..).zip(&config.sites) {
             let certificates = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
-            files.extend(certificates.map(|(number, path)| {
-                ReloadedFile::new(Purpose::Certificate { site, number }, path.clone(), None)
+            files.extend(certificates.map(|(number, files)| {
+                let purpose = Purpose::Certificate { site, number };
+                let file = ReloadedFile::new(purpose, files.certificate.clone());
+                ReloadedFile { key: files.key.clone(), ..file }
             }));
             // A site's worker has opened its own by the first look, or will.
             files.extend(for_workers(about).into_iter().map(|(told, path)| {
-                let given = look(&path).ok();
-                ReloadedFile::new(Purpose::Site(site, told), path, given)
+                let file = ReloadedFile::new(Purpose::Site(site, told), path);
+                let given = file.look().ok();
+                ReloadedFile { given, ..file }
             }));
         }
         for file in &mut files {
-            let same = |old: &ReloadedFile| old.purpose == file.purpose && old.path == file.path;
+            let same = |old: &ReloadedFile| {
+                old.purpose == file.purpose && (&old.path, &old.key) == (&file.path, &file.key)
+            };
             if let Some(at) = before.iter().position(same) {
                 *file = before.swap_remove(at);
             }
@@ -162,9 +182,9 @@ impl Component for FileReload {
         }
         self.next = Some(now + self.every);
         for place in 0..self.files.len() {
-            let ReloadedFile { path, given, .. } = &self.files[place];
-            match look(path) {
-                Ok(found) if Some(found) == *given => {}
+            let file = &self.files[place];
+            match file.look() {
+                Ok(found) if Some(found) == file.given => {}
                 Ok(_) => self.give(supervisor, place, &self.readers(supervisor, place)),
                 Err(error) => self.complain(supervisor, place, &error.to_string()),
             }
@@ -181,11 +201,14 @@ impl FileReload {
     /// Gives a new signer every certificate, the channels being made elsewhere.
     pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) {
         let sites = (0u16..).zip(&supervisor.context().config.sites).filter(|(_, site)| site.tls.is_some());
-        let hosts = sites.flat_map(|(site, about)| {
+        let hosts = sites.clone().flat_map(|(site, about)| {
             about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
         });
-        for host in hosts.collect::<Vec<_>>() {
-            supervisor.send(signer, &host, None);
+        let named = sites
+            .clone()
+            .map(|(site, about)| LauncherToSigner::Name { site, name: Text::new(about.name.as_str()) });
+        for message in named.chain(hosts).collect::<Vec<_>>() {
+            supervisor.send(signer, &message, None);
         }
         self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
         supervisor.send(signer, &LauncherToSigner::Begin {}, None);
@@ -218,17 +241,21 @@ impl FileReload {
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
     fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) {
-        let ReloadedFile { purpose, path, .. } = &self.files[place];
-        let purpose = purpose.clone();
-        match open(path).and_then(|file| Ok((stamp(&file)?, file))) {
-            Ok((stamp, file)) => {
-                self.files[place].given = Some(stamp);
+        let purpose = self.files[place].purpose.clone();
+        match self.files[place].open() {
+            Ok((file, key, stamps)) => {
+                self.files[place].given = Some(stamps);
                 for &reader in readers {
                     let Ok(file) = file.try_clone() else { continue };
+                    let Ok(key) = key.as_ref().map(File::try_clone).transpose() else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {
                         &Purpose::Certificate { site, number } => {
                             self.files[place].owed.push(reader);
+                            if let Some(key) = key {
+                                let message = LauncherToSigner::Key { site, number };
+                                supervisor.send(reader, &message, Some(key.into()));
+                            }
                             supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
                         Purpose::Site(_, message) => supervisor.send(reader, message, file),
@@ -248,10 +275,12 @@ impl FileReload {
     }
 
     fn about(&self, supervisor: &Supervisor, place: usize) -> Option<String> {
-        let ReloadedFile { purpose, path, .. } = &self.files[place];
+        let ReloadedFile { purpose, path, key: private, .. } = &self.files[place];
         let (key, site) = purpose.named()?;
         let name = &supervisor.context().config.sites[usize::from(site)].name;
-        Some(format!("`{key}` {} of site {name}", path.display()))
+        let key = if private.is_some() { "certificate" } else { key };
+        let private = private.iter().map(|private| format!(" with the key {}", private.display()));
+        Some(format!("`{key}` {}{} of site {name}", path.display(), private.collect::<String>()))
     }
 
     /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its

@@ -111,18 +111,26 @@ pub(super) const SITE: &[Row] = &[
         "users with a password; `users` is a file from `htpasswd -B`, outside of `root`",
     ),
     Row::other(
-        "certificates",
-        "array of files",
+        "certificate",
+        "file",
         "none",
-        "PEM, each with one private key and its chain of certificates, in any order; 1 to 64. Keys of \
-         ECDSA (P-256, P-384), Ed25519, RSA (2048 to 4096 bits). They are opened as root and read by the \
-         [signer](internals/tls.md) alone, so mode 0600 will do, and `bulkhead check` warns of keys that \
-         everybody can read. A certificate that clients refuse (it has expired, is not valid yet, or its \
-         subject alternative names have none of the site's hosts) is served: `bulkhead check`, the log \
-         (when it is read, and when its last 14 days or its end come, looked at with `reread`) and `status \
-         --certificates` say so. The files lie in no site's `root`. Of several, the one that has the \
-         host's name is used, ECDSA before RSA where the client can. Needs a listener with `tls`, and no \
-         `path`",
+        "PEM: the site's certificate with its chain, in any order. The private key is in the same file, or in `key`. Both are \
+         opened as root and read by the [signer](internals/tls.md) alone, so mode 0600 will do. Needs a listener with \
+         `tls`, and no `path`. What a certificate has to be: [below](#certificates-and-keys)",
+    ),
+    Row::other(
+        "key",
+        "file",
+        "none",
+        "PEM with the private key, if `certificate` has none: `privkey.pem` beside `fullchain.pem`, as certbot leaves them; \
+         ECDSA (P-256, P-384), Ed25519 or RSA (2048 to 4096 bits), not encrypted",
+    ),
+    Row::other(
+        "certificates",
+        "array of files or `{ certificate, key }`",
+        "none",
+        "several in the place of `certificate`, 1 to 64. The one that has the host's name is used, ECDSA before RSA where the \
+         client can",
     ),
     Row::other(
         "client_ca",

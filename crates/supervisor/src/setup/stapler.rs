@@ -26,8 +26,9 @@ impl SpawnContext {
         messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
         for (site, about) in self.config.sites.iter().enumerate() {
             let files = about.tls.iter().flat_map(|tls| &tls.certificates);
-            messages.extend(files.enumerate().map(|(number, path)| {
-                let name = Text::new(format!("`certificates` {} of site {}", path.display(), about.name));
+            messages.extend(files.enumerate().map(|(number, files)| {
+                let path = files.certificate.display();
+                let name = Text::new(format!("`certificates` {path} of site {}", about.name));
                 LauncherToStapler::Certificate { site: site as u16, number: number as u16, name }
             }));
         }
