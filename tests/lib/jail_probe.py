@@ -125,3 +125,8 @@ def markdown(head, rows):
     """A table."""
     line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"
     return line(head) + line(["---"] * len(head)) + "".join(map(line, rows))
+
+
+def table_rows(text):
+    """The rows of a table made by `markdown`, of which no cell has a bar in it."""
+    return [line.strip("| ").split(" | ") for line in text.splitlines()]

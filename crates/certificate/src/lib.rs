@@ -184,6 +184,19 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_with_many_names_is_read_and_a_huge_one_is_not() {
+        let named = |count: usize| {
+            let names = (0..count).map(|number| format!("name-{number:04}.a.test"));
+            let params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+            params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+        };
+        let (long, huge) = (named(700), named(1000));
+        assert!(long.len() < DER_BYTES_MAX && huge.len() > DER_BYTES_MAX);
+        assert!(ClientCertificate::parse(&long).is_some() && of(&[header_value(&long)]).is_some());
+        assert!(ClientCertificate::parse(&huge).is_none() && of(&[header_value(&huge)]).is_none());
+    }
+
+    #[test]
     fn a_serial_number_has_no_byte_for_its_sign() {
         for (serial, shown) in [(&[0x9f, 0x55][..], "9F55"), (&[0x00], "00"), (&[0x80], "80")] {
             assert_eq!(ClientCertificate::parse(&numbered(serial)).unwrap().serial(), shown);

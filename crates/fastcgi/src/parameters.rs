@@ -219,6 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn a_script_learns_whether_a_client_has_shown_a_certificate() {
+        let verified = |lines: &[(&str, &str)]| found(lines, "/", true).remove("SSL_CLIENT_VERIFY");
+        assert_eq!(verified(&[]).as_deref(), Some("NONE"));
+        assert_eq!(verified(&[("client-cert", ":AAAA:")]).as_deref(), Some("FAILED:it cannot be read"));
+        assert!(!found(&[], "/", false).contains_key("SSL_CLIENT_VERIFY"));
+    }
+
+    #[test]
+    fn headers_are_variables_with_the_names_of_cgi() {
+        let found = found(&[("user-agent", "curl"), ("x-b3-traceid", "7")], "/", false);
+        let own = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!((own("HTTP_USER_AGENT"), own("HTTP_X_B3_TRACEID")), (Some("curl"), Some("7")));
+    }
+
+    #[test]
     fn no_header_takes_the_place_of_a_variable() {
         let lines = [
             ("proxy", "http://evil/"),

@@ -184,6 +184,17 @@ mod tests {
         }
     }
 
+    /// A connection is kept for the next request only if nothing of a record is left on it.
+    #[test]
+    fn the_beginning_of_a_record_is_not_nothing() {
+        let (mut decoder, bytes) = (Decoder::default(), record(STDOUT, b"hello", 3));
+        assert!(decoder.is_empty());
+        decoder.room().extend_from_slice(&bytes[..3]);
+        assert_eq!((decoder.take(), decoder.is_empty()), (Ok(None), false));
+        decoder.room().extend_from_slice(&bytes[3..]);
+        assert!(decoder.take().unwrap().is_some() && decoder.is_empty());
+    }
+
     #[test]
     fn what_is_no_record_is_refused_before_its_content_comes() {
         let heads: [[u8; 8]; 6] = [

@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(status("status: 204\n\n"), Ok(204));
         assert_eq!(status("Location: /x\n\n"), Ok(302));
         assert_eq!(status("Location: /x\nStatus: 201 Created\n\n"), Ok(201));
+        assert_eq!((status("Status: 599\n\n"), status("Status: 200\n\n")), (Ok(599), Ok(200)));
         for bad in ["20", "2000", "abc", "100 Continue", "101", "600", "999", "", "200OK", "-12"] {
             assert_eq!(status(&format!("Status: {bad}\r\n\r\n")), Err("a bad Status"), "{bad}");
         }

@@ -229,6 +229,15 @@ mod tests {
         assert_eq!(inspect(&program(None)[..]), Ok(Start::Static));
     }
 
+    /// The smallest programs have their header inside of the head; the kernel starts them.
+    #[test]
+    fn a_program_may_be_no_longer_than_its_head() {
+        let mut made = program(None);
+        made.truncate(HEAD_BYTES);
+        (made[32], made[56]) = ((HEAD_BYTES - HEADER_BYTES) as u8, 1);
+        assert_eq!(inspect(&made[..]), Ok(Start::Static));
+    }
+
     #[test]
     fn finds_go_by_its_note() {
         let notes = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
@@ -259,6 +268,7 @@ mod tests {
         assert_eq!(changed(16, &[1]), Err(Fault::NotExecutable));
         assert_eq!(changed(54, &[32]), Err(Fault::HeaderSize { size: 32 }));
         assert_eq!(changed(56, &[0]), Err(Fault::HeaderCount { count: 0 }));
+        assert_eq!(changed(56, &[64]), Err(Fault::Short), "so many are read");
         assert_eq!(changed(56, &[65]), Err(Fault::HeaderCount { count: 65 }));
         assert_eq!(changed(32, &[0]), Err(Fault::HeaderCount { count: 0 }), "headers over headers");
     }

@@ -72,6 +72,7 @@ mod tests {
     fn counts_edits() {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("idel", "idle"), 1);
+        assert_eq!(distance("ban_afetr", "ban_after"), 1);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("same", "same"), 0);
     }

@@ -120,10 +120,23 @@ mod tests {
     }
 
     #[test]
+    fn a_field_may_have_so_many_bytes_and_no_more() {
+        let field = |name: usize| {
+            format!("Basic {}", Base64Unpadded::encode_string(&[&vec![b'n'; name][..], b":pw"].concat()))
+        };
+        let longest = (1..).find(|&name| field(name + 1).len() > FIELD_BYTES_MAX).unwrap();
+        assert_eq!(field(longest).len(), FIELD_BYTES_MAX);
+        assert!(credentials(field(longest).as_bytes()).is_some_and(|(name, _)| name.len() == longest));
+        assert_eq!(credentials(field(longest + 1).as_bytes()), None);
+    }
+
+    #[test]
     fn files() {
         let hash = ::bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
         let (users, faults) = Users::parse(format!("# users\n\nann:{hash}\nbob:plain\n:x\n").as_bytes());
         assert_eq!((users.len(), faults), (1, vec![Fault::Line(4), Fault::Line(5)]));
+        assert!(!users.is_empty() && Users::parse(b"# nobody\n").0.is_empty());
+        assert!(10_000 * format!("a.name@example.org:{hash}\n").len() < FILE_BYTES_MAX);
         assert!(Fault::Line(4).to_string().contains("line 4"));
         assert_eq!(Users::parse(b"# nobody\n").1, [Fault::Empty]);
         assert_eq!(Users::parse(b"ann:\xff").1, [Fault::Encoding]);
