@@ -1,5 +1,6 @@
 """Attacks on a gate: whoever makes them, others are served, and what was shed is told."""
 
+import contextlib
 import json
 import time
 import unittest
@@ -109,6 +110,25 @@ class Offenders(Attacked):
 
 
 @rootless_too
+class Memory(unittest.TestCase):
+    """A gate looks at what has come, and leaves it with the kernel until the head is whole."""
+
+    CONNECTIONS, SENT = 500, 6 << 10
+    #: KiB for each connection: what is known of it, and nothing that it has sent.
+    EACH = 3
+
+    def test_an_incomplete_head_costs_little_however_long_it_is(self):
+        with Server([site()], (), server={"gates": 1}) as server, contextlib.ExitStack() as stack:
+            gate = server.process("gate")
+            memory = lambda: int(gate.status()["VmRSS"].split()[0])
+            before = memory()
+            begun = f"GET / HTTP/1.1\r\nHost: main.test\r\nX: {'x' * self.SENT}".encode()
+            for _ in range(self.CONNECTIONS):
+                stack.enter_context(server.connect()).send(begun)
+            self.assertTrue(until(lambda: shed(server)["incomplete_now"] == self.CONNECTIONS, 10))
+            self.assertLess((memory() - before) / self.CONNECTIONS, self.EACH)
+
+
 class Exempt(unittest.TestCase):
     def test_exempt_networks_are_neither_limited_nor_banned(self):
         policies = {"rate_max": "1/s", "ban_after": 1, "exempt": ["127.0.0.0/8"]}

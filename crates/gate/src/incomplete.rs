@@ -249,3 +249,42 @@ impl Incomplete {
         first.map(|(_, key)| key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(now: Instant) -> Connection {
+        Connection {
+            stream: sys::seqpacket::pair().unwrap().0,
+            peer: "192.0.2.1:5".parse().unwrap(),
+            local: "192.0.2.2:80".parse().unwrap(),
+            preread: Vec::new(),
+            since: now,
+            searched: 0,
+            share: None,
+            filtered: false,
+            kind: wire::Kind::Plain,
+            awaits_proxy_header: false,
+            watched: false,
+        }
+    }
+
+    #[test]
+    fn each_stage_has_its_time() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (head, silence) = (Duration::from_secs(10), Duration::from_secs(3));
+            let incomplete = Incomplete::new(head).unwrap();
+            incomplete.allow_silence(silence);
+            for (stage, allowed) in
+                [(Stage::Silent, silence), (Stage::Begun, head), (Stage::Idle, Duration::from_secs(60))]
+            {
+                let now = Instant::now();
+                assert!(incomplete.take(connection(now), stage, now));
+                assert!(incomplete.leave_late(now + allowed - Duration::from_millis(1)).is_none());
+                assert!(incomplete.leave_late(now + allowed).is_some());
+            }
+        });
+    }
+}

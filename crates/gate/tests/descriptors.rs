@@ -7,10 +7,13 @@
 mod common;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::Write as _;
+use std::time::Duration;
 
-use common::{Gate, Limits, answer, get, is_closed, run};
+use common::{Gate, Limits, answer, get, is_closed, pause, run};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::io::AsyncWriteExt as _;
 
 #[test]
 fn out_of_descriptors_the_oldest_incomplete_connections_go() {
@@ -34,6 +37,21 @@ fn out_of_descriptors_the_oldest_incomplete_connections_go() {
         for client in &mut incomplete[..5] {
             assert!(is_closed(client).await);
         }
+        // With nobody left who could go, the gate rests between attempts, and does not spin.
+        for client in &mut incomplete[5..] {
+            let _ = client.shutdown().await;
+        }
+        drop(incomplete);
+        gate.until(|shed| shed.incomplete_now == 0).await;
+        let mut more: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        // The client's own end of one more connection.
+        more.pop();
+        let unheard = std::net::TcpStream::connect(gate.address).unwrap();
+        let before = clock_gettime(ClockId::ProcessCPUTime);
+        pause(1000).await;
+        let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime) - before).unwrap();
+        assert!(used < Duration::from_millis(400), "{used:?} of processor time in a second");
+        drop((unheard, more));
         drop(fillers);
         let worker = gate.worker(1).await;
         for _ in 0..5 {

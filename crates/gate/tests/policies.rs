@@ -94,6 +94,24 @@ fn a_thousand_incomplete_connections_keep_nobody_out() {
 }
 
 #[test]
+fn a_report_names_few_ranges_and_leaves_nobody_out() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let mut clients = Vec::new();
+        for network in 1..=40_u8 {
+            for _ in 0..if network == 7 { 3 } else { 1 } {
+                clients.push(gate.client_from([127, network, 0, 1], b"GET").await);
+            }
+        }
+        gate.until(|shed| shed.incomplete_now == 42).await;
+        let (_, ranges) = gate.shed().await;
+        // Ranges that weigh little are told of as a larger one.
+        assert!((1..=16).contains(&ranges.len()), "{ranges:?}");
+        assert_eq!(ranges.iter().map(|(_, held, _)| held).sum::<u32>(), 42, "{ranges:?}");
+    });
+}
+
+#[test]
 fn silence_has_a_deadline_of_its_own() {
     run(async {
         let conditioning = Conditioning { first_byte_timeout_ms: 200, ..policies() };

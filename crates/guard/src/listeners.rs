@@ -295,6 +295,16 @@ mod tests {
     }
 
     #[test]
+    fn so_many_sockets_are_taken_and_no_more() {
+        let mut listeners = Listeners::new(Vec::new(), Terms::default());
+        let taken = |number| (number, Listener { number: None, sockets: Vec::new(), shared: Vec::new() });
+        listeners.listeners.extend((1..LISTENERS_MAX as u16).map(taken));
+        assert!(!listeners.listening(1, socket()).unwrap().is_empty());
+        assert_eq!(listeners.listeners.len(), LISTENERS_MAX);
+        assert!(listeners.listening(2, socket()).unwrap().is_empty());
+    }
+
+    #[test]
     fn what_is_no_socket_is_not_passed_on() {
         let mut listeners = Listeners::new(Vec::new(), Terms::default());
         let file = || OwnedFd::from(File::open("/dev/null").unwrap());

@@ -261,7 +261,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_program() {
-        assert_eq!(inspect(&b""[..]), Err(Fault::Short));
+        assert_eq!((inspect(&b""[..]), inspect(&b"tru"[..])), (Err(Fault::Short), Err(Fault::Short)));
+        assert_eq!(inspect(&b"true"[..]), Err(Fault::NotElf));
         assert_eq!(changed(0, b"x"), Err(Fault::NotElf));
         assert_eq!(changed(4, &[1]), Err(Fault::OtherMachine));
         assert_eq!(changed(5, &[2]), Err(Fault::OtherMachine));

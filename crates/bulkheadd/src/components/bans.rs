@@ -32,6 +32,16 @@ impl Bans {
         self.bans.range((partition, Ipv6Addr::UNSPECIFIED)..=(partition, LAST))
     }
 
+    /// Notes one; that which ends first makes room.
+    fn add(&mut self, partition: u16, address: Ipv6Addr, until: Instant) {
+        if self.of(partition).count() >= BANS_MAX
+            && let Some(first) = self.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        {
+            self.bans.remove(&first);
+        }
+        self.bans.insert((partition, address), until);
+    }
+
     /// Whether there is still a place in the log for one more.
     fn may_tell(&mut self, now: Instant) -> bool {
         let (since, count) =
@@ -70,12 +80,7 @@ impl Bans {
         if self.bans.contains_key(&(partition, address)) {
             return;
         }
-        if self.of(partition).count() >= BANS_MAX
-            && let Some(first) = self.of(partition).min_by_key(|(_, until)| **until).map(|(key, _)| *key)
-        {
-            self.bans.remove(&first);
-        }
-        self.bans.insert((partition, address), now + time);
+        self.add(partition, address, now + time);
         for gate in supervisor.active(Role::Gate, None) {
             supervisor.send(gate, &message(partition, address, now + time, now), None);
         }
@@ -150,5 +155,30 @@ impl Bans {
             .map(|((partition, address), until)| message(*partition, *address, *until, now))
             .collect();
         told.iter().for_each(|message| supervisor.send(gate, message, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_has_so_many_bans_and_the_first_to_end_makes_room() {
+        let (mut bans, now) = (Bans::default(), Instant::now());
+        let address = |number: usize| Ipv6Addr::from_bits(number as u128);
+        bans.add(2, address(0), now);
+        for number in 0..BANS_MAX + 10 {
+            bans.add(1, address(number), now + Duration::from_secs(number as u64));
+        }
+        assert_eq!((bans.of(1).count(), bans.of(2).count()), (BANS_MAX, 1), "no site pays for another");
+        assert!(!bans.bans.contains_key(&(1, address(9))) && bans.bans.contains_key(&(1, address(10))));
+    }
+
+    #[test]
+    fn the_log_tells_of_some_of_them() {
+        let (mut bans, now) = (Bans::default(), Instant::now());
+        let told = (0..100).filter(|_| bans.may_tell(now)).count();
+        assert_eq!(told, TOLD_MAX as usize);
+        assert!(bans.may_tell(now + MINUTE));
     }
 }

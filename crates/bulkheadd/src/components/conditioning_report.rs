@@ -42,6 +42,17 @@ pub struct Range {
     pub waiting: u32,
 }
 
+impl Answer {
+    /// Takes one more range; false if there are too many.
+    fn add(&mut self, range: Range) -> bool {
+        let fits = self.heavy.len() < HEAVY_MAX;
+        if fits {
+            self.heavy.push(range);
+        }
+        fits
+    }
+}
+
 impl ConditioningReport {
     fn is_complete(&self) -> bool {
         self.answers.values().all(|answer| answer.shed.is_some())
@@ -101,11 +112,9 @@ impl ConditioningReport {
             // Nobody asked.
             return supervisor.protocol_violation(serial);
         }
-        match self.answers.get_mut(&serial) {
-            Some(answer) if answer.heavy.len() < HEAVY_MAX => answer.heavy.push(range),
-            Some(_) => supervisor.protocol_violation(serial),
-            // Too late for the survey that it was asked for.
-            None => {}
+        // An answer may be too late for the survey that it was asked for; then there is none.
+        if self.answers.get_mut(&serial).is_some_and(|answer| !answer.add(range)) {
+            supervisor.protocol_violation(serial);
         }
     }
 
@@ -163,5 +172,18 @@ impl ConditioningReport {
             supervisor.send(admin, &line, None);
         }
         supervisor.send(admin, &LauncherToAdmin::Shed { ticket, role, name, shed }, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_names_so_many_ranges_and_no_more() {
+        let mut answer = Answer::default();
+        let range = |number| Range { address_high: 0, address_low: number, bits: 128, held: 1, waiting: 0 };
+        assert_eq!((0..1000).filter(|&number| answer.add(range(number))).count(), HEAVY_MAX);
+        assert_eq!(answer.heavy.len(), HEAVY_MAX);
     }
 }

@@ -42,13 +42,11 @@ impl Component for CoreCopies {
 
     /// Ends copies that take too long.
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        let latest = if supervisor.is_stopping() { now + LAST_COPY_MAX } else { now + COPY_MAX };
         for copy in self.copies.values_mut() {
             if copy.deadline <= now {
                 copy.child.kill();
             }
-            // Of one that was ended, the exit is what is waited for.
-            copy.deadline = if copy.deadline <= now { latest } else { copy.deadline.min(latest) };
+            copy.deadline = next_deadline(copy.deadline, supervisor.is_stopping(), now);
         }
     }
 
@@ -72,6 +70,12 @@ impl Component for CoreCopies {
     fn is_idle(&self) -> bool {
         self.copies.is_empty()
     }
+}
+
+/// When a copy is looked at again: of one that was ended, the exit is what is waited for.
+fn next_deadline(deadline: Instant, is_stopping: bool, now: Instant) -> Instant {
+    let latest = now + if is_stopping { LAST_COPY_MAX } else { COPY_MAX };
+    if deadline <= now { latest } else { deadline.min(latest) }
 }
 
 impl CoreCopies {
@@ -129,5 +133,20 @@ impl CoreCopies {
         if let Err(error) = removed {
             supervisor.warn(format!("{title}: a part of its core file is left: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_its_time_and_less_while_the_launcher_stops() {
+        let now = Instant::now();
+        let begun = now + COPY_MAX;
+        assert_eq!(next_deadline(begun, false, now), begun);
+        assert_eq!(next_deadline(begun, true, now), now + LAST_COPY_MAX);
+        assert_eq!(next_deadline(now, false, now), now + COPY_MAX, "was ended");
+        assert_eq!(next_deadline(now + Duration::from_secs(1), true, now), now + Duration::from_secs(1));
     }
 }

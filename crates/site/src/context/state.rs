@@ -369,3 +369,16 @@ impl WorkerState {
         &self.limits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_connections_are_told_of_once_in_a_while_and_all_are_counted() {
+        let (limiter, begin) = (LogLimiter::default(), Instant::now());
+        let tell = |seconds: f64| limiter.tell(begin + Duration::from_secs_f64(seconds));
+        assert_eq!([tell(0.0), tell(0.1), tell(9.9)], [Some(0), None, None]);
+        assert_eq!([tell(10.0), tell(19.9), tell(20.0)], [Some(2), None, Some(1)]);
+    }
+}

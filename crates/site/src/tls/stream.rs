@@ -282,3 +282,23 @@ fn append(outgoing: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Option<us
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_gets_the_room_that_it_needs_up_to_a_limit() {
+        for (needed, expected) in
+            [(10, 13), (60_000, 60_003), (INCOMING_BYTES, INCOMING_BYTES + 3), (INCOMING_BYTES + 1, 3)]
+        {
+            let (mut outgoing, mut largest) = (b"abc".to_vec(), 0);
+            append(&mut outgoing, |room| {
+                largest = largest.max(room.len());
+                (room.len() >= needed).then_some(needed)
+            });
+            assert_eq!((outgoing.len(), &outgoing[..3]), (expected, &b"abc"[..]), "{needed}");
+            assert!(largest <= INCOMING_BYTES);
+        }
+    }
+}

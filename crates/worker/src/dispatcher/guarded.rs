@@ -203,3 +203,36 @@ impl Guarded {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Waits for Nobody {
+        fn connection_ended(self: Rc<Self>, _client: Client, _serve_others: &dyn Fn()) {}
+        fn serve_queue(&self) {}
+        fn handed_back(&self, _stream: OwnedFd, _preread: Vec<u8>) {}
+    }
+
+    #[test]
+    fn so_many_processes_are_heard_and_no_more() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let guarded = Rc::new(Guarded::default());
+            guarded.processes.set(PROCESSES_MAX - 1);
+            let attach = || {
+                let (ours, theirs) = sys::seqpacket::pair().unwrap();
+                guarded.attach(ours, Rc::new(Nobody)).unwrap();
+                theirs
+            };
+            let last = attach();
+            let refused = attach();
+            assert_eq!(guarded.processes.get(), PROCESSES_MAX);
+            let is_open =
+                |end: &OwnedFd| rustix::net::send(end, b"x", rustix::net::SendFlags::NOSIGNAL).is_ok();
+            assert!(is_open(&last) && !is_open(&refused));
+        });
+    }
+}

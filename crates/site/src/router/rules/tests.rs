@@ -260,6 +260,24 @@ fn among_rules_of_one_path_the_sites_own_is_the_weakest_and_a_service_the_strong
 }
 
 #[test]
+fn the_longest_suffix_acts_in_whatever_order_rules_stand() {
+    let names = [".php", ".inc.php", ".x.inc.php"];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let mut rules = Rules::default();
+        for index in order {
+            rules.add(suffix(index, names[usize::from(index)], Target::Upstream(index)));
+        }
+        for (raw, expected) in [("/a.php", 0), ("/a.inc.php", 1), ("/a.x.inc.php", 2)] {
+            assert_eq!(
+                route(&rules, raw).unwrap().rule.unwrap().target,
+                Target::Upstream(expected),
+                "{order:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_service_answers_whatever_a_name_below_its_path_ends_with() {
     let mut rules = Rules::default();
     rules.add(Rule { number: None, ..path(9, "/app/", Target::Service(3)) });
