@@ -21,6 +21,7 @@ const APACHE: &str = "Apache";
 const CADDY: &str = "Caddy";
 const UNIT: &str = "Unit";
 
+const PHP: Ours = Line(SITE, "php = \"unix:/run/php/php-fpm.sock\"");
 const FASTCGI: Ours = Line(ROUTE, "fastcgi = \"unix:/run/php/php-fpm.sock\"");
 const HEADERS: Ours = Line(SITE, "headers = { X-Frame-Options = \"DENY\" }");
 const UPSTREAM: Ours = Line(ROUTE, "upstream = \"127.0.0.1:3000\"");
@@ -36,8 +37,8 @@ const ANSWER: Ours = Line(ROUTE, "answer_timeout = \"1m\"");
 const RATE: Ours = Line(CONDITIONING, "rate_max = \"100/s\"");
 const CERTIFICATE: Ours = Line(SITE, "certificate = \"/etc/letsencrypt/live/example.org/fullchain.pem\"");
 const KEY: Ours = Line(SITE, "key = \"/etc/letsencrypt/live/example.org/privkey.pem\"");
-const NETWORKS: Ours = Line(SITE, "deny = [\"0.0.0.0/0\", \"::/0\"]");
-const FILES_FIRST: Ours = Line(ROUTE, "fallback = true");
+const NETWORKS: Ours = Line(SITE, "deny = \"all\"");
+const FILES_FIRST: Ours = Line(ROUTE, "try_files = [\"$uri\", \"/index.html\"]");
 const PATH: Ours = Line(ROUTE, "path = \"/api/\"");
 const IDLE: Ours = Line(LIMITS, "idle_timeout = \"1m\"");
 const CONNECTIONS: Ours = Line(LIMITS, "connections = 8192");
@@ -51,6 +52,10 @@ const FORWARDED: Ours = Nothing(
      leave it out",
 );
 const MODULES: Ours = Nothing("there are no modules and no parts of the file elsewhere: leave it out");
+const MEDIA: Ours = Line(SITE, "media_types = { \".wasm\" = \"application/wasm\" }");
+const SENT: Ours = Line(ROUTE, "request_headers = { Host = \"app.internal\" }");
+const HIDDEN: Ours = Line(ROUTE, "hide_headers = [\"X-Powered-By\"]");
+const PATTERN: Ours = Line(ROUTE, "pattern = '^/article/(\\d+)$'");
 const ANSWERED: Ours =
     Nothing("no text of the configuration is an answer: put a file into `root`, or redirect elsewhere");
 const ONE_FOLDER: Ours = Nothing(
@@ -67,8 +72,8 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (&["reverse_proxy", "to_upstreams"], CADDY, UPSTREAM),
     (&["ProxyPass", "ProxyPassMatch", "ProxyPassReverse"], APACHE, UPSTREAM),
     (&["fastcgi_pass", "fastcgi_index", "fastcgi_split_path_info"], NGINX, FASTCGI),
-    (&["php_fastcgi"], CADDY, FASTCGI),
-    (&["AddHandler", "SetHandler", "php_admin_value"], APACHE, FASTCGI),
+    (&["php_fastcgi"], CADDY, PHP),
+    (&["AddHandler", "SetHandler", "php_admin_value"], APACHE, PHP),
     (
         &["fastcgi_param", "fastcgi_params", "uwsgi_param"],
         NGINX,
@@ -141,21 +146,26 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (&["autoindex", "browse"], NGINX, Line(SITE, "listing = true")),
     (&["alias"], NGINX, ONE_FOLDER),
     (&["Alias", "ScriptAlias"], APACHE, ONE_FOLDER),
-    (&["try_files"], NGINX, FILES_FIRST),
     (&["FallbackResource"], APACHE, FILES_FIRST),
+    (&["types", "default_type"], NGINX, MEDIA),
+    (&["AddType", "ForceType"], APACHE, MEDIA),
     (&["return"], NGINX, REDIRECT),
     (&["Redirect", "RedirectMatch", "RedirectPermanent"], APACHE, REDIRECT),
     (&["redir"], CADDY, REDIRECT),
-    (&["RewriteRule", "RewriteEngine", "RewriteCond"], APACHE, Line(ROUTE, "rewrite = \"/index.html\"")),
+    (&["RewriteRule", "RewriteEngine", "RewriteCond", "LocationMatch"], APACHE, PATTERN),
     (&["uri", "handle_errors"], CADDY, Line(ROUTE, "rewrite = \"/index.html\"")),
     (&["respond", "abort"], CADDY, ANSWERED),
     (&["ErrorDocument"], APACHE, Line(SITE, "error_page = { 404 = \"404.html\" }")),
     (&["add_header", "more_set_headers"], NGINX, HEADERS),
     (&["header", "response_headers"], CADDY, HEADERS),
     (&["Header"], APACHE, HEADERS),
-    (&["proxy_set_header", "proxy_hide_header", "proxy_http_version", "proxy_redirect"], NGINX, FORWARDED),
-    (&["header_up", "header_down"], CADDY, FORWARDED),
-    (&["RequestHeader", "ProxyPreserveHost"], APACHE, FORWARDED),
+    (&["proxy_http_version", "proxy_redirect"], NGINX, FORWARDED),
+    (&["proxy_set_header"], NGINX, SENT),
+    (&["proxy_hide_header", "fastcgi_hide_header"], NGINX, HIDDEN),
+    (&["header_up"], CADDY, SENT),
+    (&["header_down"], CADDY, HIDDEN),
+    (&["RequestHeader"], APACHE, SENT),
+    (&["ProxyPreserveHost"], APACHE, FORWARDED),
     (
         &["proxy_read_timeout", "proxy_connect_timeout", "proxy_send_timeout", "fastcgi_read_timeout"],
         NGINX,
@@ -206,7 +216,9 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (&["CustomLog"], APACHE, Line(SITE, "access_log = \"blog.access.log\"")),
     (&["location"], NGINX, PATH),
     (&["Location", "Directory", "Files", "FilesMatch"], APACHE, PATH),
-    (&["handle", "handle_path", "match"], CADDY, PATH),
+    (&["handle", "match"], CADDY, PATH),
+    (&["handle_path"], CADDY, Line(ROUTE, "strip_prefix = true")),
+    (&["path_regexp"], CADDY, PATTERN),
     (
         &["AllowOverride", "htaccess", "AccessFileName", "Options"],
         APACHE,
@@ -336,7 +348,8 @@ mod tests {
             "[[site.route]]" => file.push((
                 header,
                 match key {
-                    "path" => vec!["internal = true"],
+                    "path" | "pattern" => vec!["internal = true"],
+                    "strip_prefix" => vec!["path = \"/x/\"", "upstream = \"127.0.0.1:3000\""],
                     "fallback" => vec!["path = \"/\"", "upstream = \"127.0.0.1:3000\""],
                     "answer_timeout" | "requests" => vec!["path = \"/x/\"", "upstream = \"127.0.0.1:3000\""],
                     "fastcgi" => vec!["suffix = \".php\""],

@@ -36,15 +36,14 @@ use std::path::Path;
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation,
-    Limits, Listener, Log, Network, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Tls,
-    TlsVersion, Worker,
+    Limits, Listener, Log, Network, Priority, Restart, Resumption, Server, Service, Site, SiteLimits,
+    SiteTls, Tls, TlsVersion, Worker,
 };
-pub use statics_schema::{
-    Action, Auth, Compress, Encoding, Matcher, Redirect, Route, Statics, Target, Terms,
-};
+pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
 
 use diagnostic::Problems;
 use raw::RawConfig;

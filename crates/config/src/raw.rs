@@ -11,7 +11,7 @@ use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
-    Tls, Worker,
+    SiteLimits, Tls, Worker,
 };
 use crate::statics_schema::{Redirect, Statics};
 use crate::tls::RawSiteTls;
@@ -83,6 +83,8 @@ pub(crate) struct RawSite {
     pub(crate) path: Option<String>,
     pub(crate) has_root: HasRoot,
     pub(crate) index: Vec<String>,
+    /// Where `php` stands, if it is there.
+    pub(crate) php: Option<usize>,
     pub(crate) tls: Option<RawSiteTls>,
     pub(crate) services: Vec<RawService>,
     pub(crate) vhosts: Option<At<PathBuf>>,
@@ -92,6 +94,7 @@ pub(crate) struct RawSite {
     pub(crate) routes: Vec<RawRoute>,
     /// Whether it has any of the keys that give it something to answer with, right or wrong.
     pub(crate) has_purpose: bool,
+    pub(crate) limits: SiteLimits,
     pub(crate) worker: RawWorker,
 }
 
@@ -246,6 +249,7 @@ impl RawSite {
             vhosts: self.vhosts.map(|vhosts| vhosts.value),
             redirect: self.redirect,
             statics: self.statics,
+            limits: self.limits,
             terms: self.terms.terms,
             routes: self.routes.into_iter().map(RawRoute::finish).collect::<Option<_>>()?,
         })

@@ -86,8 +86,9 @@ impl Row {
             Value::Number(unit, bounds) => (unit.kind(bounds), unit.default(bounds)),
             Value::Other(kind) => (kind.to_owned(), None),
         };
-        assert_eq!(default.is_none(), !self.default.is_empty(), "one default for {}", self.keys);
-        let default = default.unwrap_or_else(|| self.default.to_owned());
+        // A site's limit has the bounds of that of all sites, and this by default.
+        let default = default.filter(|_| self.default.is_empty()).unwrap_or_else(|| self.default.to_owned());
+        assert!(!default.is_empty(), "no default for {}", self.keys);
         format!("| {} | {kind} | {default} | {} |\n", self.first_cell(), self.rule)
     }
 }

@@ -5,13 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
+use rewrite::{Matcher, Pattern};
+
 use crate::backends::{self, Talk};
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{names, networks, web};
 use crate::place::At;
 use crate::rules;
-use crate::statics_schema::{Action, Auth, Matcher, Redirect, Route, Target, Terms};
+use crate::statics_schema::{Action, Auth, Redirect, Route, Target, Terms};
 
 /// What a redirect's status may be.
 const STATUSES: [u64; 5] = [301, 302, 303, 307, 308];
@@ -20,7 +22,18 @@ const STATUSES: [u64; 5] = [301, 302, 303, 307, 308];
 const NETWORKS_MAX: usize = 256;
 
 /// The keys that say what a route does.
-const ACTIONS: [&str; 5] = ["redirect", "rewrite", "upstream", "fastcgi", "hook"];
+const ACTIONS: [&str; 6] = ["redirect", "rewrite", "try_files", "upstream", "fastcgi", "hook"];
+
+/// The keys that say on what terms, and what is changed of requests and answers.
+const TERMS: [&str; 8] =
+    ["body_bytes", "headers", "request_headers", "hide_headers", "allow", "deny", "auth", "internal"];
+
+/// LIMIT: each is looked for in the file system.
+const TRY_FILES_MAX: usize = 8;
+
+/// The suffix of the scripts of `php`, and the one that answers for what is no file.
+const PHP_SUFFIX: &str = ".php";
+const FRONT_CONTROLLER: &str = "index.php";
 
 /// A route, with its places.
 pub(crate) struct RawRoute {
@@ -31,6 +44,9 @@ pub(crate) struct RawRoute {
     /// Whether only after a miss, and where that is said.
     pub(crate) fallback: Option<At<bool>>,
     pub(crate) terms: RawTerms,
+    pub(crate) body_bytes: Option<u64>,
+    /// Whether those who answer get the rest of the path, and where that is said.
+    pub(crate) strip_prefix: Option<At<bool>>,
     pub(crate) talk: Talk,
 }
 
@@ -53,6 +69,8 @@ impl RawRoute {
             action: self.action?,
             fallback: self.fallback.is_some_and(|fallback| fallback.value),
             terms: self.terms.terms,
+            body_bytes: self.body_bytes,
+            strip_prefix: self.strip_prefix.is_some_and(|strip| strip.value),
             talk: self.talk,
         })
     }
@@ -65,44 +83,77 @@ pub(crate) fn routes(site: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) 
 
 fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawRoute {
     table.check_keys(rules::ROUTE, problems);
-    let fallback = table.get("fallback");
-    let fallback = fallback.and_then(|entry| Some(At::new(entry.boolean(problems)?, entry.offset)));
+    let mut flag = |key| {
+        let entry = table.get(key)?;
+        Some(At::new(entry.boolean(problems)?, entry.offset))
+    };
+    let (fallback, strip_prefix) = (flag("fallback"), flag("strip_prefix"));
+    let matcher = matcher(&table, problems);
+    let pattern = matcher.as_ref().and_then(|matcher| matcher.value.pattern.as_ref());
+    let action = action(&table, dir, pattern, problems);
+    if let Some(strip) = strip_prefix.as_ref().filter(|strip| strip.value) {
+        strips_a_prefix(strip, matcher.as_ref(), action.as_ref(), problems);
+    }
     RawRoute {
         offset: table.offset,
-        matcher: matcher(&table, problems),
-        action: action(&table, dir, problems),
+        matcher,
+        action,
         fallback,
+        body_bytes: table.get("body_bytes").and_then(|entry| entry.bytes(&rules::BODY_BYTES, problems)),
+        strip_prefix,
         terms: terms(&table, dir, problems),
         talk: backends::talk(&table, problems),
     }
 }
 
 fn matcher(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<At<Matcher>> {
-    let (path, suffix) = (table.get("path"), table.get("suffix"));
-    match (path, suffix) {
-        (Some(path), None) => {
-            path.string(names::url_path, problems).map(|path| At::new(Matcher::Path(path.value), path.offset))
+    let (path, suffix, pattern) = (table.get("path"), table.get("suffix"), table.get("pattern"));
+    if let (Some(pattern), true) = (&pattern, path.is_some() || suffix.is_some()) {
+        let message = "a route has a `pattern`, or a `path` and a `suffix`, and this one has more";
+        problems.report_help(pattern.offset, message, "say all of it in the `pattern`");
+        return None;
+    }
+    if let Some(pattern) = pattern {
+        return pattern.parsed(|text| web::pattern(text).map(Matcher::pattern), problems);
+    }
+    let offset = path.as_ref().or(suffix.as_ref()).map(|entry| entry.offset);
+    let Some(offset) = offset else {
+        if ["path", "suffix", "pattern"].iter().all(|key| table.lacks(key)) {
+            let message = "a route has no `path`, no `suffix` and no `pattern`";
+            problems.report_help(table.offset, message, "add for example `path = \"/old/\"`");
         }
-        (None, Some(suffix)) => {
-            let suffix = suffix.string(web::suffix, problems)?;
-            Some(At::new(Matcher::Suffix(suffix.value), suffix.offset))
-        }
-        (Some(_), Some(suffix)) => {
-            let message = "a route has a `path` or a `suffix`, and this one has both";
-            problems.report_help(suffix.offset, message, "remove one of the two");
-            None
-        }
-        (None, None) => {
-            if table.lacks("path") && table.lacks("suffix") {
-                let message = "a route has neither a `path` nor a `suffix`";
-                problems.report_help(table.offset, message, "add for example `path = \"/old/\"`");
-            }
-            None
-        }
+        return None;
+    };
+    let path = path.map(|entry| entry.string(names::url_path, problems).map(|path| path.value));
+    let suffix = suffix.map(|entry| entry.string(web::suffix, problems).map(|suffix| suffix.value));
+    if matches!(path, Some(None)) || matches!(suffix, Some(None)) {
+        return None;
+    }
+    Some(At::new(Matcher { path: path.flatten(), suffix: suffix.flatten(), pattern: None }, offset))
+}
+
+/// There must be a prefix to take away, and somebody to whom the path goes.
+fn strips_a_prefix(
+    strip: &At<bool>,
+    matcher: Option<&At<Matcher>>,
+    action: Option<&Action>,
+    problems: &mut Problems<'_>,
+) {
+    if matcher.is_some_and(|matcher| matcher.value.path.is_none()) {
+        let message = "`strip_prefix` takes the route's `path` away, and this route has none";
+        problems.report_help(strip.offset, message, "add a `path`, or remove it");
+    } else if action.is_some_and(|action| !matches!(action, Action::Upstream(_) | Action::Hook(_))) {
+        let message = "`strip_prefix` goes with `upstream` or `hook`, which this route does not have";
+        problems.report_help(strip.offset, message, "remove it");
     }
 }
 
-fn action(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<Action> {
+fn action(
+    table: &Table<'_>,
+    dir: &Path,
+    pattern: Option<&Pattern>,
+    problems: &mut Problems<'_>,
+) -> Option<Action> {
     let mut given = ACTIONS.iter().filter_map(|key| Some((*key, table.get(key)?)));
     let Some((first, entry)) = given.next() else {
         return terms_alone(table, problems);
@@ -113,8 +164,12 @@ fn action(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<
         return None;
     }
     match first {
-        "redirect" => redirect(&entry, problems).map(Action::Redirect),
-        "rewrite" => entry.string(names::url_path, problems).map(|to| Action::Rewrite(to.value)),
+        "redirect" => redirect(&entry, pattern, problems).map(Action::Redirect),
+        "rewrite" => {
+            let to = entry.parsed(|text| web::rewrite(text, pattern), problems);
+            to.map(|to| Action::Rewrite(to.value))
+        }
+        "try_files" => try_files(&entry, pattern, problems).map(Action::TryFiles),
         "upstream" => targets(&entry, dir, problems).map(Action::Upstream),
         "fastcgi" => targets(&entry, dir, problems).map(Action::Fastcgi),
         _ => entry.string(web::hook, problems).map(|name| Action::Hook(name.value)),
@@ -123,12 +178,10 @@ fn action(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<
 
 /// A route may be there for its terms alone.
 fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action> {
-    let has_terms =
-        ["headers", "allow", "deny", "auth", "internal"].iter().any(|key| table.get(key).is_some());
+    let has_terms = TERMS.iter().any(|key| table.get(key).is_some());
     if !has_terms && ACTIONS.iter().all(|key| table.lacks(key)) {
         let message = "this route does nothing";
-        let help =
-            format!("add one of {}, or terms: headers, allow, deny, auth, internal", ACTIONS.join(", "));
+        let help = format!("add one of {}, or terms: {}", ACTIONS.join(", "), TERMS.join(", "));
         problems.report_help(table.offset, message, help);
         return None;
     }
@@ -136,9 +189,14 @@ fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action>
 }
 
 /// `"/new/"`, or a table with a status.
-pub(crate) fn redirect(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Option<Redirect> {
+pub(crate) fn redirect(
+    entry: &Entry<'_>,
+    pattern: Option<&Pattern>,
+    problems: &mut Problems<'_>,
+) -> Option<Redirect> {
+    let location = |text: &str| web::location(text, pattern);
     if !entry.is_table() {
-        let to = entry.string(web::location, problems)?;
+        let to = entry.parsed(location, problems)?;
         return Some(Redirect { to: to.value, status: 302 });
     }
     let mut table = entry.table(rules::REDIRECT.0, problems)?;
@@ -154,8 +212,64 @@ pub(crate) fn redirect(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Option
             status.filter(|status| STATUSES.contains(status))
         }
     };
-    let to = table.require("to", "\"/new/\"", problems)?.string(web::location, problems)?;
+    let to = table.require("to", "\"/new/\"", problems)?.parsed(location, problems)?;
     Some(Redirect { to: to.value, status: status? as u16 })
+}
+
+/// Paths, of which the last may be a status.
+fn try_files(
+    entry: &Entry<'_>,
+    pattern: Option<&Pattern>,
+    problems: &mut Problems<'_>,
+) -> Option<Vec<String>> {
+    let elements = entry.elements(problems)?;
+    if !(2..=TRY_FILES_MAX).contains(&elements.len()) {
+        let message = format!("`try_files` has {} entries; it has 2 to {TRY_FILES_MAX}", elements.len());
+        let help = "write for example `[\"$uri\", \"$uri.html\", \"=404\"]`";
+        problems.report_help(entry.offset, message, help);
+        return None;
+    }
+    let last = elements.len() - 1;
+    let parsed = elements.iter().enumerate().map(|(number, element)| {
+        element.parsed(|text| web::tried_file(text, number == last, pattern), problems)
+    });
+    // All of them, so that each mistake is told.
+    let parsed: Vec<_> = parsed.collect();
+    parsed.into_iter().map(|at| at.map(|at| at.value)).collect()
+}
+
+/// What `php` stands for: scripts are run, and one of them answers for what is no file. A route of the file for the same
+/// requests takes the place of either.
+pub(crate) fn php(
+    entry: &Entry<'_>,
+    (site, dir): (&str, &Path),
+    routes: &[RawRoute],
+    problems: &mut Problems<'_>,
+) -> Vec<RawRoute> {
+    let Some(servers) = targets(entry, dir, problems) else {
+        return Vec::new();
+    };
+    let made = |matcher: Matcher, action, fallback: bool| RawRoute {
+        offset: entry.offset,
+        matcher: Some(At::new(matcher, entry.offset)),
+        action: Some(action),
+        fallback: Some(At::new(fallback, entry.offset)),
+        terms: RawTerms::default(),
+        body_bytes: None,
+        strip_prefix: None,
+        talk: Talk::default(),
+    };
+    let is_free = |made: &RawRoute| {
+        let matcher = |route: &RawRoute| route.matcher.as_ref().map(|at| at.value.clone());
+        !routes.iter().any(|route| matcher(route) == matcher(made))
+    };
+    [
+        made(Matcher::suffix(PHP_SUFFIX), Action::Fastcgi(servers), false),
+        made(Matcher::path(site), Action::Rewrite(format!("{site}{FRONT_CONTROLLER}")), true),
+    ]
+    .into_iter()
+    .filter(is_free)
+    .collect()
 }
 
 /// One target, or several.
@@ -176,7 +290,7 @@ fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option
     targets.into_iter().collect()
 }
 
-/// `headers`, `allow`, `deny`, `auth` and, of a route, `internal`.
+/// `headers`, `request_headers`, `hide_headers`, `allow`, `deny`, `auth` and, of a route, `internal`.
 pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawTerms {
     let headers = table.get("headers").map(|entry| {
         entry.pairs(
@@ -186,6 +300,13 @@ pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) 
             problems,
         )
     });
+    let request_headers = table.get("request_headers").map(|entry| {
+        let form = ("a table of strings", "{ X-Name = \"value\" }");
+        entry.pairs(form, web::request_header_name, web::request_header_value, problems)
+    });
+    let hide_headers =
+        table.get("hide_headers").and_then(|entry| entry.strings(web::hidden_header_name, problems));
+    let hide_headers = values(hide_headers.unwrap_or_default());
     let (allow, deny) = (networks_of(table, "allow", problems), networks_of(table, "deny", problems));
     for denied in &deny {
         if let Some(allowed) = allow.iter().find(|allowed| allowed.value == denied.value) {
@@ -194,18 +315,25 @@ pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) 
             problems.report_help(denied.offset, message, "remove one of the two");
         }
     }
-    let values = |networks: Vec<At<String>>| networks.into_iter().map(|network| network.value).collect();
     let (auth, users) = table.get("auth").and_then(|entry| auth(&entry, dir, problems)).unzip();
     let internal = table.get("internal").and_then(|entry| entry.boolean(problems)).unwrap_or(false);
     let (allow, deny) = (values(allow), values(deny));
-    let terms = Terms { headers: headers.unwrap_or_default(), allow, deny, auth, internal };
+    let (headers, request_headers) = (headers.unwrap_or_default(), request_headers.unwrap_or_default());
+    let terms = Terms { headers, request_headers, hide_headers, allow, deny, auth, internal };
     RawTerms { terms, users }
+}
+
+fn values(strings: Vec<At<String>>) -> Vec<String> {
+    strings.into_iter().map(|string| string.value).collect()
 }
 
 fn networks_of(table: &Table<'_>, key: &str, problems: &mut Problems<'_>) -> Vec<At<String>> {
     let Some(entry) = table.get(key) else {
         return Vec::new();
     };
+    if entry.plain() == Some("all") {
+        return networks::ALL.map(|network| At::new(network.to_owned(), entry.offset)).into();
+    }
     let elements = entry.elements(problems).unwrap_or_default();
     if elements.len() > NETWORKS_MAX {
         let message = format!("`{key}` has {} networks; it has at most {NETWORKS_MAX}", elements.len());

@@ -69,7 +69,7 @@ pub(crate) const OCSP_PORT: u16 = 80;
 pub(crate) const OCSP_PORTS_MAX: usize = 16;
 pub(crate) const PORT: Bounds = Bounds { min: 1, max: 65535, default: None };
 /// What browsers are told with every answer over TLS if the file does not say.
-pub(crate) const HSTS: &str = "max-age=31536000; includeSubDomains";
+pub(crate) const HSTS: &str = "max-age=31536000";
 /// LIMIT: it is part of every answer's head.
 pub(crate) const HSTS_BYTES_MAX: usize = 256;
 /// LIMIT: each is compared with the name that a client asks for.
@@ -232,6 +232,7 @@ pub(crate) const SITE: Keys = (
         "root",
         "vhosts",
         "index",
+        "php",
         "redirect",
         "cache_control",
         "stat_interval",
@@ -240,7 +241,10 @@ pub(crate) const SITE: Keys = (
         "listing",
         "send_hidden",
         "send_sources",
+        "media_types",
         "headers",
+        "request_headers",
+        "hide_headers",
         "allow",
         "deny",
         "auth",
@@ -252,6 +256,9 @@ pub(crate) const SITE: Keys = (
         "client_certificates",
         "service",
         "route",
+        "body_bytes",
+        "idle_timeout",
+        "connections",
         "access_log",
         "user",
         "danger_shared_user",
@@ -263,13 +270,18 @@ pub(crate) const ROUTE: Keys = (
     &[
         "path",
         "suffix",
+        "pattern",
         "redirect",
         "rewrite",
+        "try_files",
         "upstream",
         "fastcgi",
         "hook",
         "fallback",
+        "strip_prefix",
         "headers",
+        "request_headers",
+        "hide_headers",
         "allow",
         "deny",
         "auth",
@@ -277,6 +289,7 @@ pub(crate) const ROUTE: Keys = (
         "proxy_protocol",
         "answer_timeout",
         "requests",
+        "body_bytes",
         "script",
     ],
 );

@@ -337,8 +337,35 @@ pub struct Site {
     pub terms: Terms,
     /// `[[site.route]]`: in the order of the file.
     pub routes: Vec<Route>,
+    /// Limits of its own.
+    pub limits: SiteLimits,
     /// How its worker runs.
     pub worker: Worker,
+}
+
+/// Limits that a site has for itself; `None`: those of `[limits]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteLimits {
+    /// The longest request body, in bytes; 0 refuses bodies.
+    pub body_bytes: Option<u64>,
+    /// The longest a connection may be silent, in milliseconds.
+    pub idle_timeout_ms: Option<u32>,
+    /// Connections its worker holds at once.
+    pub connections: Option<u32>,
+}
+
+impl SiteLimits {
+    /// The limits of the site's processes, of which `routes` may say more of bodies.
+    pub fn over(&self, general: &Limits, routes: &[Route]) -> Limits {
+        let own = self.body_bytes.unwrap_or(general.body_bytes);
+        let most = routes.iter().filter_map(|route| route.body_bytes).fold(own, u64::max);
+        Limits {
+            body_bytes: most,
+            idle_timeout_ms: self.idle_timeout_ms.unwrap_or(general.idle_timeout_ms),
+            connections: self.connections.unwrap_or(general.connections),
+            ..general.clone()
+        }
+    }
 }
 
 /// How the worker of a site runs, and where it logs.

@@ -6,12 +6,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table};
+use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, grants, hosts, names};
 use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
-use crate::schema::Network;
+use crate::schema::{Network, SiteLimits};
 use crate::sections::require_tables;
 use crate::{routes, rules, statics, tls, worker};
 
@@ -30,6 +30,11 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         None => Some("/".to_owned()),
     };
     let root = table.get("root").map(|entry| entry.path(dir, problems).map_or(HasRoot::Bad, HasRoot::Yes));
+    let mut routes = routes::routes(&table, dir, problems);
+    if let (Some(entry), Some(path)) = (table.get("php"), &path) {
+        let made = routes::php(&entry, (path, dir), &routes, problems);
+        routes.extend(made);
+    }
     RawSite {
         offset: table.offset,
         name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
@@ -38,16 +43,32 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         path,
         has_root: root.unwrap_or(HasRoot::No),
         index: index(&table, problems),
+        php: table.get("php").map(|entry| entry.offset),
         worker: worker::worker(&table, dir, problems),
         tls: tls::site(&table, dir, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
         vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
-        redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, problems)),
+        redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, None, problems)),
         statics: statics::statics(&table, problems),
+        limits: limits(&table, problems),
         terms: routes::terms(&table, dir, problems),
-        routes: routes::routes(&table, dir, problems),
-        has_purpose: ["root", "vhosts", "redirect", "service", "route"].iter().any(|key| !table.lacks(key)),
+        routes,
+        has_purpose: ["root", "vhosts", "php", "redirect", "service", "route"]
+            .iter()
+            .any(|key| !table.lacks(key)),
         label: table.label,
+    }
+}
+
+/// Limits that take the place of those of `[limits]`.
+fn limits(table: &Table<'_>, problems: &mut Problems<'_>) -> SiteLimits {
+    let duration = |entry: Entry<'_>, problems: &mut Problems<'_>| {
+        entry.duration_ms(&rules::IDLE_TIMEOUT_MS, problems).map(|ms| narrow(Some(ms)))
+    };
+    SiteLimits {
+        body_bytes: table.get("body_bytes").and_then(|entry| entry.bytes(&rules::BODY_BYTES, problems)),
+        idle_timeout_ms: table.get("idle_timeout").and_then(|entry| duration(entry, problems)),
+        connections: table.optional_count("connections", &rules::CONNECTIONS, problems),
     }
 }
 
@@ -88,6 +109,7 @@ fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems<'_>) -> 
 fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
     match table.get("index") {
         Some(entry) => values(entry.strings(names::file_name, problems)),
+        None if table.get("php").is_some() => vec!["index.php".to_owned(), "index.html".to_owned()],
         None => vec!["index.html".to_owned()],
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems<'_>) -> Statics
         listing: listing.unwrap_or(false),
         send_hidden: strings(table, "send_hidden", web::hidden_name, problems),
         send_sources: strings(table, "send_sources", web::suffix, problems),
+        media_types: table.get("media_types").map(|entry| media_types(&entry, problems)).unwrap_or_default(),
     }
 }
 
@@ -35,6 +36,15 @@ fn strings(
 ) -> Vec<String> {
     let strings = table.get(key).and_then(|entry| entry.strings(rule, problems));
     strings.into_iter().flatten().map(|string| string.value).collect()
+}
+
+fn media_types(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+    entry.pairs(
+        ("a table of media types", "{ \".wasm\" = \"application/wasm\" }"),
+        web::suffix,
+        web::media_type,
+        problems,
+    )
 }
 
 /// Caches count in whole seconds.

@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use rewrite::Matcher;
+
 /// An encoding of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -47,6 +49,8 @@ pub struct Statics {
     pub send_hidden: Vec<String>,
     /// Suffixes of scripts whose sources are sent as files.
     pub send_sources: Vec<String>,
+    /// Media types by suffix, before those that the server knows.
+    pub media_types: Vec<(String, String)>,
 }
 
 /// A user and password asked for.
@@ -58,11 +62,15 @@ pub struct Auth {
     pub realm: String,
 }
 
-/// Who may ask, and what is added to each answer.
+/// Who may ask, and which headers are changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Headers of each answer.
     pub headers: Vec<(String, String)>,
+    /// Headers of requests, in place of what the client says of them; an empty value: nothing is said.
+    pub request_headers: Vec<(String, String)>,
+    /// Headers that clients do not see of what backends answer.
+    pub hide_headers: Vec<String>,
     /// Networks whose clients may ask, as `ADDRESS/BITS`; with any, others may not.
     pub allow: Vec<String>,
     /// Networks whose clients may not. The longest of both lists that has the client counts.
@@ -83,19 +91,10 @@ impl Terms {
 /// Another place that clients are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// A path or a URL; if it and the route's path end with `/`, what follows the path is added.
+    /// A path or a URL, with variables; if it and the route's path end with `/`, what follows the path is added.
     pub to: String,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
-}
-
-/// Which requests a route is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Matcher {
-    /// Those at or below a path.
-    Path(String),
-    /// Those for a name that ends so.
-    Suffix(String),
 }
 
 /// Where an upstream listens.
@@ -114,8 +113,10 @@ pub enum Action {
     Terms,
     /// Sends clients elsewhere.
     Redirect(Redirect),
-    /// Answers as for another path.
+    /// Answers as for another path, with variables.
     Rewrite(String),
+    /// Answers as for the first of these paths at which there is a file, or as for the last; `=404` there is a status.
+    TryFiles(Vec<String>),
     /// HTTP/1.1 to one of these.
     Upstream(Vec<Target>),
     /// FastCGI to one of these.
@@ -135,6 +136,10 @@ pub struct Route {
     pub fallback: bool,
     /// Who may ask.
     pub terms: Terms,
+    /// The longest body of a request, in bytes; `None`: as of the site.
+    pub body_bytes: Option<u64>,
+    /// Whether those who answer get the path without the route's.
+    pub strip_prefix: bool,
     /// How its servers are talked to, if it has any.
     pub talk: crate::Talk,
 }

@@ -14,11 +14,19 @@ fn parse() -> Config {
 }
 
 fn route(matcher: Matcher, action: Action) -> Route {
-    Route { matcher, action, talk: Talk::default(), fallback: false, terms: Terms::default() }
+    Route {
+        matcher,
+        action,
+        talk: Talk::default(),
+        fallback: false,
+        body_bytes: None,
+        strip_prefix: false,
+        terms: Terms::default(),
+    }
 }
 
 fn path(path: &str, action: Action) -> Route {
-    route(Matcher::Path(path.to_owned()), action)
+    route(Matcher::path(path), action)
 }
 
 #[test]
@@ -54,18 +62,17 @@ fn routes() {
     let terms = Terms {
         headers: vec![("Cache-Control".to_owned(), "no-store".to_owned())],
         allow: vec!["10.0.0.0/8".to_owned(), "::1/128".to_owned()],
-        deny: Vec::new(),
         auth: Some(auth),
-        internal: false,
+        ..Terms::default()
     };
     assert_eq!(
         config.sites[0].routes,
         [
             path("/old/", Action::Redirect(Redirect { to: "/new/".to_owned(), status: 301 })),
             Route { fallback: true, ..path("/app/", upstream) },
-            route(Matcher::Suffix(".php".to_owned()), Action::Fastcgi(fastcgi)),
+            route(Matcher::suffix(".php"), Action::Fastcgi(fastcgi)),
             path("/alias", Action::Rewrite("/sub/".to_owned())),
-            route(Matcher::Suffix(".hook".to_owned()), Action::Hook("counter".to_owned())),
+            route(Matcher::suffix(".hook"), Action::Hook("counter".to_owned())),
             Route { terms, ..path("/admin/", Action::Terms) },
         ]
     );

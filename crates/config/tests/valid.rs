@@ -62,6 +62,7 @@ fn bare_site() -> Site {
         redirect: None,
         statics: bare_statics(),
         terms: Terms::default(),
+        limits: config::SiteLimits::default(),
         routes: Vec::new(),
         worker: worker(""),
     }
@@ -77,6 +78,7 @@ fn bare_statics() -> Statics {
         listing: false,
         send_hidden: Vec::new(),
         send_sources: Vec::new(),
+        media_types: Vec::new(),
     }
 }
 
@@ -97,7 +99,7 @@ fn default_tls() -> Tls {
         min_version: TlsVersion::V12,
         tamper_ban_ms: 24 * 3600 * 1000,
         tamper_exempt: strings(&["127.0.0.0/8"]),
-        hsts: "max-age=31536000; includeSubDomains".to_owned(),
+        hsts: "max-age=31536000".to_owned(),
         reread_ms: 3600 * 1000,
         resumption: Resumption::Tickets,
         ocsp: true,

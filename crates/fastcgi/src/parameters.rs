@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use certificate::{CLIENT_CERT, ClientCertificate};
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -54,14 +54,28 @@ pub struct Request<'a> {
     pub length: Option<u64>,
     /// The value of `Host`.
     pub host: &'a [u8],
+    /// Headers that the operator has set, or taken away where the value is empty.
+    pub set: &'a [(HeaderName, HeaderValue)],
 }
 
 /// All variables of a request.
 pub fn parameters(request: &Request<'_>) -> Parameters {
     let mut all: Parameters = Vec::with_capacity(48);
     let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
-    let Request { software, peer, local, tls, root, script, parts, requested, failed, length, host } =
-        *request;
+    let Request {
+        software,
+        peer,
+        local,
+        tls,
+        root,
+        script,
+        parts,
+        requested,
+        failed,
+        length,
+        host,
+        set: own,
+    } = *request;
     let below = |path: &[u8]| [root.as_bytes(), path].concat();
     // What the client has asked for, whatever file that led to.
     let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
@@ -99,6 +113,13 @@ pub fn parameters(request: &Request<'_>) -> Parameters {
     }
     set("HTTP_HOST", host);
     headers(&parts.headers, &mut all);
+    for (name, value) in own {
+        let Some(variable) = variable(name) else { continue };
+        all.retain(|(known, _)| *known != variable);
+        if !value.is_empty() {
+            all.push((variable, value.as_bytes().to_vec()));
+        }
+    }
     all
 }
 
@@ -146,16 +167,19 @@ fn headers(headers: &HeaderMap, all: &mut Parameters) {
     for name in own.keys().filter(|name| !NOT_HTTP.contains(name)) {
         let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
         let values: Vec<&[u8]> = own.get_all(name).iter().map(|value| value.as_bytes()).collect();
-        let variable = name.as_str().bytes().map(|byte| match byte {
-            b'-' => Some(b'_'),
-            byte if byte.is_ascii_alphanumeric() => Some(byte.to_ascii_uppercase()),
-            // What is no name of a variable could become that of another.
-            _ => None,
-        });
-        if let Some(variable) = variable.collect::<Option<Vec<u8>>>() {
-            all.push(([&b"HTTP_"[..], &variable].concat(), values.join(separator)));
-        }
+        all.extend(variable(name).map(|variable| (variable, values.join(separator))));
     }
+}
+
+/// The variable of a header; none for what is no name of a variable, and could become that of another.
+fn variable(name: &HeaderName) -> Option<Vec<u8>> {
+    let byte = |byte| match byte {
+        b'-' => Some(b'_'),
+        byte if byte.is_ascii_alphanumeric() => Some(byte.to_ascii_uppercase()),
+        _ => None,
+    };
+    let name: Vec<u8> = name.as_str().bytes().map(byte).collect::<Option<_>>()?;
+    Some([&b"HTTP_"[..], &name].concat())
 }
 
 #[cfg(test)]
@@ -181,6 +205,7 @@ mod tests {
             failed: None,
             length: Some(3),
             host: b"a.example:8443",
+            set: &[],
         };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let all = parameters(&request);

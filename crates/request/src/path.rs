@@ -154,6 +154,18 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// A path as the value of a parameter in a query: what would end the value, or be read as a blank, is escaped too.
+pub fn escape_value(bytes: &[u8]) -> String {
+    let stays = |byte| is_unreserved(byte) || byte == b'/' || byte == b':';
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for &byte in bytes {
+        push_escaped(&mut out, if byte == ESCAPED_SLASH { b'/' } else { byte }, |_| {
+            byte != ESCAPED_SLASH && stays(byte)
+        });
+    }
+    out
+}
+
 fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
     raw.iter().all(|&byte| {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use common::{Answer, Server, Told, limits, put};
-use wire::{LauncherToSite, RuleAction, Text};
+use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
 
 const GZIP: &str = "Accept-Encoding: gzip\r\n";
 const ALL: &str = "Accept-Encoding: gzip, deflate, br, zstd\r\n";
@@ -53,8 +53,20 @@ fn rule(
     to: &str,
     fallback: bool,
 ) -> LauncherToSite {
-    let (at, to) = (Text::new(at), Text::new(to));
-    LauncherToSite::Rule { rule: number, suffix, at, action, status, to, fallback, internal: false }
+    let (path, suffix) = if suffix { ("", at) } else { (at, "") };
+    LauncherToSite::Rule {
+        rule: number,
+        path: Text::new(path),
+        suffix: Text::new(suffix),
+        pattern: Text::new(""),
+        action,
+        status,
+        to: Text::new(to),
+        fallback,
+        internal: false,
+        strip_prefix: false,
+        body_bytes: u64::MAX,
+    }
 }
 
 fn decoded(answer: &Answer) -> Vec<u8> {
@@ -295,7 +307,7 @@ fn routes_redirect_and_rewrite() {
     for (path, status, location) in [
         ("/old/", 301, "/new/"),
         ("/old/a%20b/c?q=1", 301, "/new/a%20b/c?q=1"),
-        ("/moved?x", 302, "https://b.example/x"),
+        ("/moved?x", 302, "https://b.example/x?x"),
         ("/moved/y", 302, "https://b.example/x"),
         // Never a Location to another host.
         ("/r//evil.example/", 307, "/evil.example/"),
@@ -324,7 +336,8 @@ fn terms() {
             (LauncherToSite::RuleNetwork { rule, network: Text::new(network), allow }, None)
         };
         let header = |rule, name, value| {
-            (LauncherToSite::RuleHeader { rule, name: Text::new(name), value: Text::new(value) }, None)
+            let (of, name, value) = (HeaderOf::Answer, Text::new(name), Text::new(value));
+            (LauncherToSite::RuleHeader { rule, of, name, value }, None)
         };
         let users = Some(std::fs::File::open(users).unwrap().into());
         vec![

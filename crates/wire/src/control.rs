@@ -301,6 +301,20 @@ choice! {
         4 => Fastcgi,
         /// The function called `to` answers.
         5 => Hook,
+        /// They are answered as for the first of the paths of `RuleTry` at which there is a file.
+        6 => TryFiles,
+    }
+}
+
+choice! {
+    /// Which headers a rule changes.
+    pub enum HeaderOf {
+        /// Those of answers: set to the value.
+        0 => Answer,
+        /// Those of requests: set to the value, or taken away if that is empty.
+        1 => Request,
+        /// Those of what backends answer: taken away.
+        2 => Backend,
     }
 }
 
@@ -399,12 +413,14 @@ messages! {
         /// A file below the root that is the page of an error.
         31 => ErrorPage { status: u16, page: Text<512> },
         /// Rule 0 is the site's own, the others are its routes in the order of the file: what is done with requests
-        /// at or below the path `at`, or, if `suffix`, for names that end so. `to` and `status` are the action's; if
-        /// `internal`, only internal redirects lead there.
-        32 => Rule { rule: u16, suffix: bool, at: Text<512>, action: RuleAction, status: u16, to: Text<1024>,
-            fallback: bool, internal: bool },
-        /// A header line of each answer under a rule.
-        33 => RuleHeader { rule: u16, name: Text<64>, value: Text<2048> },
+        /// at or below `path`, for names that end with `suffix`, in whose paths `pattern` finds something; what is empty
+        /// is not asked for. `to` and `status` are the action's; if `internal`, only internal redirects lead there; if
+        /// `strip_prefix`, backends get the path without the rule's. Bodies of requests have at most `body_bytes`, if not
+        /// all bits of that are set.
+        32 => Rule { rule: u16, path: Text<512>, suffix: Text<64>, pattern: Text<512>, action: RuleAction, status: u16,
+            to: Text<1024>, fallback: bool, internal: bool, strip_prefix: bool, body_bytes: u64 },
+        /// A header that is changed under a rule.
+        33 => RuleHeader { rule: u16, of: HeaderOf, name: Text<64>, value: Text<2048> },
         /// A network whose clients may, or may not, ask for what is under a rule.
         34 => RuleNetwork { rule: u16, network: Text<64>, allow: bool },
         /// The file at `path` comes along, of the users who may ask for what is under a rule. Again when it has
@@ -416,6 +432,10 @@ messages! {
         37 => SendHidden { name: Text<255> },
         /// Scripts with this suffix are sent as files.
         38 => SendSource { suffix: Text<64> },
+        /// The next of the paths that a rule tries; the last may be a status (`=404`).
+        39 => RuleTry { rule: u16, to: Text<1024> },
+        /// Files with this suffix are of this media type.
+        45 => MediaType { suffix: Text<64>, media: Text<128> },
         /// The channel to the site's connector comes along; it takes the place of an earlier one.
         40 => Connector {},
         /// Before `Begin`: the servers that target `target` of the connector stands for, and how they are talked to.

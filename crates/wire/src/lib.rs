@@ -23,7 +23,7 @@ pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};
 pub use control::{
     ADMIN_SECRET_CHARS, AccessRight, AdminToLauncher, Backend, CHALLENGES, ChildToLauncher, Conditioning,
-    Counters, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
+    Counters, HeaderOf, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
     NO_PARTITION, Outcome, ProbeKind, ProxyHeader, RouteTarget, RuleAction, Shed, Source, Speech,
     WorkerLimits, address_of, halves, range_text,
 };

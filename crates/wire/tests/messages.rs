@@ -16,7 +16,7 @@ use wire::tls::{
 };
 use wire::{
     AccessRight, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher, Conditioning,
-    ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker, Kind,
+    ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker, HeaderOf, Kind,
     LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
     ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, Text, ToGuard,
@@ -382,7 +382,11 @@ impl Samples for LauncherToSite {
                 max_bytes: u64::MAX,
             },
             Self::ErrorPage { status: 404, page: text(512) },
-            Self::RuleHeader { rule: 1, name: text(64), value: text(2048) },
+            Self::RuleHeader { rule: 1, of: HeaderOf::Answer, name: text(64), value: text(2048) },
+            Self::RuleHeader { rule: 1, of: HeaderOf::Request, name: text(64), value: text(2048) },
+            Self::RuleHeader { rule: 1, of: HeaderOf::Backend, name: text(64), value: text(0) },
+            Self::RuleTry { rule: u16::MAX, to: text(1024) },
+            Self::MediaType { suffix: text(64), media: text(128) },
             Self::RuleNetwork { rule: 2, network: text(64), allow: true },
             Self::RuleUsers { rule: 3, realm: text(128), path: text(4096) },
             Self::Vhosts {},
@@ -415,19 +419,20 @@ impl Samples for LauncherToSite {
             RuleAction::Upstream,
             RuleAction::Fastcgi,
             RuleAction::Hook,
+            RuleAction::TryFiles,
         ];
-        all.extend(actions.map(|action| {
-            let (at, to) = (text(512), text(1024));
-            Self::Rule {
-                rule: u16::MAX,
-                suffix: true,
-                at,
-                action,
-                status: 308,
-                to,
-                fallback: true,
-                internal: true,
-            }
+        all.extend(actions.map(|action| Self::Rule {
+            rule: u16::MAX,
+            path: text(512),
+            suffix: text(64),
+            pattern: text(512),
+            action,
+            status: 308,
+            to: text(1024),
+            fallback: true,
+            internal: true,
+            strip_prefix: true,
+            body_bytes: u64::MAX,
         }));
         all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
         all.extend([Self::Exempt { network: text(64) }, Self::SharedConnections { port: u16::MAX }]);

@@ -7,7 +7,8 @@ use super::Seen;
 use crate::diagnostic::{Problems, quote};
 use crate::raw::{HasRoot, RawSite};
 use crate::routes::RawRoute;
-use crate::statics_schema::{Action, Matcher};
+use crate::statics_schema::Action;
+use rewrite::Matcher;
 
 /// Every rule of one site's routes and files.
 pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
@@ -20,6 +21,10 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
     if !site.statics.error_page.is_empty() && !has_files {
         let message = format!("`error_page` of {} names files, and there is no `root`", site.label);
         problems.report_help(site.offset, message, "add `root = \"public\"`, or remove it");
+    }
+    if let Some(php) = site.php.filter(|_| !has_files) {
+        let message = format!("`php` of {} runs the scripts in a folder, and there is no `root`", site.label);
+        problems.report_help(php, message, "add `root = \"public\"`");
     }
     direct_services(site, problems);
     let mut seen = Seen::new();
@@ -35,8 +40,14 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
             problems.report_help(matcher.offset, message, "make one route of the two");
         }
         place(site, route, problems);
+        if let (Some(Action::TryFiles(_)), false) = (&route.action, has_files) {
+            let message = format!("`try_files` looks for files, and {} has no `root`", site.label);
+            problems.report_help(route.offset, message, "add `root = \"public\"`");
+        }
         if let Some(fallback) = route.fallback.as_ref().filter(|fallback| fallback.value) {
-            if !has_files {
+            if !has_files && site.php == Some(fallback.offset) {
+                // Told of `php` already.
+            } else if !has_files {
                 let message =
                     format!("`fallback` is for when a file is missing, and {} has no `root`", site.label);
                 problems.report_help(fallback.offset, message, "add `root = \"public\"`, or remove it");
@@ -49,16 +60,17 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
 }
 
 fn shown(matcher: &Matcher) -> String {
-    match matcher {
-        Matcher::Path(path) => format!("`path` {}", quote(path)),
-        Matcher::Suffix(suffix) => format!("`suffix` {}", quote(suffix)),
-    }
+    let pattern = matcher.pattern.as_ref().map(|pattern| pattern.text());
+    let keys =
+        [("path", matcher.path.as_deref()), ("suffix", matcher.suffix.as_deref()), ("pattern", pattern)];
+    let keys = keys.into_iter().filter_map(|(key, value)| Some(format!("`{key}` {}", quote(value?))));
+    keys.collect::<Vec<_>>().join(" with ")
 }
 
 /// A route's path is inside its site's, and no service has it.
 fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
     let Some(matcher) = &route.matcher else { return };
-    let Matcher::Path(path) = &matcher.value else { return };
+    let Some(path) = &matcher.value.path else { return };
     if let Some(prefix) = site.path.as_ref().filter(|prefix| !path.starts_with(prefix.as_str())) {
         let message =
             format!("`path` {} of a route is outside its site's `path` {}", quote(path), quote(prefix));
@@ -66,7 +78,7 @@ fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
         problems.report_help(matcher.offset, message, help);
     }
     let mut services = site.services.iter().filter_map(|service| Some((service, service.path.as_ref()?)));
-    let same = services.find(|(_, other)| other.value == *path);
+    let same = services.find(|(_, other)| other.value == *path && matcher.value.suffix.is_none());
     if let Some((service, first)) = same.filter(|_| !matches!(route.action, Some(Action::Terms))) {
         let place = problems.place(first.offset);
         let message =
@@ -79,12 +91,11 @@ fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
 fn direct_services(site: &RawSite, problems: &mut Problems<'_>) {
     for service in site.services.iter().filter(|service| service.takes_connections) {
         let Some(path) = &service.path else { continue };
-        let covers = |route: &&RawRoute| match route.matcher.as_ref().map(|at| &at.value) {
-            Some(Matcher::Path(prefix)) => {
-                path.value.starts_with(prefix.as_str()) || prefix.starts_with(&path.value)
-            }
-            Some(Matcher::Suffix(_)) => true,
-            None => false,
+        let covers = |route: &&RawRoute| {
+            route.matcher.as_ref().is_some_and(|matcher| match &matcher.value.path {
+                Some(prefix) => path.value.starts_with(prefix.as_str()) || prefix.starts_with(&path.value),
+                None => true,
+            })
         };
         let guarded_by = match site.terms.terms.guards() {
             true => Some(site.offset),

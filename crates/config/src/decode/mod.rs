@@ -14,7 +14,7 @@ pub(crate) use numbers::narrow;
 
 use crate::diagnostic::{Problems, escape, quote};
 use crate::foreign;
-use crate::parse::{Fault, names, networks};
+use crate::parse::{Fault, names};
 use crate::place::At;
 use crate::rules::{Keys, TABLES};
 
@@ -196,11 +196,7 @@ impl<'t> Entry<'t> {
     /// An array's elements, each under this key's name.
     pub(crate) fn elements(&self, problems: &mut Problems<'_>) -> Option<Vec<Entry<'t>>> {
         let Some(array) = self.value.as_array() else {
-            let help = self.value.as_str().map(|text| match (self.key, text) {
-                // As in nginx's `deny all;`, and Apache's.
-                ("allow" | "deny", "all") => format!("write `[{}]`", networks::ALL),
-                _ => format!("write `[{}]`", quote(text)),
-            });
+            let help = self.value.as_str().map(|text| format!("write `[{}]`", quote(text)));
             self.wrong_type("an array of strings", help, problems);
             return None;
         };

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Fault;
 
-/// Every client there is, as elements of an array.
-pub(crate) const ALL: &str = "\"0.0.0.0/0\", \"::/0\"";
+/// Every client.
+pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// A network in the one spelling that is passed on; an address alone is the network of that address.
 pub(crate) fn network(text: &str) -> Result<String, Fault> {
@@ -16,7 +16,7 @@ pub(crate) fn network(text: &str) -> Result<String, Fault> {
     let Ok(address) = address.parse::<IpAddr>() else {
         let rule = "a network is an IP address, `/` and a number of bits";
         let help = match text {
-            "all" => format!("all clients are `{ALL}`"),
+            "all" => "write `\"all\"` without the brackets".to_owned(),
             "localhost" => "this machine is `\"127.0.0.0/8\", \"::1\"`".to_owned(),
             _ => "write for example `\"10.0.0.0/8\"`".to_owned(),
         };

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use rewrite::Pattern;
+
 use super::{Fault, hosts, names};
 use crate::statics_schema::Target;
 
@@ -35,6 +37,30 @@ const OWN_HEADERS: [&str; 17] = [
     "www-authenticate",
     "vary",
 ];
+
+/// Header lines that say how long a message is, and whose it is: nobody but the server writes them, or takes them away.
+const FRAMING_HEADERS: [&str; 16] = [
+    "client-cert",
+    "client-cert-chain",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "expect",
+    "forwarded",
+    "keep-alive",
+    "location",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+];
+
+/// What a server behind is told of the client.
+const FORWARDED_HEADERS: [&str; 5] =
+    ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix", "x-real-ip"];
 
 /// `unix:app.sock` or `127.0.0.1:3000`.
 pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
@@ -85,8 +111,48 @@ pub(crate) fn hidden_name(text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where a redirect leads: a path of this host, or a whole URL.
-pub(crate) fn location(text: &str) -> Result<(), Fault> {
+/// An expression that paths are compared with.
+pub(crate) fn pattern(text: &str) -> Result<Pattern, Fault> {
+    Pattern::new(text).map_err(|rule| {
+        Fault::with_help(format!("it {rule}"), "write for example `'^/article/(\\d+)$'`, in single quotes")
+    })
+}
+
+/// Another path of the site, with variables.
+pub(crate) fn rewrite(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+    if !text.starts_with('/') {
+        return Err(Fault::with_help("a path begins with `/`", "write for example `\"/index.php\"`"));
+    }
+    location(text, pattern)
+}
+
+/// A path that is tried; the last may be a status.
+pub(crate) fn tried_file(text: &str, is_last: bool, pattern: Option<&Pattern>) -> Result<String, Fault> {
+    match text.strip_prefix('=') {
+        None if text.starts_with("$uri") => template(text, pattern),
+        None => rewrite(text, pattern),
+        Some(status) => match status.parse::<u16>() {
+            Ok(400..=599) if is_last => Ok(text.to_owned()),
+            Ok(400..=599) => Err(Fault::new("a status ends the list")),
+            _ => Err(Fault::with_help("an error's status is 400 to 599", "write for example `\"=404\"`")),
+        },
+    }
+}
+
+fn template(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+    match rewrite::Target::parse(text, pattern) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(rule) => Err(Fault::new(rule)),
+    }
+}
+
+/// Where a redirect leads: a path of this host, or a whole URL; with variables.
+pub(crate) fn location(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+    plain_location(text)?;
+    template(text, pattern)
+}
+
+fn plain_location(text: &str) -> Result<(), Fault> {
     let whole = text.starts_with("http://") || text.starts_with("https://");
     let local = text.starts_with('/') && !text.starts_with("//");
     if !whole && !local {
@@ -96,22 +162,52 @@ pub(crate) fn location(text: &str) -> Result<(), Fault> {
     if text.len() > LOCATION_BYTES_MAX {
         return Err(Fault::new(format!("a location has at most {LOCATION_BYTES_MAX} bytes")));
     }
-    match text.bytes().find(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`{|}".contains(byte)) {
+    // Braces are around the names of variables.
+    match text.bytes().find(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`|".contains(byte)) {
         None => Ok(()),
         Some(_) => Err(Fault::new("a location has no blanks, no controls, no quotes, and only ASCII")),
     }
 }
 
+fn header_token(text: &str) -> Result<(), Fault> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"-".contains(&b);
+    match text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
+        true => Err(Fault::new("a header's name is 1 to 64 letters, digits and `-`")),
+        false => Ok(()),
+    }
+}
+
 /// A header's name that an operator may set.
 pub(crate) fn header_name(text: &str) -> Result<(), Fault> {
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"-".contains(&b);
-    if text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
-        return Err(Fault::new("a header's name is 1 to 64 letters, digits and `-`"));
-    }
+    header_token(text)?;
     match OWN_HEADERS.iter().any(|own| text.eq_ignore_ascii_case(own)) {
         true => Err(Fault::new("the server itself writes this header")),
         false => Ok(()),
     }
+}
+
+/// A header of requests that an operator may set.
+pub(crate) fn request_header_name(text: &str) -> Result<(), Fault> {
+    header_token(text)?;
+    let mut own = FRAMING_HEADERS.iter().chain(&FORWARDED_HEADERS);
+    match own.any(|own| text.eq_ignore_ascii_case(own)) {
+        true => Err(Fault::new("the server itself writes this header of requests")),
+        false => Ok(()),
+    }
+}
+
+/// A header of answers that an operator may hide.
+pub(crate) fn hidden_header_name(text: &str) -> Result<(), Fault> {
+    header_token(text)?;
+    match FRAMING_HEADERS.iter().any(|own| text.eq_ignore_ascii_case(own)) {
+        true => Err(Fault::new("a client cannot read the answer without this header")),
+        false => Ok(()),
+    }
+}
+
+/// A header's value, or nothing, which takes the header away.
+pub(crate) fn request_header_value(text: &str) -> Result<(), Fault> {
+    if text.is_empty() { Ok(()) } else { header_value(text) }
 }
 
 /// A header's value.
@@ -125,6 +221,24 @@ pub(crate) fn header_value(text: &str) -> Result<(), Fault> {
         false => {
             Err(Fault::new("a header's value is printable ASCII, not empty, without blanks at its ends"))
         }
+    }
+}
+
+/// `text/html; charset=utf-8`.
+pub(crate) fn media_type(text: &str) -> Result<(), Fault> {
+    header_value(text)?;
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    let token = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b))
+    };
+    match essence.split_once('/').is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+        && text.len() <= 128
+    {
+        true => Ok(()),
+        false => Err(Fault::with_help(
+            "a media type is a type and a subtype, and at most 128 bytes",
+            "write for example `\"application/wasm\"`",
+        )),
     }
 }
 
@@ -175,11 +289,15 @@ mod tests {
     fn suffixes_locations_and_headers() {
         assert!([".php", ".tar.gz", ".x-y_z"].iter().all(|good| suffix(good).is_ok()));
         assert!(["", ".", "php", "./", ".a/b", ".%", ".é"].iter().all(|bad| suffix(bad).is_err()));
-        assert!(["/", "/new/", "https://a.test/x?y=1#z"].iter().all(|good| location(good).is_ok()));
+        assert!(
+            ["/", "/new/", "https://a.test/x?y=1#z", "https://$host$uri"]
+                .iter()
+                .all(|good| location(good, None).is_ok())
+        );
         for bad in
             ["", "new", "//evil.test/", "javascript:x", "/a b", "/\r\nX: 1", "/é", "/\\a", "/\"", "ftp://a"]
         {
-            assert!(location(bad).is_err(), "{bad}");
+            assert!(location(bad, None).is_err(), "{bad}");
         }
         assert!(["X-Frame-Options", "a"].iter().all(|good| header_name(good).is_ok()));
         for bad in ["", "Content-Length", "TRANSFER-encoding", "a b", "a:", "Set_Cookie", "ä"] {

@@ -138,7 +138,7 @@ pub(super) const TLS: &[Row] = &[
     Row::other(
         "hsts",
         "string",
-        "`\"max-age=31536000; includeSubDomains\"`",
+        "`\"max-age=31536000\"`",
         "the `Strict-Transport-Security` of every answer over TLS; `\"\"` sends none. Printable ASCII, at \
          most 256 bytes",
     ),

@@ -4,8 +4,8 @@
 
 use super::{Row, Unit};
 use crate::rules::{
-    ANSWER_TIMEOUT_MS, COMPRESS_BYTES, CORE_MAX, CPU_PERCENT, DYNAMIC_LEVEL, MEMORY_MAX, PROCESSES_MAX,
-    REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
+    ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DYNAMIC_LEVEL,
+    IDLE_TIMEOUT_MS, MEMORY_MAX, PROCESSES_MAX, REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
 };
 
 pub(super) const SITE: &[Row] = &[
@@ -79,11 +79,26 @@ pub(super) const SITE: &[Row] = &[
          [scripts](guide/static.md#scripts-and-hidden-files)",
     ),
     Row::other(
+        "media_types",
+        "table of strings",
+        "`{}`",
+        "media types of files by suffix, before those that are built in: `{ \".wasm\" = \"application/wasm\" }`",
+    ),
+    Row::other(
         "send_hidden",
         "array of names",
         "`[]`",
         "names that begin with a dot and are served all the same, of files or folders; `.well-known` \
          always is",
+    ),
+    Row::other(
+        "php",
+        "target, or array",
+        "none",
+        "[an application in PHP](guide/cookbook.md#php) at this php-fpm: scripts below `root` run, `index.php` is the \
+         index file and answers for what is no file. Stands for a route with `suffix = \".php\"` and `fastcgi`, \
+         and one with `rewrite = \"/index.php\"` and `fallback`; a route of your own for the same `suffix` or \
+         `path` takes the place of one",
     ),
     Row::other(
         "redirect",
@@ -99,8 +114,21 @@ pub(super) const SITE: &[Row] = &[
         "header lines of every answer; not those that the server itself writes",
     ),
     Row::other(
+        "request_headers",
+        "table of strings",
+        "`{}`",
+        "headers of requests for backends and functions, in place of what clients say; `\"\"` takes one away. Not those \
+         that the server itself writes: `X-Forwarded-*`, `Forwarded` and what belongs to the body or the connection",
+    ),
+    Row::other(
+        "hide_headers",
+        "array of names",
+        "`[]`",
+        "headers of backends' answers that clients do not see, such as `\"X-Powered-By\"`",
+    ),
+    Row::other(
         "`allow`, `deny`",
-        "arrays of networks",
+        "arrays of networks, or `\"all\"`",
         "`[]`",
         "clients that may ask, and that may not: [access rules](guide/static.md#access-rules)",
     ),
@@ -154,6 +182,17 @@ pub(super) const SITE: &[Row] = &[
     ),
     Row::other("service", "`[[site.service]]`", "none", "see below"),
     Row::other("route", "`[[site.route]]`", "none", "see below"),
+    Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request")
+        .absent("as of `[limits]`"),
+    Row::number(
+        "idle_timeout",
+        Unit::Duration,
+        &IDLE_TIMEOUT_MS,
+        "the longest that a connection may be silent",
+    )
+    .absent("as of `[limits]`"),
+    Row::number("connections", Unit::Count, &CONNECTIONS, "connections that the site's worker holds at once")
+        .absent("as of `[limits]`"),
     Row::other(
         "access_log",
         "file name",
@@ -206,20 +245,35 @@ pub(super) const COMPRESS: &[Row] = &[
 
 pub(super) const ROUTE: &[Row] = &[
     Row::other(
-        "`path` or `suffix`",
-        "string",
+        "`path`, `suffix`",
+        "strings",
         "one is required",
-        "requests at or below a path (inside the site's), or whose last name ends so (`\".php\"`); no two \
+        "requests at or below a path (inside the site's), whose last name ends so (`\".php\"`), or both; no two \
          routes with the same",
+    ),
+    Row::other(
+        "pattern",
+        "regular expression",
+        "none",
+        "in place of `path` and `suffix`: requests in whose decoded path the expression finds something, as in \
+         `'^/article/(\\d+)$'`; at most 512 bytes, [its syntax](guide/static.md#patterns)",
     ),
     Row::other(
         "redirect",
         "location, or `{ to, status }`",
         "none",
         "sends the client to `to`; `status` is 301, 302, 303, 307 or 308, and 302 if it is left out. If \
-         `path` and `to` end with `/`, what follows is added, and the query",
+         `path` and `to` end with `/`, what follows is added. [Variables](guide/static.md#variables) stand for \
+         parts of the request; its query goes along, unless `to` ends with `?`",
     ),
-    Row::other("rewrite", "path", "none", "answers as for this path, with what follows in the same way"),
+    Row::other("rewrite", "path", "none", "answers as for this path, made in the same way"),
+    Row::other(
+        "try_files",
+        "array of 2 to 8 paths",
+        "none",
+        "answers as for the first of these paths at which there is a file, or a folder with an index file, or as \
+         for the last, which may be a status: `[\"$uri\", \"$uri.html\", \"=404\"]`",
+    ),
     Row::other(
         "upstream",
         "target, or array",
@@ -243,7 +297,13 @@ pub(super) const ROUTE: &[Row] = &[
          `X-Accel-Redirect` leads here, as with nginx's `internal`",
     ),
     Row::other(
-        "`headers`, `allow`, `deny`, `auth`",
+        "strip_prefix",
+        "boolean",
+        "`false`",
+        "with `upstream`, `hook`: they get the path without the route's, and that in `X-Forwarded-Prefix`",
+    ),
+    Row::other(
+        "`headers`, `request_headers`, `hide_headers`, `allow`, `deny`, `auth`",
         "as of a site",
         "none",
         "terms for what the route covers",
@@ -263,6 +323,8 @@ pub(super) const ROUTE: &[Row] = &[
          wrong](guide/proxy.md#what-goes-wrong)",
     )
     .absent("a share of `connections`"),
+    Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request that the route covers")
+        .absent("as of the site"),
     Row::other(
         "proxy_protocol",
         "`\"v1\"` or `\"v2\"`",

@@ -11,13 +11,14 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::accept_encoding::Encoding;
-use wire::{LauncherToSite, RuleAction};
+use rewrite::{Matcher, Pattern, Target as To};
+use wire::{HeaderOf, LauncherToSite, RuleAction};
 use worker::Fault;
 
 use crate::config::settings::Settings;
 use crate::files::Names;
 use crate::router::access::users::Users;
-use crate::router::rules::{AccessPolicy, BasicAuth, Matcher, Rule, Rules, Target};
+use crate::router::rules::{AccessPolicy, BasicAuth, Rule, Rules, Target, Tried};
 
 /// All that is said, until it is put together.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub struct Setup {
     hidden: Vec<String>,
     /// Suffixes of scripts that are sent as files.
     sources: Vec<String>,
+    /// Media types by suffix.
+    media: Vec<(String, String)>,
     /// The directory with one for each host.
     pub vhosts: Option<OwnedFd>,
     /// How files are answered with.
@@ -54,18 +57,40 @@ impl Setup {
             LauncherToSite::Index { name } => self.index.push(name.as_str().to_owned()),
             LauncherToSite::SendHidden { name } => self.hidden.push(name.as_str().to_owned()),
             LauncherToSite::SendSource { suffix } => self.sources.push(suffix.as_str().to_owned()),
-            LauncherToSite::Rule { rule, suffix, at, action, status, to, fallback, internal } => {
-                let at = at.as_str().to_owned();
-                let matcher = if suffix { Matcher::Suffix(at) } else { Matcher::Path(at) };
-                let target = target_of(rule, action, status, to.as_str())?;
+            LauncherToSite::Rule {
+                rule,
+                path,
+                suffix,
+                pattern,
+                action,
+                status,
+                to,
+                fallback,
+                internal,
+                strip_prefix,
+                body_bytes,
+            } => {
+                let matcher = matcher(path.as_str(), suffix.as_str(), pattern.as_str())?;
+                let target = target_of(rule, action, status, (to.as_str(), &matcher))?;
                 let mut policy = AccessPolicy::default();
                 policy.internal = internal;
-                self.rules.push(Rule { number: Some(rule), matcher, target, fallback, policy });
+                let number = Some(rule);
+                let body_bytes = Some(body_bytes).filter(|bytes| *bytes != u64::MAX);
+                self.rules.push(Rule { number, matcher, target, fallback, body_bytes, strip_prefix, policy });
             }
-            LauncherToSite::RuleHeader { rule, name, value } => {
+            LauncherToSite::RuleHeader { rule, of, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
                 let value = HeaderValue::try_from(value.as_str()).map_err(strange)?;
-                self.policy(rule)?.headers.push((name, value));
+                let policy = self.policy(rule)?;
+                match of {
+                    HeaderOf::Answer => policy.headers.push((name, value)),
+                    HeaderOf::Request => policy.request_headers.push((name, value)),
+                    HeaderOf::Backend => policy.hide_headers.push(name),
+                }
+            }
+            LauncherToSite::RuleTry { rule, to } => self.tried(rule, to.as_str())?,
+            LauncherToSite::MediaType { suffix, media } => {
+                self.media.push((suffix.as_str().to_owned(), media.as_str().to_owned()));
             }
             LauncherToSite::RuleNetwork { rule, network, allow } => {
                 let network = network.as_str();
@@ -94,11 +119,13 @@ impl Setup {
 
     /// Has the service of `partition` answer for what is at or below `path`, unless another service does already.
     pub fn service(&mut self, path: &str, partition: u16) {
-        let matcher = Matcher::Path(path.to_owned());
+        let matcher = Matcher::path(path);
         let is_known = |rule: &Rule| matches!(rule.target, Target::Service(_)) && rule.matcher == matcher;
         if !self.rules.iter().any(is_known) {
             let (target, policy) = (Target::Service(partition), AccessPolicy::default());
-            self.rules.push(Rule { number: None, matcher, target, fallback: false, policy });
+            let (number, body_bytes) = (None, None);
+            let (fallback, strip_prefix) = (false, false);
+            self.rules.push(Rule { number, matcher, target, fallback, body_bytes, strip_prefix, policy });
         }
     }
 
@@ -136,9 +163,27 @@ impl Setup {
         };
     }
 
-    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
+    fn rule(&mut self, number: u16) -> Result<&mut Rule, Fault> {
         let rule = self.rules.iter_mut().find(|rule| rule.number == Some(number));
-        rule.map(|rule| &mut rule.policy).ok_or_else(|| strange("terms of no rule"))
+        rule.ok_or_else(|| strange("terms of no rule"))
+    }
+
+    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
+        Ok(&mut self.rule(number)?.policy)
+    }
+
+    /// Adds a path to those that a rule tries.
+    fn tried(&mut self, number: u16, to: &str) -> Result<(), Fault> {
+        let rule = self.rule(number)?;
+        let tried = match to.strip_prefix('=') {
+            Some(status) => Tried::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
+            None => Tried::Path(To::parse(to, rule.matcher.pattern.as_ref()).map_err(strange)?),
+        };
+        match &mut rule.target {
+            Target::TryFiles(all) => all.push(tried),
+            _ => return Err(strange("paths of a rule that tries none")),
+        }
+        Ok(())
     }
 
     /// The rules, and what is said of the names of files.
@@ -146,21 +191,40 @@ impl Setup {
         let mut rules = Rules::new(std::mem::take(&mut self.sources));
         self.rules.drain(..).for_each(|rule| rules.add(rule));
         let (index, hidden) = (std::mem::take(&mut self.index), std::mem::take(&mut self.hidden));
-        Rc::new(Names { index, hidden, rules: Rc::new(rules) })
+        let media = std::mem::take(&mut self.media).into_iter();
+        // For as long as the process lives, as those that are part of the program: a site worker is set up once.
+        let media = media.map(|(suffix, media)| (suffix, &*media.leak()));
+        Rc::new(Names { index, hidden, media: media.collect(), rules: Rc::new(rules) })
     }
 }
 
-fn target_of(rule: u16, action: RuleAction, status: u16, to: &str) -> Result<Target, Fault> {
-    let to = to.to_owned();
+/// What is empty is not asked for.
+fn matcher(path: &str, suffix: &str, pattern: &str) -> Result<Matcher, Fault> {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let pattern = match pattern {
+        "" => None,
+        text => Some(Pattern::new(text).map_err(strange)?),
+    };
+    Ok(Matcher { path: given(path), suffix: given(suffix), pattern })
+}
+
+fn target_of(
+    rule: u16,
+    action: RuleAction,
+    status: u16,
+    (to, matcher): (&str, &Matcher),
+) -> Result<Target, Fault> {
+    let parsed = || To::parse(to, matcher.pattern.as_ref()).map_err(strange);
     Ok(match action {
         RuleAction::Terms => Target::Files,
         RuleAction::Redirect => {
-            Target::Redirect { to, status: StatusCode::from_u16(status).map_err(strange)? }
+            Target::Redirect { to: parsed()?, status: StatusCode::from_u16(status).map_err(strange)? }
         }
-        RuleAction::Rewrite => Target::Rewrite(to),
+        RuleAction::Rewrite => Target::Rewrite(parsed()?),
+        RuleAction::TryFiles => Target::TryFiles(Vec::new()),
         RuleAction::Upstream => Target::Upstream(rule),
         RuleAction::Fastcgi => Target::FastCgi(rule),
-        RuleAction::Hook => Target::Hook(to),
+        RuleAction::Hook => Target::Hook(to.to_owned()),
     })
 }
 

@@ -139,7 +139,8 @@ impl Site {
         let Ok(route) = self.rules.find(&path) else { return Waits::Never };
         let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
-        let is_rewritten = route.rule.is_some_and(|rule| matches!(rule.target, Target::Rewrite(_)));
+        let is_rewritten =
+            route.rule.is_some_and(|rule| matches!(rule.target, Target::Rewrite(_) | Target::TryFiles(_)));
         let waits = |rule: &Rule| rule.passes_on() || rule.policy.basic_auth.is_some();
         match is_passed_on {
             true => Waits::Backend,

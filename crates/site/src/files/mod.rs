@@ -119,6 +119,8 @@ pub struct Names {
     pub index: Vec<String>,
     /// Names that begin with a dot and are served all the same, beside `.well-known`.
     pub hidden: Vec<String>,
+    /// Media types by suffix, before those that are known of old.
+    pub media: Vec<(String, &'static str)>,
     /// The rules, which tell what is the source of a script.
     pub rules: Rc<Rules>,
 }
@@ -132,6 +134,12 @@ impl Names {
         // SECURITY: no file name has a slash, so an escaped one could only mean to become a separator.
         let is_served = |segment: &[u8]| self.admits(segment) && !segment.contains(&ESCAPED_SLASH);
         name.split(|&byte| byte == b'/').all(is_served).then_some(name)
+    }
+
+    /// The media type of a file, by its name.
+    fn media_of(&self, path: &[u8]) -> &'static str {
+        let own = self.media.iter().find(|(suffix, _)| path.ends_with(suffix.as_bytes()));
+        own.map_or_else(|| mime::by_name(path), |(_, media)| media)
     }
 
     fn admits(&self, name: &[u8]) -> bool {
@@ -195,7 +203,7 @@ impl Files {
         if self.names.rules.is_source(&path) {
             return Found::Source(path);
         }
-        Found::File(File { fd, meta, media: mime::by_name(&path), path, direct })
+        Found::File(File { fd, meta, media: self.names.media_of(&path), path, direct })
     }
 
     /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing

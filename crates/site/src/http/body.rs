@@ -299,6 +299,16 @@ impl BoundedBody {
         self.ahead = ahead;
     }
 
+    /// Has at most so many bytes come, of which none has come yet; whether more are announced.
+    pub(crate) fn limit_to(&mut self, limit: u64) -> bool {
+        (self.limit, self.left) = (limit, limit);
+        let is_too_large = self.size_hint().exact().is_some_and(|length| length > limit);
+        if is_too_large {
+            self.intake.set(Intake::TooLarge);
+        }
+        is_too_large
+    }
+
     /// Says in `stall` when the client is waited for, and ends when the place is taken back.
     pub(crate) fn watch(&mut self, stall: Stall) {
         self.stall = Some(stall);

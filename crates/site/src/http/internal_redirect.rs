@@ -18,7 +18,13 @@ pub(crate) struct FailedWith(pub(crate) StatusCode);
 
 /// Replaces the path of an address, and keeps the query.
 pub(crate) fn set_path(uri: &mut Uri, path: &str) {
-    let target = match uri.query() {
+    let query = uri.query().map(str::to_owned);
+    set_target(uri, path, query.as_deref());
+}
+
+/// Replaces the path and the query of an address.
+fn set_target(uri: &mut Uri, path: &str, query: Option<&str>) {
+    let target = match query {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
@@ -30,9 +36,23 @@ pub(crate) fn set_path(uri: &mut Uri, path: &str) {
 
 /// Has a request go on as one for another path of the site; what the client has asked for is remembered.
 pub(crate) fn redirect_internally(request: &mut Request<BoundedBody>, path: &NormalPath<'_>) {
+    remember(request);
+    set_path(request.uri_mut(), &path.spelling());
+}
+
+/// The same with another query.
+pub(crate) fn rewrite_internally(
+    request: &mut Request<BoundedBody>,
+    path: &NormalPath<'_>,
+    query: Option<&str>,
+) {
+    remember(request);
+    set_target(request.uri_mut(), &path.spelling(), query);
+}
+
+fn remember(request: &mut Request<BoundedBody>) {
     let requested = request.uri().path_and_query().cloned();
     if let Some(requested) = requested.filter(|_| request.extensions().get::<Requested>().is_none()) {
         request.extensions_mut().insert(Requested(requested));
     }
-    set_path(request.uri_mut(), &path.spelling());
 }

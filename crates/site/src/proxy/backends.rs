@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ::http::{Request, Response, StatusCode};
 use conditioning::Priority;
+use rewrite::Matcher;
 use wire::Speech;
 use worker::log::Log;
 
@@ -27,7 +28,7 @@ use crate::proxy::limit::BackendId;
 use crate::proxy::service::ServiceProxy;
 use crate::proxy::timeout::Timeouts;
 use crate::proxy::upstream::Upstream;
-use crate::router::rules::{Matcher, Rules, Target};
+use crate::router::rules::{Rules, Target};
 
 /// The backends, by what names them in the routes.
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl Backends {
             self.targets.insert(target, way);
         }
         for rule in rules.iter() {
-            if let (Target::Service(partition), Matcher::Path(path)) = (&rule.target, &rule.matcher) {
+            if let (Target::Service(partition), Some(path)) = (&rule.target, &rule.matcher.path) {
                 let (name, wait_max) = (format!("service at {path}"), limits.start_timeout);
                 let way = ServiceProxy::new(&name, wait_max, limits.connections, priority);
                 self.services.insert(*partition, way);
@@ -119,10 +120,10 @@ impl Backends {
 /// Which scripts a rule is for.
 fn scripts(rules: &Rules, target: u16, script: &str) -> Scripts {
     let rule = rules.iter().find(|rule| rule.number == Some(target)).map(|rule| &rule.matcher);
-    match rule {
+    let of = |part: fn(&Matcher) -> &Option<String>| rule.and_then(|matcher| part(matcher).clone());
+    match of(|matcher| &matcher.suffix) {
         _ if !script.is_empty() => Scripts::One(script.to_owned()),
-        Some(Matcher::Suffix(suffix)) => Scripts::Suffix(suffix.clone()),
-        Some(Matcher::Path(path)) => Scripts::Below(path.clone()),
-        None => Scripts::Below("/".to_owned()),
+        Some(suffix) => Scripts::Suffix(suffix),
+        None => Scripts::Below(of(|matcher| &matcher.path).unwrap_or_else(|| "/".to_owned())),
     }
 }

@@ -4,7 +4,7 @@
 //! pass on what a client says of itself in our name, or what two readers could understand differently.
 
 use certificate::CLIENT_CERT;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Version};
 use http_body::Body;
 use request::fields::{self, Origin};
@@ -14,14 +14,41 @@ use crate::http::websocket;
 
 pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers};
 
+/// What the operator has said in place of the client, for whoever is behind a rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeaderChanges {
+    /// Set, or taken away where the value is empty; later ones count.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// The part of the path that was taken away.
+    pub prefix: Option<HeaderValue>,
+}
+
+/// The name by which servers tell each other of a prefix that was taken away.
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+impl HeaderChanges {
+    fn apply(self, headers: &mut HeaderMap) {
+        for (name, value) in self.set {
+            match value.is_empty() {
+                true => drop(headers.remove(name)),
+                false => drop(headers.insert(name, value)),
+            }
+        }
+        headers.extend(self.prefix.map(|prefix| (X_FORWARDED_PREFIX, prefix)));
+    }
+}
+
 /// Makes a client's request one for those behind us: origin form, one host, only its own fields, and ours.
 pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
     let host = settle_host(request, conn);
     *request.version_mut() = Version::HTTP_11;
     let upgrade = websocket::asked(request.extensions());
+    let changes = request.extensions_mut().remove::<HeaderChanges>();
     let headers = request.headers_mut();
     fields::clean_request_except(headers, &CLIENT_CERT);
     fields::set_forwarded(headers, Origin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
+    // After what a client may not say has gone: the operator may.
+    changes.unwrap_or_default().apply(headers);
     if let Some(upgrade) = upgrade {
         websocket::ask(headers, upgrade);
     }
@@ -46,8 +73,6 @@ pub(crate) fn settle_host<B>(request: &mut Request<B>, conn: ConnInfo) -> Header
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderName;
-
     use super::*;
 
     fn prepared(lines: &[(&str, &str)], uri: &str) -> Request<()> {

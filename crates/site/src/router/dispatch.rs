@@ -6,23 +6,25 @@
 use std::rc::Rc;
 
 use http::{Method, Request, Response, StatusCode};
-use request::path::{NormalPath, escape};
+use request::path::NormalPath;
 use wire::CHALLENGES;
 
 use crate::context::Site;
+use crate::files::Found;
 use crate::files::cache::Root;
 use crate::files::response as file_response;
 use crate::files::serve::{self, Outcome};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
-use crate::http::internal_redirect::redirect_internally;
+use crate::http::internal_redirect::{redirect_internally, rewrite_internally, set_path};
 use crate::http::response;
 use crate::http::websocket;
-use crate::proxy::headers::clean_answer;
+use crate::proxy::headers::{HeaderChanges, clean_answer};
 use crate::proxy::response::leave_out_body;
 use crate::proxy::sendfile::{Named, Wishes, with_file};
 use crate::router::authorize::{Origin, authorize};
-use crate::router::rules::{Matcher, RouteMatch, Rule, Target};
+use crate::router::destination::{Destination, Source, host_of};
+use crate::router::rules::{RouteMatch, Rule, Target, Tried};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
 pub(crate) struct Location<'p, 'r> {
@@ -99,17 +101,56 @@ async fn by_rule<'r>(
     match &rule.target {
         Target::Files => Answered::own(response::error(StatusCode::NOT_FOUND)),
         Target::Redirect { to, status } => {
-            Answered::own(redirect(rule, to, *status, location.path, request.uri().query()))
+            let location = destination(rule, to, location.path, &request).location();
+            Answered::own(response::elsewhere(location, *status))
         }
-        Target::Rewrite(to) => rewrite(site, location, (rule, to), conn, request).await,
+        Target::Rewrite(to) => {
+            let to = destination(rule, to, location.path, &request);
+            rewrite(site, location.root, to, conn, request).await
+        }
+        Target::TryFiles(tried) => try_files(site, location, (rule, tried), conn, request).await,
         Target::Service(_) | Target::Upstream(_) | Target::FastCgi(_) | Target::Hook(_) => {
             pass_on(site, &mut location, rule, conn, request).await
         }
     }
 }
 
-/// Has another server answer, or a function of this one.
+/// Has another server answer, or a function of this one; with the headers that the rules change.
 pub(crate) async fn pass_on<'r>(
+    site: &'r Site,
+    location: &mut Location<'_, 'r>,
+    rule: &Rule,
+    conn: ConnInfo,
+    mut request: Request<BoundedBody>,
+) -> Answered {
+    change(&mut request, location.route, rule);
+    let mut answered = answer_of(site, location, rule, conn, request).await;
+    for name in location.route.hidden_headers() {
+        answered.response.headers_mut().remove(name);
+    }
+    answered
+}
+
+/// What the rules change of a request that is passed on.
+fn change(request: &mut Request<BoundedBody>, route: &RouteMatch<'_>, rule: &Rule) {
+    let mut changes = HeaderChanges { set: route.request_headers().cloned().collect(), prefix: None };
+    if let Some(prefix) = rule.matcher.path.as_deref().filter(|_| rule.strip_prefix) {
+        let prefix = prefix.trim_end_matches('/');
+        // INVARIANT: the path is in the form for backends, in which no letter of a name is escaped. A prefix with
+        // characters that are escaped there stays, as the client wrote them differently.
+        if let Some(rest) =
+            request.uri().path().strip_prefix(prefix).map(|rest| format!("/{}", rest.trim_start_matches('/')))
+        {
+            set_path(request.uri_mut(), &rest);
+            changes.prefix = http::HeaderValue::try_from(prefix).ok();
+        }
+    }
+    if !changes.set.is_empty() || changes.prefix.is_some() {
+        request.extensions_mut().insert(changes);
+    }
+}
+
+async fn answer_of<'r>(
     site: &'r Site,
     location: &mut Location<'_, 'r>,
     rule: &Rule,
@@ -166,60 +207,76 @@ async fn named_file(
         return Answered::foreign(refused);
     }
     Answered::foreign(match resolved.found {
-        Ok(crate::files::Found::File(file)) if resolved.run.is_none() => with_file(&response, file, wishes),
+        Ok(Found::File(file)) if resolved.run.is_none() => with_file(&response, file, wishes),
         // A program, or a directory, whose path is not for the client to see.
         Ok(_) => response::error(StatusCode::NOT_FOUND),
         Err(missing) => file_response::missing(missing),
     })
 }
 
-/// Sends the client to where the rule says, with what followed the rule's path, in its one spelling.
-fn redirect(
+/// Where a target of a rule leads for a request.
+fn destination(
     rule: &Rule,
-    to: &str,
-    status: StatusCode,
+    to: &rewrite::Target,
     path: &NormalPath<'_>,
-    query: Option<&str>,
-) -> Response<ResponseBody> {
-    let location = target_of(rule, to, path);
-    let query = query.filter(|_| to.ends_with('/'));
-    response::elsewhere(response::with_query(location, query), status)
+    request: &Request<BoundedBody>,
+) -> Destination {
+    let host = host_of(request).unwrap_or_default();
+    Source { path, query: request.uri().query(), host: &host }.destination(rule, to)
 }
 
-/// The path or URL that stands for `path` under the rule: what follows the rule's path is added if both end with a slash.
-fn target_of(rule: &Rule, to: &str, path: &NormalPath<'_>) -> String {
-    match &rule.matcher {
-        Matcher::Path(from) if from.ends_with('/') && to.ends_with('/') => {
-            // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
-            format!("{to}{}", escape(path.below(from).unwrap_or_default()))
+/// Answers as for the first of these paths at which there is a file, or a folder with an index file; or as for the last.
+async fn try_files(
+    site: &Site,
+    location: Location<'_, '_>,
+    (rule, tried): (&Rule, &[Tried]),
+    conn: ConnInfo,
+    request: Request<BoundedBody>,
+) -> Answered {
+    let is_there = |to: &Destination| {
+        let path = NormalPath::parse(&to.path).ok()?;
+        location
+            .root?
+            .files
+            .lookup(&path)
+            .ok()
+            .filter(|found| path.is_folder() || !matches!(found, Found::Elsewhere(_)))
+    };
+    let last = tried.len().saturating_sub(1);
+    for (number, tried) in tried.iter().enumerate() {
+        let to = match tried {
+            Tried::Status(status) => return Answered::own(response::error(*status)),
+            Tried::Path(to) => destination(rule, to, location.path, &request),
+        };
+        if number == last || is_there(&to).is_some() {
+            return rewrite(site, location.root, to, conn, request).await;
         }
-        _ => to.to_owned(),
     }
+    Answered::own(response::error(StatusCode::NOT_FOUND))
 }
 
 /// Answers as for another path, by what is there: no second rule changes it again.
 async fn rewrite(
     site: &Site,
-    location: Location<'_, '_>,
-    (rule, to): (&Rule, &str),
+    root: Option<&Rc<Root>>,
+    to: Destination,
     conn: ConnInfo,
     mut request: Request<BoundedBody>,
 ) -> Answered {
-    let target = target_of(rule, to, location.path);
-    let Ok(path) = NormalPath::parse(&target) else {
+    let Ok(path) = NormalPath::parse(&to.path) else {
         return Answered::own(response::error(StatusCode::BAD_REQUEST));
     };
     let Ok(mut route) = site.rules.find(&path) else {
         return Answered::own(response::error(StatusCode::BAD_REQUEST));
     };
     // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for it.
-    let origin = if target == *to { Origin::Server } else { Origin::Client };
+    let origin = if to.is_fixed { Origin::Server } else { Origin::Client };
     if let Some(refused) = authorize(site, &route.covering, origin, conn, request.headers()).await {
         return Answered::own(refused);
     }
-    redirect_internally(&mut request, &path);
+    rewrite_internally(&mut request, &path, to.query.as_deref());
     let rule = route.rule.filter(|rule| rule.passes_on());
-    let mut there = Location { root: location.root, path: &path, route: &mut route };
+    let mut there = Location { root, path: &path, route: &mut route };
     match rule {
         Some(rule) => pass_on(site, &mut there, rule, conn, request).await,
         None => Box::pin(from_files(site, there, None, conn, request)).await,

@@ -5,6 +5,7 @@
 pub mod access;
 pub(crate) mod authorize;
 mod custom_error;
+mod destination;
 mod dispatch;
 pub mod hook;
 pub mod rules;
@@ -12,11 +13,12 @@ pub mod rules;
 use std::rc::Rc;
 use std::time::Instant;
 
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use http::{Request, Response, StatusCode};
 use request::path::{NormalPath, for_backend};
 
 use self::authorize::{Origin, authorize};
+use self::destination::host_of;
 use self::dispatch::{Answered, Location, act};
 use self::rules::RouteMatch;
 use crate::context::Site;
@@ -45,11 +47,13 @@ pub(crate) async fn respond(
         return response::error(StatusCode::BAD_REQUEST);
     }
     normalize(&mut request);
+    let is_too_large = route.body_bytes().is_some_and(|limit| request.body_mut().limit_to(limit));
     let asked = Asked::new(request.method(), request.headers(), conn.tls);
     let root = root_of(site, &request);
     let kept = custom_error::Kept::of(site.cache.settings(), &request);
     let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
         Some(refused) => Answered::own(refused),
+        None if is_too_large => Answered::own(response::error(StatusCode::PAYLOAD_TOO_LARGE)),
         None => {
             let location = Location { root: root.as_ref(), path: &path, route: &mut route };
             // Boxed: a future of its own size would enlarge that of every request.
@@ -109,13 +113,6 @@ fn root_of(site: &Site, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
         Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),
         _ => site.roots.find(b"", tick),
     }
-}
-
-/// The host, in lower case, without port and final dot.
-fn host_of(request: &Request<BoundedBody>) -> Option<String> {
-    let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
-    Some(request::target::lower_host(authority.as_bytes()))
 }
 
 /// The headers of all rules that cover the path; those of the narrower rule stand in place of others' of the same name.

@@ -15,18 +15,10 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
 use request::script::{self, ends_with, split_script};
+use rewrite::{Matcher, Pattern, Target as To};
 
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
-
-/// Which paths a rule is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Matcher {
-    /// Those at or below one.
-    Path(String),
-    /// Those whose last name ends so.
-    Suffix(String),
-}
 
 /// What answers requests under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +28,14 @@ pub enum Target {
     /// Sends the client there.
     Redirect {
         /// A path or a URL.
-        to: String,
+        to: To,
         /// 301, 302, 303, 307 or 308.
         status: StatusCode,
     },
     /// Answers as for this path.
-    Rewrite(String),
+    Rewrite(To),
+    /// Answers as for the first of these that there is.
+    TryFiles(Vec<Tried>),
     /// The service of this partition.
     Service(u16),
     /// The HTTP servers with this number.
@@ -52,22 +46,37 @@ pub enum Target {
     Hook(String),
 }
 
+/// What a rule with `try_files` tries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// A path.
+    Path(To),
+    /// Nothing more: this is the answer.
+    Status(StatusCode),
+}
+
 impl Target {
     /// The backend that answers, if one does.
     pub(crate) fn backend(&self) -> Option<BackendId> {
         match *self {
             Self::Service(partition) => Some(BackendId::Service(partition)),
             Self::Upstream(number) | Self::FastCgi(number) => Some(BackendId::Target(number)),
-            Self::Files | Self::Redirect { .. } | Self::Rewrite(_) | Self::Hook(_) => None,
+            Self::Files | Self::Redirect { .. } | Self::Rewrite(_) | Self::TryFiles(_) | Self::Hook(_) => {
+                None
+            }
         }
     }
 }
 
-/// Who may ask, and what is added to answers.
+/// Who may ask, and which headers are changed.
 #[derive(Default)]
 pub struct AccessPolicy {
     /// Headers of each answer.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Headers of requests: set, or taken away where the value is empty.
+    pub request_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Headers that are taken away from what backends answer.
+    pub hide_headers: Vec<HeaderName>,
     /// The longest first; whether its clients may ask.
     networks: Vec<(u8, Network, bool)>,
     /// The users who may.
@@ -115,6 +124,10 @@ pub struct Rule {
     pub target: Target,
     /// Whether only where there is no such file.
     pub fallback: bool,
+    /// The longest body of a request, where the rule says one.
+    pub body_bytes: Option<u64>,
+    /// Whether backends get the path without the rule's.
+    pub strip_prefix: bool,
     /// Who may ask.
     pub policy: AccessPolicy,
 }
@@ -122,10 +135,8 @@ pub struct Rule {
 /// All rules.
 #[derive(Default)]
 pub struct Rules {
-    /// The longest path first.
-    paths: Vec<Rule>,
-    /// The longest suffix first.
-    suffixes: Vec<Rule>,
+    /// In the order in which they act: the first that is for a path and does something.
+    rules: Vec<Rule>,
     /// Suffixes of scripts that are sent as files all the same.
     sent_sources: Vec<String>,
 }
@@ -161,6 +172,21 @@ impl<'r> RouteMatch<'r> {
         self.covering.iter().flat_map(|rule| &rule.policy.headers)
     }
 
+    /// What is to be said of the headers of a request, later ones in place of earlier ones of the same name.
+    pub fn request_headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
+        self.covering.iter().flat_map(|rule| &rule.policy.request_headers)
+    }
+
+    /// The headers of backends' answers that are for nobody to see.
+    pub fn hidden_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.covering.iter().flat_map(|rule| &rule.policy.hide_headers)
+    }
+
+    /// The longest body of a request: what the rule says that acts before the others.
+    pub fn body_bytes(&self) -> Option<u64> {
+        self.covering.iter().rev().find_map(|rule| rule.body_bytes)
+    }
+
     /// Whether only users with a password may ask.
     pub fn private(&self) -> bool {
         self.covering.iter().any(|rule| rule.policy.basic_auth.is_some())
@@ -175,24 +201,13 @@ impl Rules {
 
     /// Adds a rule.
     pub fn add(&mut self, rule: Rule) {
-        let (rules, length) = match &rule.matcher {
-            Matcher::Path(path) => (&mut self.paths, path.len()),
-            Matcher::Suffix(suffix) => (&mut self.suffixes, suffix.len()),
-        };
-        let longer = |other: &Rule| match &other.matcher {
-            // The site's own rule, which every path of it is under, is the last of its length.
-            Matcher::Path(path) => {
-                path.len() > length || (path.len() == length && other.rank() > rule.rank())
-            }
-            Matcher::Suffix(suffix) => suffix.len() > length,
-        };
-        let place = rules.iter().position(|other| !longer(other)).unwrap_or(rules.len());
-        rules.insert(place, rule);
+        let place = self.rules.iter().position(|other| rule.acts_before(other));
+        self.rules.insert(place.unwrap_or(self.rules.len()), rule);
     }
 
     /// The rule with this number.
     pub fn get_mut(&mut self, number: u16) -> Option<&mut Rule> {
-        self.paths.iter_mut().chain(&mut self.suffixes).find(|rule| rule.number == Some(number))
+        self.rules.iter_mut().find(|rule| rule.number == Some(number))
     }
 
     /// Has other users be those who may ask for what is under a rule.
@@ -209,7 +224,7 @@ impl Rules {
 
     /// The rules, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.paths.iter().chain(&self.suffixes)
+        self.rules.iter()
     }
 
     /// What holds for a path.
@@ -221,13 +236,13 @@ impl Rules {
         let widest = path.widest()?;
         let mut covering: Vec<&Rule> = Vec::new();
         let mut rule: Option<&Rule> = None;
-        for one in self.paths.iter().rev().chain(self.suffixes.iter().rev()) {
+        for one in self.rules.iter().rev() {
             let here = one.covers(path);
             if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
                 covering.push(one);
             }
             // A service answers for whatever is below its path, whatever the name ends with.
-            let yields = matches!(one.matcher, Matcher::Suffix(_)) && rule.is_some_and(Rule::is_service);
+            let yields = one.matcher.suffix.is_some() && rule.is_some_and(Rule::is_service);
             if here && one.target != Target::Files && !yields {
                 rule = Some(one);
             }
@@ -239,7 +254,8 @@ impl Rules {
     /// Whether the file at this path below the root is the source of a script, or a copy of one.
     pub fn is_source(&self, path: &[u8]) -> bool {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let routed = self.suffixes.iter().filter(|rule| rule.runs()).map(Rule::place);
+        let routed = self.rules.iter().filter(|rule| rule.runs());
+        let routed = routed.filter_map(|rule| rule.matcher.suffix.as_deref());
         script::is_source(name, routed, &self.sent_sources)
     }
 
@@ -276,35 +292,57 @@ impl Rule {
         self.number.map_or(u32::MAX, u32::from)
     }
 
-    /// Its path or suffix.
-    fn place(&self) -> &str {
-        match &self.matcher {
-            Matcher::Path(place) | Matcher::Suffix(place) => place,
+    /// Whether this rule acts where `other` does as well.
+    fn acts_before(&self, other: &Rule) -> bool {
+        let (own, others) = (self.matcher.precedence(), other.matcher.precedence());
+        match (own == others, self.matcher.pattern.is_some()) {
+            (false, _) => own > others,
+            // The first pattern of the file acts.
+            (true, true) => self.rank() < other.rank(),
+            // The site's own rule, which every path of it is under, is the last of its length.
+            (true, false) => self.rank() > other.rank(),
         }
     }
 
     /// Whether the rule is for a path.
     fn covers(&self, path: &NormalPath<'_>) -> bool {
-        match (&self.matcher, &self.target) {
-            (Matcher::Path(prefix), _) => path.is_below(prefix),
+        let Matcher { path: prefix, suffix, pattern } = &self.matcher;
+        let ends = |suffix: &String| match self.target {
             // A script may have more of the path behind its name.
-            (Matcher::Suffix(suffix), Target::FastCgi(_)) => split_script(path.as_bytes(), suffix).is_some(),
-            (Matcher::Suffix(suffix), _) => ends_with(path.as_bytes(), suffix),
-        }
+            Target::FastCgi(_) => split_script(path.as_bytes(), suffix).is_some(),
+            _ => ends_with(path.as_bytes(), suffix),
+        };
+        prefix.as_ref().is_none_or(|prefix| path.is_below(prefix))
+            && suffix.as_ref().is_none_or(ends)
+            && pattern.as_ref().is_none_or(|pattern| pattern.matches(path.as_bytes()))
     }
 
     /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
     /// a script may have more of the path behind its name.
     fn guards(&self, path: &NormalPath<'_>) -> bool {
+        let Matcher { path: prefix, suffix, pattern } = &self.matcher;
+        let is_below = |prefix: &String| {
+            let folder = prefix.strip_suffix('/').map(str::as_bytes);
+            path.is_below(prefix) || folder == Some(path.as_bytes())
+        };
         self.policy.guards()
-            && match &self.matcher {
-                Matcher::Path(prefix) => {
-                    path.is_below(prefix)
-                        || prefix.strip_suffix('/').is_some_and(|folder| path.as_bytes() == folder.as_bytes())
-                }
-                Matcher::Suffix(suffix) => split_script(path.as_bytes(), suffix).is_some(),
-            }
+            && prefix.as_ref().is_none_or(is_below)
+            && suffix.as_ref().is_none_or(|suffix| split_script(path.as_bytes(), suffix).is_some())
+            && pattern.as_ref().is_none_or(|pattern| may_mean(pattern, path.as_bytes()))
     }
+}
+
+/// Whether a backend could take `path` for one that the pattern is for: a folder without its slash, or with one, or a
+/// script with more of the path behind its name.
+fn may_mean(pattern: &Pattern, path: &[u8]) -> bool {
+    let folder = path.strip_suffix(b"/").unwrap_or(path);
+    let with_slash = || [folder, b"/"].concat();
+    let mut scripts = (1..path.len()).filter(|&at| path[at] == b'/').map(|at| &path[..at]);
+    let is_script =
+        |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.contains(&b'.'));
+    pattern.may_match(folder)
+        || pattern.may_match(&with_slash())
+        || scripts.any(|script| is_script(script) && pattern.may_match(script))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a file of users;
 //! `reread` does, and the worker parses it.
 
-use config::{Action, Compress, Encoding, Matcher, Route, Site, Statics, Terms};
-use wire::{LauncherToSite, RuleAction, Text};
+use config::{Action, Compress, Encoding, Limits, Matcher, Route, Site, Statics, Terms};
+use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
 
 /// How files are answered with, and the rules: the site's own, then its routes.
-pub fn messages(site: &Site) -> Vec<LauncherToSite> {
+pub fn messages(site: &Site, limits: &Limits) -> Vec<LauncherToSite> {
     let statics = &site.statics;
     let mut messages = vec![settings(statics)];
     messages.extend(statics.error_page.iter().map(|(status, page)| {
@@ -20,12 +20,27 @@ pub fn messages(site: &Site) -> Vec<LauncherToSite> {
         statics.send_sources.iter().map(|suffix| LauncherToSite::SendSource { suffix: Text::new(suffix) }),
     );
     let action = site.redirect.clone().map_or(Action::Terms, Action::Redirect);
-    let matcher = Matcher::Path(site.path.clone());
-    let own =
-        Route { matcher, action, fallback: false, terms: site.terms.clone(), talk: config::Talk::default() };
+    messages.extend(statics.media_types.iter().map(|(suffix, media)| {
+        let (suffix, media) = (Text::new(suffix), Text::new(media));
+        LauncherToSite::MediaType { suffix, media }
+    }));
+    let own = Route {
+        matcher: Matcher::path(&site.path),
+        action,
+        fallback: false,
+        terms: site.terms.clone(),
+        strip_prefix: false,
+        // What the site says holds for every process of it; a route says less or more.
+        body_bytes: Some(site.limits.over(limits, &[]).body_bytes),
+        talk: config::Talk::default(),
+    };
     for (number, route) in std::iter::once(&own).chain(&site.routes).enumerate() {
         let number = number as u16;
         messages.push(rule(number, route));
+        if let Action::TryFiles(paths) = &route.action {
+            let tried = paths.iter().map(|to| LauncherToSite::RuleTry { rule: number, to: Text::new(to) });
+            messages.extend(tried);
+        }
         terms(number, &route.terms, &mut messages);
     }
     messages
@@ -48,35 +63,41 @@ fn settings(statics: &Statics) -> LauncherToSite {
 }
 
 fn rule(rule: u16, route: &Route) -> LauncherToSite {
-    let (suffix, at) = match &route.matcher {
-        Matcher::Path(path) => (false, path),
-        Matcher::Suffix(suffix) => (true, suffix),
-    };
     let (action, status, to) = match &route.action {
         Action::Terms => (RuleAction::Terms, 0, ""),
         Action::Redirect(redirect) => (RuleAction::Redirect, redirect.status, redirect.to.as_str()),
         Action::Rewrite(to) => (RuleAction::Rewrite, 0, to.as_str()),
+        Action::TryFiles(_) => (RuleAction::TryFiles, 0, ""),
         Action::Upstream(_) => (RuleAction::Upstream, 0, ""),
         Action::Fastcgi(_) => (RuleAction::Fastcgi, 0, ""),
         Action::Hook(name) => (RuleAction::Hook, 0, name.as_str()),
     };
-    let (at, to) = (Text::new(at), Text::new(to));
+    let Matcher { path, suffix, pattern } = &route.matcher;
     LauncherToSite::Rule {
         rule,
-        suffix,
-        at,
+        path: Text::new(path.as_deref().unwrap_or_default()),
+        suffix: Text::new(suffix.as_deref().unwrap_or_default()),
+        pattern: Text::new(pattern.as_ref().map_or("", |pattern| pattern.text())),
         action,
         status,
-        to,
+        to: Text::new(to),
         fallback: route.fallback,
         internal: route.terms.internal,
+        strip_prefix: route.strip_prefix,
+        body_bytes: route.body_bytes.unwrap_or(u64::MAX),
     }
 }
 
 fn terms(rule: u16, terms: &Terms, messages: &mut Vec<LauncherToSite>) {
-    for (name, value) in &terms.headers {
-        messages.push(LauncherToSite::RuleHeader { rule, name: Text::new(name), value: Text::new(value) });
-    }
+    let header = |of, name: &str, value: &str| LauncherToSite::RuleHeader {
+        rule,
+        of,
+        name: Text::new(name),
+        value: Text::new(value),
+    };
+    messages.extend(terms.headers.iter().map(|(name, value)| header(HeaderOf::Answer, name, value)));
+    messages.extend(terms.request_headers.iter().map(|(name, value)| header(HeaderOf::Request, name, value)));
+    messages.extend(terms.hide_headers.iter().map(|name| header(HeaderOf::Backend, name, "")));
     for (networks, allow) in [(&terms.allow, true), (&terms.deny, false)] {
         messages.extend(networks.iter().map(|network| LauncherToSite::RuleNetwork {
             rule,

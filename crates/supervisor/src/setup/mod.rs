@@ -16,7 +16,7 @@ pub mod tls;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use config::{Checks, Config, Listener, Priority};
+use config::{Checks, Config, Listener, Priority, Site};
 use wire::{
     Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Role,
     RouteTarget, Text, WorkerLimits,
@@ -38,8 +38,9 @@ pub enum Opened {
 }
 
 impl SpawnContext {
-    fn limits(&self) -> WorkerLimits {
-        let limits = &self.config.limits;
+    /// Those of a site's processes.
+    fn limits(&self, site: &Site) -> WorkerLimits {
+        let limits = site.limits.over(&self.config.limits, &site.routes);
         WorkerLimits {
             head_bytes: limits.head_bytes,
             head_timeout_ms: limits.head_timeout_ms,
@@ -183,7 +184,7 @@ impl SpawnContext {
         specs: &[&ProcessSpec],
     ) -> Vec<(LauncherToSite, Option<Opened>)> {
         let site = &self.config.sites[usize::from(spec.site)];
-        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(), site: spec.site }];
+        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(site), site: spec.site }];
         messages.push(LauncherToSite::Conditioning { conditioning: policies(&self.config) });
         for network in &self.config.conditioning.exempt {
             messages.push(LauncherToSite::Exempt { network: Text::new(network.as_str()) });
@@ -196,7 +197,7 @@ impl SpawnContext {
         }
         messages.extend(site.tls.iter().map(|tls| self.site_tls(tls)));
         messages.extend(site.index.iter().map(|name| LauncherToSite::Index { name: Text::new(name) }));
-        messages.extend(files::messages(site));
+        messages.extend(files::messages(site, &self.config.limits));
         let mut messages: Vec<_> = messages.into_iter().map(|message| (message, None)).collect();
         let directories = [(LauncherToSite::Root {}, &site.root), (LauncherToSite::Vhosts {}, &site.vhosts)];
         for (message, path) in directories {
@@ -249,8 +250,8 @@ impl SpawnContext {
             .service(spec)
             .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
         let jit = self.service(spec).is_some_and(|(_, service)| service.jit);
-        let limits =
-            LauncherToService::Limits { limits: self.limits(), site: spec.site, owns_host, dumps, jit };
+        let limits = self.limits(&self.config.sites[usize::from(spec.site)]);
+        let limits = LauncherToService::Limits { limits, site: spec.site, owns_host, dumps, jit };
         vec![(limits, None), (LauncherToService::Begin {}, None)]
     }
 

@@ -110,6 +110,7 @@ impl FastCgi {
     ) -> Result<PreparedRequest, StatusCode> {
         let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
         let host = headers::settle_host(&mut request, conn);
+        let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
         let (parts, body) = request.into_parts();
         let body = match body.size_hint().exact() {
             Some(_) => body,
@@ -128,6 +129,7 @@ impl FastCgi {
             failed: parts.extensions.get().map(|FailedWith(status)| *status),
             length,
             host: host.as_bytes(),
+            set: &changes.set,
         });
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();

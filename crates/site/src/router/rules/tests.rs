@@ -3,15 +3,23 @@
 use super::*;
 
 fn rule(number: u16, matcher: Matcher, target: Target) -> Rule {
-    Rule { number: Some(number), matcher, target, fallback: false, policy: AccessPolicy::default() }
+    Rule {
+        number: Some(number),
+        matcher,
+        target,
+        fallback: false,
+        body_bytes: None,
+        strip_prefix: false,
+        policy: AccessPolicy::default(),
+    }
 }
 
 fn path(number: u16, at: &str, target: Target) -> Rule {
-    rule(number, Matcher::Path(at.into()), target)
+    rule(number, Matcher::path(at), target)
 }
 
 fn suffix(number: u16, at: &str, target: Target) -> Rule {
-    rule(number, Matcher::Suffix(at.into()), target)
+    rule(number, Matcher::suffix(at), target)
 }
 
 fn denying(mut rule: Rule) -> Rule {
@@ -32,7 +40,7 @@ fn rules() -> Rules {
     rules.add(denying(path(4, "/admin/", Target::Files)));
     rules.add(denying(path(5, "/secret/index.html", Target::Files)));
     rules.add(suffix(6, ".hook", Target::Hook("h".into())));
-    rules.add(path(7, "/", Target::Rewrite("/index.html".into())));
+    rules.add(path(7, "/", Target::Rewrite(To::parse("/index.html", None).unwrap())));
     rules.add(denying(suffix(8, ".inc.php", Target::Files)));
     rules
 }
@@ -130,7 +138,11 @@ fn a_file_has_its_own_rules_beside_those_of_the_path() {
 fn what_is_the_source_of_a_script() {
     let mut rules = Rules::new(vec![".phps".into()]);
     rules.add(suffix(1, ".cgi", Target::FastCgi(9)));
-    rules.add(suffix(2, ".html", Target::Redirect { to: "/".into(), status: StatusCode::FOUND }));
+    rules.add(suffix(
+        2,
+        ".html",
+        Target::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND },
+    ));
     for (path, is) in
         [("a.cgi", true), ("d/a.CGI.gz", true), ("a.php", true), ("a.phps", false), ("a.html", false)]
     {
@@ -207,7 +219,7 @@ fn no_spelling_that_reaches_a_backends_folder_passes_by_its_rules() {
 
 #[test]
 fn services_and_servers_are_backends_and_a_function_is_passed_to_as_well() {
-    let redirect = Target::Redirect { to: "/".into(), status: StatusCode::FOUND };
+    let redirect = Target::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND };
     for (target, backend, passes_on) in [
         (Target::Service(3), Some(BackendId::Service(3)), true),
         (Target::Upstream(4), Some(BackendId::Target(4)), true),
@@ -215,7 +227,7 @@ fn services_and_servers_are_backends_and_a_function_is_passed_to_as_well() {
         (Target::Hook("h".into()), None, true),
         (Target::Files, None, false),
         (redirect, None, false),
-        (Target::Rewrite("/".into()), None, false),
+        (Target::Rewrite(To::parse("/", None).unwrap()), None, false),
     ] {
         assert_eq!(target.backend(), backend, "{target:?}");
         assert_eq!(path(1, "/", target.clone()).passes_on(), passes_on, "{target:?}");
@@ -246,7 +258,8 @@ fn a_file_is_open_where_no_rule_acts_before_it() {
 #[test]
 fn among_rules_of_one_path_the_sites_own_is_the_weakest_and_a_service_the_strongest() {
     let service = || Rule { number: None, ..path(9, "/", Target::Service(3)) };
-    let own = || path(0, "/", Target::Redirect { to: "/x".into(), status: StatusCode::FOUND });
+    let own =
+        || path(0, "/", Target::Redirect { to: To::parse("/x", None).unwrap(), status: StatusCode::FOUND });
     let route_rule = || path(1, "/", Target::Upstream(4));
     let acts = |order: Vec<Rule>| {
         let mut rules = Rules::default();
@@ -315,8 +328,8 @@ fn headers_of_all_rules_that_cover_a_path_are_added_the_longest_path_last() {
 #[test]
 fn a_rule_is_found_by_its_number() {
     let mut rules = rules();
-    assert_eq!(rules.get_mut(6).map(|rule| rule.matcher.clone()), Some(Matcher::Suffix(".hook".into())));
-    assert_eq!(rules.get_mut(2).map(|rule| rule.matcher.clone()), Some(Matcher::Path("/app/v2/".into())));
+    assert_eq!(rules.get_mut(6).map(|rule| rule.matcher.clone()), Some(Matcher::suffix(".hook")));
+    assert_eq!(rules.get_mut(2).map(|rule| rule.matcher.clone()), Some(Matcher::path("/app/v2/")));
     assert!(rules.get_mut(99).is_none());
     assert_eq!(rules.iter().count(), 9);
 }
@@ -327,5 +340,81 @@ fn a_folder_is_guarded_with_and_without_its_slash() {
     rules.add(denying(path(1, "/admin/", Target::Files)));
     for (raw, guarded) in [("/admin/", true), ("/admin", true), ("/admin/x", true), ("/administer", false)] {
         assert_eq!(route(&rules, raw).unwrap().guarded, guarded, "{raw}");
+    }
+}
+
+/// Which rule acts where several are for a path.
+#[test]
+fn a_pattern_acts_before_a_suffix_and_the_closer_suffix_first() {
+    let mut rules = Rules::default();
+    let pattern =
+        |number, text| rule(number, Matcher::pattern(Pattern::new(text).unwrap()), Target::Upstream(9));
+    let both = |path: &str, suffix: &str| Matcher { suffix: Some(suffix.into()), ..Matcher::path(path) };
+    rules.add(path(0, "/", Target::Files));
+    rules.add(suffix(1, ".php", Target::FastCgi(1)));
+    rules.add(rule(2, both("/app/", ".php"), Target::Upstream(2)));
+    rules.add(rule(3, both("/app/very/long/path/", ".p"), Target::Upstream(3)));
+    rules.add(path(4, "/app/", Target::Upstream(4)));
+    rules.add(pattern(5, "^/app/x[0-9]+"));
+    rules.add(pattern(6, "^/app/x"));
+    for (raw, number) in [
+        ("/a.php", 1),
+        ("/app/a.php", 2),
+        ("/app/very/long/path/a.p", 3),
+        ("/app/very/long/path/a.php", 2),
+        ("/app/a.txt", 4),
+        ("/app/x1.php", 5),
+        ("/app/xy.php", 6),
+        ("/app/%782", 5),
+    ] {
+        assert_eq!(route(&rules, raw).unwrap().rule.unwrap().number, Some(number), "{raw}");
+    }
+    assert!(route(&rules, "/x").unwrap().rule.is_none());
+}
+
+#[test]
+fn a_suffix_below_a_path_is_closed_in_every_spelling() {
+    let mut rules = Rules::default();
+    let matcher = Matcher { suffix: Some(".php".into()), ..Matcher::path("/uploads/") };
+    rules.add(denying(rule(1, matcher, Target::Files)));
+    rules.add(suffix(2, ".php", Target::FastCgi(9)));
+    let guarded = |raw| route(&rules, raw).unwrap().guarded;
+    for raw in [
+        "/uploads/x.php",
+        "/uploads/x.php/more",
+        "//uploads//a/x.php",
+        "/%75ploads/x.ph%70",
+        "/uploads%2Fx.php",
+        "/uploads/x.php;a/b",
+    ] {
+        assert!(guarded(raw), "{raw}");
+    }
+    for raw in ["/x.php", "/uploads/x.txt", "/uploads/", "/other/uploads/x.php"] {
+        assert!(!guarded(raw), "{raw}");
+    }
+}
+
+#[test]
+fn a_pattern_closes_what_backends_may_take_for_it() {
+    let mut rules = Rules::default();
+    rules.add(denying(rule(1, Matcher::pattern(Pattern::new(r"^/admin(/|$)").unwrap()), Target::Files)));
+    rules.add(denying(rule(2, Matcher::pattern(Pattern::new(r"\.inc\.php$").unwrap()), Target::Files)));
+    rules.add(suffix(3, ".php", Target::FastCgi(9)));
+    let guarded = |raw| route(&rules, raw).unwrap().guarded;
+    for raw in [
+        "/admin",
+        "/admin/",
+        "/admin/x",
+        "/admin%2Fx",
+        "/admin;x/y",
+        "/%61dmin",
+        "/a.inc.php",
+        "/a.inc.php/more",
+        "/x%FF",
+    ] {
+        assert!(guarded(raw), "{raw}");
+    }
+    for raw in ["/", "/administration", "/x/admin", "/a.php", "/a.inc.phpx"] {
+        assert!(!guarded(raw), "{raw}");
     }
 }
