@@ -227,14 +227,15 @@ class Renewal(unittest.TestCase):
             self.assertEqual(shown(), new)
             self.assertEqual(server.process("site b"), site)
 
-    def test_a_bad_certificate_at_the_start_costs_nobody_else(self):
-        server = Tls()
-        cert, _ = certificate(server.keys, "one", "ec", "b.test")
-        _, key = certificate(server.keys, "two", "ec", "b.test")
-        server.write("b.pem", cert + key)
-        with server:
-            self.assertIn("b.pem of site b: the file has no certificate that belongs to its key", server.stderr())
-            self.assertIn(b" 200 OK", server.get_tls("a.test"))
+    def test_a_certificate_that_is_bad_when_the_signer_starts_anew_costs_nobody_else(self):
+        with Tls() as server:
+            cert, _ = certificate(server.keys, "one", "ec", "b.test")
+            _, key = certificate(server.keys, "two", "ec", "b.test")
+            server.write("b.pem", cert + key)
+            server.process("signer").kill()
+            wrong = "b.pem of site b: the file has no certificate that belongs to its key"
+            self.assertTrue(until(lambda: wrong in server.stderr(), 10), server.stderr())
+            self.assertTrue(until(lambda: b" 200 OK" in server.get_tls("a.test"), 10))
 
 
 class Resumption(unittest.TestCase):

@@ -107,6 +107,9 @@ class Unfit(unittest.TestCase):
         expected = dict.fromkeys(sites, []) | {
             "expired": [EXPIRED], "early": [NOT_YET], "other": [OTHER], "both": [EXPIRED, OTHER], "soon": ["ends in 9 days"],
         }
+        # Of one host of several, only the check speaks.
+        left = "leaves out number.test of the site's hosts (it names addresses alone): clients refuse the site under this name"
+        partly = {"number": [left]}
         with Dated(sites) as server:
             checked = server.command("check", server.config)
             self.assertEqual(checked.returncode, 0, checked.stderr)
@@ -119,7 +122,7 @@ class Unfit(unittest.TestCase):
                     line = lines.index(f'certificates = ["{name}.pem"]') + 1
                     place = f"{server.config}:{line}:17: warning: `certificates` {server.folder / name}.pem "
                     told = [told.removeprefix(place) for told in checked.stderr.splitlines() if told.startswith(place)]
-                    self.assertEqual(told, objections)
+                    self.assertEqual(told, objections + partly.get(name, []))
             self.assertEqual(checked.stderr.count("= help: renew it"), 3)
             listed = json.loads(server.command("status", "--certificates", "--json", "--config", server.config).stdout)
             named = {one["site"]: one["named"] for one in listed["certificates"]}

@@ -2,26 +2,15 @@
 //!
 //! Runs in: the `bulkhead` command. Sees: the operator's file. Never: runs or changes anything.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use certificate::own;
 use config::{Config, Diagnostic};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use serde::Serialize;
-use wire::tls::Holding;
-use zeroize::Zeroizing;
+use supervisor::examine::{Depth, Examiner};
 
-use crate::admin::printable;
 use crate::fault::Fault;
 use crate::table::print;
-
-/// LIMIT: as for the signer; a key and a chain of 16 certificates at their largest fit in less.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A mistake as JSON.
 #[derive(Debug, Serialize)]
@@ -47,10 +36,18 @@ impl<'d> From<&'d Diagnostic> for Mistake<'d> {
     }
 }
 
+/// What a warning is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warnings {
+    /// Something that is said.
+    Said,
+    /// As bad as a mistake (`--strict`).
+    Mistakes,
+}
+
 /// Checks a configuration and says what is wrong with it.
-pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let checked = Config::load_with(path, |file, hosts| certificate(file, hosts, now));
+pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fault> {
+    let checked = Config::load_with(path, &Examiner::new(Depth::Check));
     if json {
         let mistakes = match &checked {
             Ok(config) => &config.warnings,
@@ -61,36 +58,20 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
             serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
         print(&text)?;
     }
+    let refused = |config: &Config| warnings == Warnings::Mistakes && !config.warnings.is_empty();
     match checked {
-        Ok(_) if json => Ok(ExitCode::SUCCESS),
+        Ok(config) if json => Ok(if refused(&config) { ExitCode::from(2) } else { ExitCode::SUCCESS }),
         Ok(config) => {
             config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            if refused(&config) {
+                let found = count(config.warnings.len(), "warning");
+                return Err(Fault::Usage(format!("{}: {found}, and `--strict`", path.display())));
+            }
             print(&format!("{}: ok: {}", path.display(), summary(&config))).map(|()| ExitCode::SUCCESS)
         }
         Err(_) if json => Ok(ExitCode::from(2)),
         Err(diagnostics) => Err(Fault::Usage(diagnostics.to_string())),
     }
-}
-
-/// What is to be said of a file with a key and its certificates; what is wrong with the file itself, its signer says.
-fn certificate(path: &Path, hosts: &[&str], now: u64) -> Vec<(String, String)> {
-    let shown = printable(&path.display().to_string());
-    let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize));
-    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text));
-    if let Err(error) = read {
-        let what = format!("{shown} cannot be read by this user, so its certificate is not checked: {error}");
-        return vec![(what, "check as the user who starts bulkhead".to_owned())];
-    }
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
-    let own = own::first(&chain).and_then(|own| Some((own, own::validity(own)?)));
-    let Some((own, (not_before, not_after))) = own else {
-        let what = format!("{shown} has no certificate that can be read");
-        return vec![(what, "put the site's certificate into it, as PEM, with its chain and key".to_owned())];
-    };
-    let named = own::names_one_of(own, hosts.iter().copied());
-    let holding = Holding { not_before, not_after, named, ..Holding::NOTHING };
-    let objections = holding.objections(now);
-    objections.map(|one| (format!("{shown} {}", one.words()), one.remedy().to_owned())).collect()
 }
 
 fn summary(config: &Config) -> String {

@@ -81,13 +81,22 @@ EXIT CODES: those of the command, 128 and its number if a signal has ended it; 2
     #[command(after_help = "\
 EXAMPLES:
   bulkhead check bulkhead.toml
-  bulkhead check bulkhead.toml --json | jq '.[].message'")]
+  bulkhead check bulkhead.toml --json | jq '.[].message'
+  bulkhead check --strict bulkhead.toml     for a pipeline: warnings are errors
+
+Certificates, keys, lists and users are read in a jail; nothing is changed. `run` and `reload` refuse what this refuses.
+Check as the user who starts the server: as root, folders are looked at for the uids of sites and services.
+
+EXIT CODES: 0 it can be run (perhaps with warnings), 2 it cannot")]
     Check {
         /// The configuration file.
         config: PathBuf,
         /// Print an array of {file, line, column, message, helps}; empty if all is well.
         #[arg(long)]
         json: bool,
+        /// Exit with 2 if there is a warning, as if it were an error.
+        #[arg(long)]
+        strict: bool,
     },
     /// List the processes of a running server, and the layers of jail that the kernel reports for each.
     #[command(after_help = "\

@@ -48,7 +48,10 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Serve(serve) => serve::serve(&serve),
         Command::Guard(options) => guard::guard(&options),
-        Command::Check { config, json } => check::check(&config, json),
+        Command::Check { config, json, strict } => {
+            let warnings = if strict { check::Warnings::Mistakes } else { check::Warnings::Said };
+            check::check(&config, json, warnings)
+        }
         Command::Status { server, view } if view.conditioning => {
             conditioning::conditioning(&locate::run_dir(&server)?, view.json)
         }

@@ -16,6 +16,8 @@ mod secret;
 
 use std::process::ExitCode;
 
+use supervisor::examine::{Depth, Examiner};
+
 /// What the user is told who starts it with the wrong words.
 const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
                      which also explains what is wrong with a configuration.";
@@ -39,7 +41,7 @@ pub fn main() -> ExitCode {
     }
     // A later reload finds the file whatever the working directory is then.
     let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
-    let config = match config::Config::load(&path) {
+    let config = match config::Config::load_with(&path, &Examiner::new(Depth::Start)) {
         Ok(config) => config,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");

@@ -13,6 +13,9 @@ use crate::der;
 /// The tag of an INTEGER.
 const INTEGER: u8 = 2;
 
+/// LIMIT: bytes of one file; a revoked certificate takes about 40, so some 200,000 of them.
+pub const FILE_BYTES_MAX: usize = 8 << 20;
+
 /// What is wrong with a file of lists.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {

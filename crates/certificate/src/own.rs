@@ -20,8 +20,23 @@ pub fn validity(der: &[u8]) -> Option<(u64, u64)> {
 /// Whether a certificate names one of `hosts`, as these are in a configuration: names, `*.example.org`, addresses with
 /// IPv6 in brackets, or `*`, which any certificate may be for.
 pub fn names_one_of<'h>(der: &CertificateDer<'_>, mut hosts: impl Iterator<Item = &'h str>) -> bool {
-    let Ok(own) = EndEntityCert::try_from(der) else { return false };
-    hosts.any(|host| match host.strip_prefix('*') {
+    EndEntityCert::try_from(der).is_ok_and(|own| hosts.any(|host| names(&own, host)))
+}
+
+/// Which of `hosts` a certificate names, in the same sense.
+pub fn named(der: &CertificateDer<'_>, hosts: &[&str]) -> Vec<usize> {
+    let Ok(own) = EndEntityCert::try_from(der) else { return Vec::new() };
+    hosts.iter().enumerate().filter(|(_, host)| names(&own, host)).map(|(at, _)| at).collect()
+}
+
+/// The DNS names of a certificate.
+pub fn dns_names(der: &CertificateDer<'_>) -> Vec<String> {
+    let own = EndEntityCert::try_from(der);
+    own.map(|own| own.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+fn names(own: &EndEntityCert<'_>, host: &str) -> bool {
+    match host.strip_prefix('*') {
         Some("") => true,
         // A part of these hosts may be what is meant.
         Some(suffix) => own.valid_dns_names().any(|name| ends_with(name, suffix)),
@@ -29,7 +44,7 @@ pub fn names_one_of<'h>(der: &CertificateDer<'_>, mut hosts: impl Iterator<Item 
             let name = ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']'));
             name.is_ok_and(|name| own.verify_is_valid_for_subject_name(&name).is_ok())
         }
-    })
+    }
 }
 
 fn ends_with(name: &str, suffix: &str) -> bool {
@@ -90,6 +105,8 @@ mod tests {
             assert_eq!(names_one_of(&made(names), [host].into_iter()), expected, "{names:?} {host}");
         }
         assert!(names_one_of(&made(&["a.test"]), ["b.test", "a.test"].into_iter()));
+        assert_eq!(named(&made(&["a.test", "c.test"]), &["b.test", "a.test", "*"]), [1, 2]);
+        assert_eq!(dns_names(&made(&["a.test", "*.c.test"])), ["a.test", "*.c.test"]);
         assert!(!names_one_of(&made(&["a.test"]), std::iter::empty()));
         assert!(!names_one_of(&CertificateDer::from(vec![0x30, 0]), ["a.test"].into_iter()));
     }

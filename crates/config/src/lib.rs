@@ -14,6 +14,7 @@ mod conditioning;
 mod decode;
 mod diagnostic;
 mod document;
+mod examine;
 mod files;
 mod foreign;
 mod parse;
@@ -36,6 +37,7 @@ use std::path::Path;
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use examine::{Content, Examine, Finding, Ground, Subject};
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
@@ -57,24 +59,23 @@ impl Config {
     ///
     /// Every mistake found, each with its place; or the one reason why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Diagnostics> {
-        Self::load_with(path, |_, _| Vec::new())
+        let name = path.display().to_string();
+        let (text, dir) = files::read(path, &name)?;
+        build(&text, &name, &dir, files::check)
     }
 
-    /// The same, with what `look` says of each file of `certificates` of a site with these hosts, as warnings: what is
-    /// the matter, and what to do.
+    /// The same, with what `examine` finds in the files and folders that the file names. What is to run is loaded so, and
+    /// what `bulkhead check` checks: one refuses what the other does.
     ///
     /// # Errors
     ///
     /// As for `load`.
-    pub fn load_with(
-        path: &Path,
-        look: impl Fn(&Path, &[&str]) -> Vec<(String, String)>,
-    ) -> Result<Config, Diagnostics> {
+    pub fn load_with(path: &Path, examine: &dyn Examine) -> Result<Config, Diagnostics> {
         let name = path.display().to_string();
         let (text, dir) = files::read(path, &name)?;
         build(&text, &name, &dir, |raw, problems| {
             files::check(raw, problems);
-            tls::look_at_certificates(raw, look, problems);
+            examine::all(raw, &dir, examine, problems);
         })
     }
 

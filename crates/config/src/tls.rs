@@ -56,23 +56,6 @@ impl RawSiteTls {
     }
 }
 
-/// Warns of what `look` says of certificates.
-pub(crate) fn look_at_certificates(
-    raw: &RawConfig,
-    look: impl Fn(&Path, &[&str]) -> Vec<(String, String)>,
-    problems: &mut Problems<'_>,
-) {
-    for site in &raw.sites {
-        let hosts: Vec<&str> = site.hosts.iter().map(|host| host.value.as_str()).collect();
-        for one in site.tls.iter().flat_map(|tls| &tls.certificates) {
-            let (key, file) = (one.named_by, &one.certificate);
-            for (what, remedy) in look(&file.value, &hosts) {
-                problems.warn(file.offset, format!("`{key}` {what}"), remedy);
-            }
-        }
-    }
-}
-
 /// `[tls]`.
 pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems<'_>) -> Tls {
     let version = table.get("min_version").and_then(|entry| entry.parsed(version, problems));

@@ -29,10 +29,10 @@ pub struct Certified {
 impl Certified {
     /// Reads an open file of certificates, and one with the key if there is one of its own.
     pub fn read(file: &OwnedFd, key: Option<&OwnedFd>) -> Result<Self, Verdict> {
-        let text = read(file)?;
+        let text = read(file, FILE_BYTES_MAX)?;
         match key {
             None => Self::parse(&text, None),
-            Some(key) => Self::parse(&text, Some(&read(key)?)),
+            Some(key) => Self::parse(&text, Some(&read(key, FILE_BYTES_MAX)?)),
         }
     }
 
@@ -62,6 +62,11 @@ impl Certified {
     /// The kind of its key.
     pub fn kind(&self) -> KeyKind {
         self.key.kind()
+    }
+
+    /// From when on and until when its certificate is valid, in seconds since 1970.
+    pub fn validity(&self) -> (u64, u64) {
+        self.validity
     }
 
     /// What is to be known of it, where it is for these hosts.
@@ -103,9 +108,9 @@ fn sections(mut text: &[u8]) -> Result<Sections, Verdict> {
     }
 }
 
-/// All of a file.
-fn read(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, Verdict> {
-    let mut text = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
+/// All of a file of at most so many bytes.
+pub(crate) fn read(file: &OwnedFd, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Verdict> {
+    let mut text = Zeroizing::new(vec![0; bytes_max + 1]);
     let mut length = 0;
     loop {
         match rustix::io::read(file, &mut text[length..]) {
@@ -114,7 +119,7 @@ fn read(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, Verdict> {
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return Err(Verdict::Unreadable),
         }
-        if length > FILE_BYTES_MAX {
+        if length > bytes_max {
             return Err(Verdict::Unreadable);
         }
     }

@@ -5,5 +5,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    worker::run(signer::run)
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "check" => signer::check::main(),
+        _ => worker::run(signer::run),
+    }
 }

@@ -87,6 +87,20 @@ pub fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
     check_own(path)
 }
 
+/// Whether a directory of ours is as it has to be, or could be made; it is not.
+pub fn examine(path: &Path) -> Result<(), Error> {
+    if path.symlink_metadata().is_ok() {
+        return check_own(path);
+    }
+    let above = path.parent().unwrap_or(Path::new("/"));
+    let found = fs::metadata(above).map_err(at("make", path))?;
+    match found.is_dir() {
+        true => rustix::fs::access(above, rustix::fs::Access::WRITE_OK).map_err(io::Error::from),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    }
+    .map_err(at("make", path))
+}
+
 /// Checks that nobody else can change what is in a directory.
 fn check_own(path: &Path) -> Result<(), Error> {
     let found = fs::symlink_metadata(path).map_err(at("examine", path))?;

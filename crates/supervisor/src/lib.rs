@@ -13,6 +13,7 @@ pub mod change;
 pub mod directories;
 pub mod error;
 pub mod events;
+pub mod examine;
 pub mod life;
 pub mod outbox;
 pub mod own_log;

@@ -14,6 +14,9 @@ pub const CONTROL: RawFd = 3;
 /// Where a child finds its channel to the logger (not opened for the logger itself).
 pub const LOG: RawFd = 4;
 
+/// Whether they were taken.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// What a process of ours owns when its `main` begins, besides descriptors 0 to 2.
 #[derive(Debug)]
 pub struct Inherited {
@@ -29,7 +32,6 @@ impl Inherited {
     /// # Errors
     /// When they are not channels, that is, when this process was not started by the launcher.
     pub fn take() -> io::Result<Self> {
-        static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(io::Error::other("the inherited descriptors were taken before"));
         }
@@ -50,6 +52,28 @@ pub fn named(number: RawFd) -> Option<OwnedFd> {
     }
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).ok()?;
     rustix::io::fcntl_dupfd_cloexec(borrowed, LOG + 1).ok()
+}
+
+/// The files that this process finds at the numbers from `first` on; works once, as [`Inherited::take`] does, and in place
+/// of that.
+///
+/// # Errors
+/// One of them is not open, or they were taken before.
+pub fn files(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> {
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return Err(io::Error::other("the inherited descriptors were taken before"));
+    }
+    let numbers = first..first + RawFd::from(count);
+    numbers
+        .map(|number| {
+            // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF if it
+            // is not open.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+            rustix::fs::fcntl_getfl(borrowed)?;
+            // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` ensures that no other owner is ever made.
+            Ok(unsafe { OwnedFd::from_raw_fd(number) })
+        })
+        .collect()
 }
 
 /// The descriptor `number`, if it is open and a channel.

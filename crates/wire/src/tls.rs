@@ -52,6 +52,25 @@ impl Verdict {
             Self::Mismatch => "has no certificate that belongs to its key",
         }
     }
+
+    /// What to do about the file.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Good => "leave it as it is",
+            Self::Unreadable => "write it as PEM, with whole sections from BEGIN to END",
+            Self::NoKey => {
+                "put the private key into it, or name the key's own file: `key = \"privkey.pem\"`; `openssl pkey` takes a \
+                 password away"
+            }
+            Self::BadKey => {
+                "make a key and have a certificate issued for it: `openssl genpkey -algorithm EC -pkeyopt \
+                             ec_paramgen_curve:P-256`"
+            }
+            Self::NoCertificate => "put the site's certificate into it, as PEM, with its chain",
+            Self::BadCertificate => "put the site's certificate and its chain into it, and nothing else",
+            Self::Mismatch => "name the key that the certificate was issued for",
+        }
+    }
 }
 
 choice! {

@@ -11,6 +11,7 @@ use wire::{Counters, LauncherToAdmin, Outcome, Role, Text};
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use supervisor::Supervisor;
+use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
@@ -60,6 +61,18 @@ impl AdminCommands {
     /// The slots of a target; none, if it has gone with a change of the configuration.
     pub fn slots(&self, target: u16) -> Option<&[usize]> {
         self.targets.get(usize::from(target)).map(|(_, slots)| &slots[..])
+    }
+}
+
+/// A new signer would have the files as they are now, and the old one's keys would go with it.
+fn signer_can_start(supervisor: &Supervisor) -> Result<(), String> {
+    let broken = supervisor.context().config.broken_certificates(&Examiner::new(Depth::Start));
+    match broken.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}; the signer goes on with the certificates and keys that it has",
+            broken.join("; ")
+        )),
     }
 }
 
@@ -186,6 +199,12 @@ impl AdminCommands {
         };
         if specs.is_empty() {
             return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE);
+        }
+        if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Signer)
+            && let Err(reason) = signer_can_start(supervisor)
+        {
+            supervisor.warn(format!("relaunch: {reason}"));
+            return supervisor.answer_to(admin, ticket, Outcome::Failed, &reason);
         }
         if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter) {
             self.relaunches.insert(ticket, (admin, 0, vec![]));

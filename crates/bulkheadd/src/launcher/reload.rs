@@ -19,6 +19,7 @@ use crate::launcher::Launcher;
 use supervisor::Supervisor;
 use supervisor::change::Running;
 use supervisor::error::Error;
+use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::setup::change::{Change, Reload, Told, change, leave_place, merge, needs_restart};
 use supervisor::setup::process_table::{ProcessTable, signs};
@@ -68,7 +69,9 @@ impl Launcher {
 
     /// The configuration as it is in the file now, and its listening sockets.
     fn read_config(&mut self) -> Result<(Config, Vec<Vec<OwnedFd>>), String> {
-        let config = Config::load(&self.config_path).map_err(|mistakes| mistakes.to_string())?;
+        let examiner = Examiner::new(Depth::Start);
+        let config =
+            Config::load_with(&self.config_path, &examiner).map_err(|mistakes| mistakes.to_string())?;
         let old = &self.supervisor.context().config;
         let keys = needs_restart(old, &config);
         if !keys.is_empty() {

@@ -12,9 +12,6 @@ use rustls_pki_types::CertificateRevocationListDer;
 
 use crate::files::open;
 
-/// LIMIT: bytes of one file; a revoked certificate takes about 40, so some 200,000 of them.
-const BYTES_MAX: usize = 8 << 20;
-
 /// What one file says.
 #[derive(Clone, Debug)]
 pub struct Revoked {
@@ -30,7 +27,7 @@ impl Revoked {
     /// # Errors
     /// What is wrong with it, and how it should be.
     pub fn read(file: &OwnedFd, path: &str) -> Result<Self, String> {
-        let bytes = open::read(file, BYTES_MAX)?;
+        let bytes = open::read(file, crl::FILE_BYTES_MAX)?;
         let digest = digest(&SHA256, &bytes).as_ref().to_vec();
         Ok(Self {
             lists: crl::read(&bytes).map_err(|fault| fault.to_string())?,

@@ -107,7 +107,12 @@ impl SpawnContext {
 
 /// Reads what `child` prints until it ends; ends it when it takes too long or says too much.
 pub fn listen(child: &Child, printed: File, bytes_max: usize) -> io::Result<Answer> {
-    let deadline = Instant::now() + DEADLINE;
+    listen_for(child, printed, bytes_max, DEADLINE)
+}
+
+/// The same, for so long.
+pub fn listen_for(child: &Child, printed: File, bytes_max: usize, time: Duration) -> io::Result<Answer> {
+    let deadline = Instant::now() + time;
     let text = read(&printed, bytes_max, deadline);
     let in_time = matches!(&text, Ok(Some(_))) && wait(child.pidfd(), deadline)?;
     if !in_time {

@@ -54,7 +54,8 @@ impl SpawnContext {
     /// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of the
     /// library `bulkhead-server`.
     pub fn worker_program(&self, path: &Path, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
-        let file = program::service_program(path, &self.config.dir, spec.identity)?;
+        let file =
+            program::service_program(path, &self.config.dir, &self.config.server.state_dir, spec.identity)?;
         if self.inspect(path, &program::readable(&file, path)?, spec)? == Start::Static {
             return Ok(file);
         }

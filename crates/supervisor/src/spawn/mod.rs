@@ -193,7 +193,7 @@ impl SpawnContext {
             Role::Filter => program::filter_program,
             _ => program::service_program,
         };
-        let file = open(&service.program, &self.config.dir, spec.identity)?;
+        let file = open(&service.program, &self.config.dir, &self.config.server.state_dir, spec.identity)?;
         let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
         let environment = service
             .environment

@@ -21,16 +21,123 @@ use crate::error::{Error, at};
 /// Execute for the group, read for root: the service can run it, and neither read nor change it.
 const MODE: u32 = 0o410;
 
-/// Opens a program of a service and sets its owner and mode, or refuses.
+/// Why a program is not started, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// What is wrong, behind the path.
+    pub problem: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Unfit {
+    fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    fn at(self, path: &Path) -> Error {
+        Error::program(path, format!("{}; {}", self.problem, self.remedy))
+    }
+}
+
+/// Whether a program of a service, of a site's own worker or of a filter would be started; changes nothing.
+///
+/// # Errors
+/// It would not be.
+pub fn fitness(path: &Path, directory: &Path, filter: bool, is_root: bool) -> Result<(), Unfit> {
+    let (real, own) = real(path, directory, filter)?;
+    let stat = rustix::fs::stat(&real).map_err(|error| Unfit::new(error.to_string(), "correct the path"))?;
+    fit(&stat)?;
+    // What is for its group alone, whoever is not root cannot read: the start finds out.
+    if let Ok(file) = File::open(&real)
+        && !is_elf(&file)
+    {
+        return Err(if filter { NO_FILTER } else { NO_SERVICE }.into());
+    }
+    let outside = is_root && !own;
+    match filter {
+        true if outside && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) => Err(FOREIGN_FILTER.into()),
+        // The gid is one of a partition's, which no file of the machine has by chance.
+        false if outside && (stat.st_uid != 0 || stat.st_mode & 0o7777 != MODE) => {
+            Err(outside_of_folder("that of its service"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A problem and its remedy that are always the same.
+type Fixed = (&'static str, &'static str);
+
+impl From<Fixed> for Unfit {
+    fn from((problem, remedy): Fixed) -> Self {
+        Self::new(problem, remedy)
+    }
+}
+
+const NO_SERVICE: Fixed = (
+    "is not an ELF executable; a service is a compiled program",
+    "run a script's interpreter behind the site: a server of its own with `upstream` or `fastcgi` (docs/guide/proxy.md), or \
+     `bulkhead guard`",
+);
+const NO_FILTER: Fixed = (
+    "is not an ELF executable",
+    "for a script, name its interpreter first, and grant it the folders of both: `{ command = [\"/usr/bin/python3\", \
+     \"filter.py\"], read = [...] }`",
+);
+const FOREIGN_FILTER: Fixed = (
+    "lies outside of the configuration's folder, so only root may own it or write to it",
+    "copy it into that folder",
+);
+
+fn outside_of_folder(gid: &str) -> Unfit {
+    Unfit::new(
+        format!(
+            "must belong to root and gid {gid} with mode 0410, and lies outside of the configuration's folder, where bulkhead \
+             changes nothing"
+        ),
+        "copy it into that folder, or `chown root:GID` and `chmod 0410` it",
+    )
+}
+
+/// The file itself, behind symbolic links, and whether it is in `directory`.
+///
+/// SECURITY: links were refused once, because the owner and the mode of what they lead to would be changed. That is not
+/// done any more for what has another name ([`service_program`]), and a link out of the folder leads out of it: there nothing
+/// is changed. What is opened is the file that was checked.
+fn real(path: &Path, directory: &Path, filter: bool) -> Result<(PathBuf, bool), Unfit> {
+    let lexical = config::lexical(path);
+    let own = lexical.starts_with(directory);
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if !is_link && (own || !filter) {
+        return Ok((path.into(), own));
+    }
+    let real = path.canonicalize().map_err(|error| {
+        Unfit::new(format!("is a symbolic link that leads nowhere: {error}"), "name the file itself")
+    })?;
+    let own = directory.canonicalize().is_ok_and(|directory| real.starts_with(directory));
+    Ok((real, own))
+}
+
+/// Opens a program of a service, sets its owner and mode, or refuses.
 ///
 /// A program outside of `directory`, the configuration's folder, is used only if it is already as it must be:
-/// the mode of `/usr/bin/python3` is not ours to change.
-pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
-    let refused = |problem: String| Error::program(path, problem);
+/// the mode of `/usr/bin/python3` is not ours to change. Of a program with several names, such as those that cargo makes, a
+/// copy is executed that is in `copies` for a moment.
+///
+/// SECURITY: to give a file with several names to a service would change it under all of them, of which one may be somebody
+/// else's: who can make a hard link in the folder would have root change the mode and the group of another's program. A
+/// copy changes nothing. What was given to another service is not copied either: it is that one's alone to execute.
+pub fn service_program(
+    path: &Path,
+    directory: &Path,
+    copies: &Path,
+    identity: Option<Identity>,
+) -> Result<OwnedFd, Error> {
+    let (path, own) = &real(path, directory, false).map_err(|unfit| unfit.at(path))?;
     let program = open(path)?;
     let readable = readable(&program, path)?;
     if !is_elf(&readable) {
-        return Err(refused("is not an ELF executable; a service is a compiled program".into()));
+        return Err(Unfit::from(NO_SERVICE).at(path));
     }
     let Some(identity) = identity else {
         return Ok(program);
@@ -40,23 +147,32 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
     if found == (0, identity.gid(), MODE) {
         return Ok(program);
     }
-    if !path.starts_with(directory) {
-        return Err(refused(format!(
-            "must belong to root and gid {0} with mode 0410, and lies outside of the configuration's folder, where \
-             bulkhead changes nothing; copy it into that folder, or `chown root:{0}` and `chmod 0410` it",
-            identity.gid()
-        )));
+    if !own {
+        return Err(outside_of_folder(&identity.gid().to_string()).at(path));
     }
     if metadata.nlink() != 1 {
-        return Err(refused(format!(
-            "has {} hard links, and giving it to one service would change it under all of them; copy it",
-            metadata.nlink()
-        )));
+        if found.0 == 0 && found.2 == MODE {
+            let unfit = Unfit::new(
+                "has several hard links and is another service's",
+                "copy the program it was made from",
+            );
+            return Err(unfit.at(path));
+        }
+        return copy_for(identity, readable, &copies.join(format!("program-{}", identity.id())));
     }
     give_to(&readable, identity).map_err(|source| {
-        refused(format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()))
+        Error::program(
+            path,
+            format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()),
+        )
     })?;
     Ok(program)
+}
+
+/// A copy of `source` that is `identity`'s to execute, and that has no name.
+fn copy_for(identity: Identity, mut source: File, copy: &Path) -> Result<OwnedFd, Error> {
+    let given = |written: &File| give_to(written, identity);
+    nameless_copy(&mut source, copy, 0o600, given)
 }
 
 /// A program of which `copy` is made for a moment, to be executed and not read by others than root, as the programs of
@@ -65,15 +181,26 @@ pub fn service_program(path: &Path, directory: &Path, identity: Option<Identity>
 /// The kernel keeps a process with such a program from being traced or dumped.
 pub fn unreadable(program: &Path, copy: &Path) -> Result<OwnedFd, Error> {
     let mut source = File::open(program).map_err(at("open", program))?;
+    nameless_copy(&mut source, copy, 0o711, |_| Ok(()))
+}
+
+/// A copy of `source` that is at `copy` for a moment, made ready by `prepare`.
+fn nameless_copy(
+    source: &mut File,
+    copy: &Path,
+    mode: u32,
+    prepare: impl Fn(&File) -> std::io::Result<()>,
+) -> Result<OwnedFd, Error> {
     // One that a launcher left which was ended at this very moment.
     let _ = std::fs::remove_file(copy);
     let mut options = File::options();
-    let mut written =
-        options.write(true).create_new(true).mode(0o711).open(copy).map_err(at("make", copy))?;
-    std::io::copy(&mut source, &mut written).map_err(at("write", copy))?;
+    let mut written = options.write(true).create_new(true).mode(mode).open(copy).map_err(at("make", copy))?;
+    // Its beginning has been read.
+    let copied = std::io::Seek::rewind(source).and_then(|()| std::io::copy(source, &mut written));
+    let filled = copied.and_then(|_| prepare(&written));
     // A file that somebody can still write is not executed.
     drop(written);
-    let opened = open(copy);
+    let opened = filled.map_err(at("write", copy)).and_then(|()| open(copy));
     std::fs::remove_file(copy).map_err(at("remove", copy))?;
     opened
 }
@@ -91,23 +218,23 @@ fn is_elf(mut program: &File) -> bool {
 /// Opens a program of a filter: one in `directory` as a service's, any other as it is if it is the machine's.
 ///
 /// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies in `directory`.
-pub fn filter_program(path: &Path, directory: &Path, identity: Option<Identity>) -> Result<OwnedFd, Error> {
-    let own = config::lexical(path).starts_with(directory);
-    let real = if own { path.into() } else { path.canonicalize().map_err(at("find", path))? };
+pub fn filter_program(
+    path: &Path,
+    directory: &Path,
+    copies: &Path,
+    identity: Option<Identity>,
+) -> Result<OwnedFd, Error> {
+    let (real, own) = real(path, directory, true).map_err(|unfit| unfit.at(path))?;
     let program = open(&real)?;
-    if !is_elf(&readable(&program, path)?) {
-        let problem = "is not an ELF executable; for a script, name its interpreter first, and grant it the folders \
-                       of both: `{ command = [\"/usr/bin/python3\", \"filter.py\"], read = [...] }`";
-        return Err(Error::program(real, problem));
+    if !is_elf(&readable(&program, &real)?) {
+        return Err(Unfit::from(NO_FILTER).at(&real));
     }
     if own {
-        return service_program(path, directory, identity);
+        return service_program(&real, directory, copies, identity);
     }
     let stat = rustix::fs::fstat(&program).map_err(at("examine", path))?;
     if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
-        let problem = "lies outside of the configuration's folder, so only root may own it or write to it; copy it \
-                       into that folder";
-        return Err(Error::program(real, problem));
+        return Err(Unfit::from(FOREIGN_FILTER).at(&real));
     }
     Ok(program)
 }
@@ -131,17 +258,22 @@ pub fn open(path: &Path) -> Result<OwnedFd, Error> {
     let program = opened.map_err(at("open", path))?;
     let stat = rustix::fs::statat(&program, "", AtFlags::EMPTY_PATH);
     let stat = stat.map_err(at("examine", path))?;
-    let problem = |problem: &str| Err(Error::program(path, problem));
+    fit(&stat).map_err(|unfit| unfit.at(path))?;
+    Ok(program)
+}
+
+/// Whether a file is one that may be executed at all.
+fn fit(stat: &rustix::fs::Stat) -> Result<(), Unfit> {
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
-            problem("is setuid or setgid; remove that bit")
+            Err(Unfit::new("is setuid or setgid", "remove that bit"))
         }
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o002 != 0 => {
-            problem("can be written by everybody; `chmod o-w` it")
+            Err(Unfit::new("can be written by everybody", "`chmod o-w` it"))
         }
-        rustix::fs::FileType::RegularFile => Ok(program),
-        rustix::fs::FileType::Symlink => problem("is a symbolic link; name the file itself"),
-        _ => problem("is not a regular file"),
+        rustix::fs::FileType::RegularFile => Ok(()),
+        rustix::fs::FileType::Symlink => Err(Unfit::new("is a symbolic link", "name the file itself")),
+        _ => Err(Unfit::new("is not a regular file", "name the program itself")),
     }
 }
 

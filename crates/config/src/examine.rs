@@ -1,0 +1,219 @@
+//! What is in the files and folders that a configuration names: whom to ask, and where the answers belong.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: findings about files, in words. Must never: open one of
+//! these files; who examines them does, in a process for it.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Problems, Severity, show_path};
+use crate::place::At;
+use crate::raw::{RawConfig, RawSite};
+use crate::schema::{Config, Isolation};
+use crate::statics_schema::{Action, Target};
+
+/// What is to be looked at, and how the file calls it.
+#[derive(Debug)]
+pub struct Subject<'c> {
+    /// The key that names it.
+    pub key: &'static str,
+    /// The file or folder; absolute.
+    pub path: &'c Path,
+    /// What it is to be.
+    pub content: Content<'c>,
+    offset: usize,
+}
+
+/// What a file or folder is to be.
+#[derive(Debug)]
+pub enum Content<'c> {
+    /// The certificate of a site.
+    Certificate {
+        /// The site's number, in the order of the file.
+        site: usize,
+        /// The file of its key, if that is another one.
+        key: Option<&'c Path>,
+        /// The site's hosts.
+        hosts: Vec<&'c str>,
+    },
+    /// Authorities of clients' certificates.
+    Authorities,
+    /// Lists of revoked certificates of clients.
+    RevocationLists,
+    /// Users and the hashes of their passwords.
+    Users,
+    /// A program of the operator's.
+    Program {
+        /// Whether it is one of `filters`, which may be a program of the machine's.
+        filter: bool,
+    },
+    /// The socket of a server behind a site.
+    Socket,
+    /// A folder of the server's own.
+    Own,
+    /// The folder of a site's files.
+    Published {
+        /// The name of the site.
+        site: &'c str,
+        /// The account as which the site's worker runs, if one is named.
+        user: Option<&'c str>,
+        /// Suffixes that a route has something to say of.
+        routed: Vec<&'c str>,
+        /// Names with a dot in front that are sent all the same.
+        send_hidden: &'c [String],
+    },
+    /// A folder that a service reads.
+    Read {
+        /// The names of the site and the service, with `/` between them.
+        service: String,
+    },
+}
+
+/// What is wrong with a subject, or perhaps not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is the matter, behind the key and the path.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// What the configuration says of the machine, for whoever examines it.
+#[derive(Debug)]
+pub struct Ground<'c> {
+    /// The folder of the file.
+    pub dir: &'c Path,
+    /// Where the table of uids is.
+    pub state_dir: Option<&'c Path>,
+    /// The uids of partitions.
+    pub user_range: Option<RangeInclusive<u32>>,
+    /// What to do without a layer of the jail.
+    pub isolation: Isolation,
+    /// The layers that are left out.
+    pub danger_without: &'c [String],
+}
+
+/// Somebody who looks at files.
+pub trait Examine {
+    /// What is to be said of `subjects`, each with its number.
+    fn examine(&self, ground: &Ground<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)>;
+}
+
+impl Config {
+    /// What is wrong with the certificates and keys of all sites, as their files are now: each with its site.
+    pub fn broken_certificates(&self, examine: &dyn Examine) -> Vec<String> {
+        let ground = Ground {
+            dir: &self.dir,
+            state_dir: Some(&self.server.state_dir),
+            user_range: Some(self.server.user_range.clone()),
+            isolation: self.server.isolation,
+            danger_without: &self.server.danger_without,
+        };
+        let (mut subjects, mut names) = (Vec::new(), Vec::new());
+        for (number, site) in self.sites.iter().enumerate() {
+            let hosts: Vec<&str> = site.hosts.iter().map(String::as_str).collect();
+            for one in site.tls.iter().flat_map(|tls| &tls.certificates) {
+                let content =
+                    Content::Certificate { site: number, key: one.key.as_deref(), hosts: hosts.clone() };
+                subjects.push(Subject { key: "certificate", path: &one.certificate, content, offset: 0 });
+                names.push(&site.name);
+            }
+        }
+        let found = examine.examine(&ground, &subjects).into_iter();
+        let broken = found.filter(|(_, finding)| finding.severity == Severity::Error);
+        broken
+            .filter_map(|(number, finding)| {
+                let path = show_path(subjects.get(number)?.path);
+                Some(format!("certificate {path} of site {} {}", names.get(number)?, finding.message))
+            })
+            .collect()
+    }
+}
+
+/// Has everything examined that is there, and reports what is found.
+pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: &mut Problems<'_>) {
+    let ground = Ground {
+        dir,
+        state_dir: raw.server.state_dir.as_ref().map(|at| at.value.as_path()),
+        user_range: raw.server.user_range.as_ref().map(|at| at.value.clone()),
+        isolation: raw.server.isolation,
+        danger_without: &raw.server.danger_without,
+    };
+    let mut subjects: Vec<Subject<'_>> = Vec::new();
+    let own = raw.server.folders().map(|(key, at)| subject(key, at, Content::Own));
+    subjects.extend(own);
+    let filters = raw.conditioning.filters.iter();
+    subjects.extend(filters.map(|one| subject("filters", &one.program, Content::Program { filter: true })));
+    for (number, site) in raw.sites.iter().enumerate() {
+        of_site(number, site, &mut subjects);
+    }
+    // Of what is not there, something has been said.
+    subjects.retain(|subject| match subject.content {
+        Content::Own | Content::Socket => true,
+        Content::Published { .. } | Content::Read { .. } => subject.path.is_dir(),
+        Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
+        _ => subject.path.is_file(),
+    });
+    for (number, finding) in examine.examine(&ground, &subjects) {
+        let Some(subject) = subjects.get(number) else { continue };
+        let message = format!("`{}` {} {}", subject.key, show_path(subject.path), finding.message);
+        match finding.severity {
+            Severity::Error => problems.report_help(subject.offset, message, finding.help),
+            Severity::Warning => problems.warn(subject.offset, message, finding.help),
+        }
+    }
+}
+
+fn subject<'c>(key: &'static str, at: &'c At<PathBuf>, content: Content<'c>) -> Subject<'c> {
+    Subject { key, path: &at.value, content, offset: at.offset }
+}
+
+fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>) {
+    let hosts: Vec<&str> = site.hosts.iter().map(|host| host.value.as_str()).collect();
+    if let Some(tls) = &site.tls {
+        subjects.extend(tls.certificates.iter().map(|one| {
+            let key = one.key.as_ref().map(|key| key.value.as_path());
+            let content = Content::Certificate { site: number, key, hosts: hosts.clone() };
+            subject(one.named_by, &one.certificate, content)
+        }));
+        subjects.extend(tls.client_ca.iter().map(|at| subject("client_ca", at, Content::Authorities)));
+        subjects.extend(tls.client_crl.iter().map(|at| subject("client_crl", at, Content::RevocationLists)));
+    }
+    subjects.extend(site.users().map(|at| subject("users", at, Content::Users)));
+    let program = |key, at| subject(key, at, Content::Program { filter: false });
+    subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at)));
+    let name = site.name.as_deref().unwrap_or_default();
+    for (key, at) in site.published() {
+        let matchers = site.routes.iter().filter_map(|route| route.matcher.as_ref());
+        let suffixes = matchers.filter(|matcher| matcher.value.path.is_none());
+        let suffixes = suffixes.filter_map(|matcher| matcher.value.suffix.as_deref());
+        let content = Content::Published {
+            site: name,
+            user: site.worker.user.as_ref().map(|user| user.value.as_str()),
+            routed: suffixes.collect(),
+            send_hidden: &site.statics.send_hidden,
+        };
+        subjects.push(subject(key, at, content));
+    }
+    for route in &site.routes {
+        let (key, targets) = match &route.action {
+            Some(Action::Upstream(targets)) => ("upstream", targets),
+            Some(Action::Fastcgi(targets)) => ("fastcgi", targets),
+            _ => continue,
+        };
+        subjects.extend(targets.iter().filter_map(|target| match target {
+            Target::Unix(path) => Some(Subject { key, path, content: Content::Socket, offset: route.offset }),
+            Target::Tcp(_) => None,
+        }));
+    }
+    for service in &site.services {
+        let named = format!("{name}/{}", service.name.as_deref().unwrap_or_default());
+        subjects.extend(service.program.iter().map(|at| program("command", at)));
+        subjects.extend(service.read.iter().map(|at| {
+            let content = Content::Read { service: named.clone() };
+            subject("read", at, content)
+        }));
+    }
+}

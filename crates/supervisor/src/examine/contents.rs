@@ -1,0 +1,272 @@
+//! Has the program `signer` read files, in the signer's jail, and says what is wrong with them.
+//!
+//! Runs in: the launcher, as root, which waits here, and the commands `check` and `run`. Sees: a few short lines. Never: reads a
+//! file itself: certificates and lists come from authorities, keys are read by a library in C, and both would be read as
+//! root. Files with keys and others are read by two processes, so that no mistake in a file of users leads to a key.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use config::{Content, Finding, Ground, Isolation, Subject};
+use jail::policy::Policy;
+use jail::{Access, Jail, Limits, Network, Reach};
+use sys::process::{Exit, Program};
+use wire::tls::{Holding, Verdict};
+
+use super::answers::{ANSWER_BYTES_MAX, Answer, parse};
+use super::hosts::unnamed_hosts;
+use super::{Depth, Examiner, error, warning};
+use crate::error::{Error, during};
+use crate::setup::reloaded_files;
+use crate::spawn::compiled_filters::CompiledFilters;
+use crate::spawn::context::{duplicate, text};
+use crate::spawn::helper;
+use crate::spawn::program;
+
+/// LIMIT: files that one process reads; each is a descriptor of it, and of this process.
+const FILES_MAX: usize = 128;
+/// LIMIT: how long one process may take. It takes milliseconds, on a machine with time to spare.
+const TIME: Duration = Duration::from_secs(20);
+/// LIMIT: one process of one thread.
+const PROCESSES: u64 = 1;
+/// LIMIT: private memory: the longest list, read, and what a parser makes of it.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Descriptors that are opened on the way to the start of a process: its pipes, and the sources of its own.
+const ROOM: i32 = 256;
+/// Who reads: whoever reads the same files later.
+const READER: &str = "role/signer";
+
+/// A file that is to be read, of the subject of this number.
+struct Question {
+    subject: usize,
+    line: String,
+    files: Vec<OwnedFd>,
+}
+
+impl Examiner {
+    /// What is wrong in files with certificates, keys, authorities, lists and users.
+    pub(super) fn of_contents(&self, ground: &Ground<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        let mut found = Vec::new();
+        let (mut secret, mut others) = (Vec::new(), Vec::new());
+        for (number, subject) in subjects.iter().enumerate() {
+            let Some((line, paths)) = question(subject) else { continue };
+            let is_certificate = matches!(subject.content, Content::Certificate { .. });
+            match paths.iter().map(|path| reloaded_files::open(path).map(OwnedFd::from)).collect() {
+                Ok(files) => {
+                    let kind = if is_certificate { &mut secret } else { &mut others };
+                    kind.push(Question { subject: number, line, files });
+                }
+                Err(fault) => found.push((number, self.unread(&fault))),
+            }
+        }
+        let mut certificates = Vec::new();
+        for kind in [secret, others] {
+            for questions in batches(kind) {
+                let numbers: Vec<usize> = questions.iter().map(|question| question.subject).collect();
+                match self.ask(ground, questions) {
+                    Ok(answers) => certificates.extend(numbers.into_iter().zip(answers)),
+                    Err(fault) => {
+                        let first = numbers.first().copied().unwrap_or_default();
+                        found.push((first, not_examined(numbers.len(), &fault)));
+                    }
+                }
+            }
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        for (number, answer) in &certificates {
+            let Some(subject) = subjects.get(*number) else { continue };
+            found.extend(findings(subject, answer, now).into_iter().map(|finding| (*number, finding)));
+        }
+        found.extend(unnamed_hosts(subjects, &certificates));
+        found
+    }
+
+    /// Somebody else may be able to read what this user cannot.
+    fn unread(&self, fault: &io::Error) -> Finding {
+        let (what, help) = (
+            format!("cannot be read by this user, so what is in it is not checked: {fault}"),
+            "check as the user who starts bulkhead",
+        );
+        match self.depth {
+            Depth::Check if !self.is_root => warning(what, help),
+            _ => error(format!("cannot be read: {fault}"), "let the user who starts bulkhead read it"),
+        }
+    }
+
+    /// Has these files read.
+    fn ask(&self, ground: &Ground<'_>, questions: Vec<Question>) -> Result<Vec<Answer>, Error> {
+        let file = program::role_program(&program::roles_folder()?, "signer")?;
+        let first = free_number()?;
+        let arguments = vec![text("bulkhead: signer check")?, text("check")?, text(&first.to_string())?];
+        let program = Program { file, arguments, environment: Vec::new() };
+        let lines: String = questions.iter().map(|question| format!("{}\n", question.line)).collect();
+        let files: Vec<OwnedFd> =
+            questions.iter().flat_map(|question| &question.files).map(duplicate).collect::<Result<_, _>>()?;
+        let mut without: Vec<&'static str> = jail::LAYERS.iter().map(|layer| layer.name).collect();
+        without.retain(|name| ground.danger_without.iter().any(|left_out| left_out == name));
+        let degrades = !self.is_root || ground.isolation == Isolation::Degraded;
+        loop {
+            let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
+            let jail = self.jail(ground, &program, &lines, (first, &files), printing.into(), &without)?;
+            let child = match sys::process::start(&program, jail.pids(), || jail::enter(&jail)) {
+                Ok(child) => child,
+                Err(failure) => {
+                    let layer =
+                        jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
+                    match layer.filter(|_| degrades) {
+                        Some(layer) => without.push(layer.name),
+                        None => return Err(Error::Start(failure)),
+                    }
+                    continue;
+                }
+            };
+            // The writing end in it would keep the pipe from ending.
+            drop(jail);
+            let bytes_max = questions.len() * ANSWER_BYTES_MAX;
+            let printed = File::from(OwnedFd::from(printed));
+            let answer =
+                helper::listen_for(&child, printed, bytes_max, TIME).map_err(during("examine files"))?;
+            let clean = answer.exit == Some(Exit::Clean);
+            return parse(&answer.printed, questions.len()).filter(|_| clean).ok_or_else(|| Error::System {
+                action: "examine files",
+                source: io::Error::other("the program `signer` gives no answer that makes sense"),
+            });
+        }
+    }
+
+    /// The jail of who reads: the signer's, with files in the place of channels.
+    fn jail(
+        &self,
+        ground: &Ground<'_>,
+        program: &Program,
+        lines: &str,
+        (first, files): (i32, &[OwnedFd]),
+        printing: OwnedFd,
+        without: &[&'static str],
+    ) -> Result<Jail, Error> {
+        let null =
+            File::options().read(true).write(true).open("/dev/null").map_err(during("open /dev/null"))?;
+        let mut descriptors = vec![(questions_file(lines)?, 0), (printing, 1), (null.into(), 2)];
+        for (file, number) in files.iter().zip(first..) {
+            descriptors.push((duplicate(file)?, number));
+        }
+        let count = descriptors.len() as u64;
+        let limits = Limits {
+            descriptors: count + 8,
+            core_bytes: 0,
+            processes: PROCESSES,
+            memory_bytes: Some(MEMORY_BYTES),
+        };
+        Ok(Jail {
+            launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
+            identity: self.identity(ground, READER, None),
+            root: None,
+            directory: None,
+            descriptors,
+            limits,
+            cgroups: Vec::new(),
+            network: Network::None,
+            reach: Reach { paths: vec![(duplicate(&program.file)?, Access::Execute)], ..Reach::default() },
+            filter: CompiledFilters::default().get(Policy::Signer)?,
+            calls: None,
+            label: None,
+            // Its list of system calls has none that opens a file.
+            without: without.iter().copied().chain(["root"]).collect(),
+        })
+    }
+}
+
+/// A number above which nothing is open, nor will be before the process is started: a file that is put in the place of what
+/// the start needs would keep it from starting.
+fn free_number() -> Result<i32, Error> {
+    let open = std::fs::read_dir("/proc/self/fd").map_err(during("list open descriptors"))?;
+    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    Ok(numbers.max().unwrap_or_default() + ROOM)
+}
+
+/// The questions, to be read from the beginning.
+fn questions_file(lines: &str) -> Result<OwnedFd, Error> {
+    let memory = rustix::fs::memfd_create("questions", rustix::fs::MemfdFlags::CLOEXEC);
+    let mut file = File::from(memory.map_err(during("make a file in memory"))?);
+    let write = file.write_all(lines.as_bytes()).and_then(|()| io::Seek::rewind(&mut file));
+    write.map_err(during("write a file in memory"))?;
+    Ok(file.into())
+}
+
+/// What is asked of a subject, and its files.
+fn question<'s>(subject: &Subject<'s>) -> Option<(String, Vec<&'s std::path::Path>)> {
+    let line = match &subject.content {
+        Content::Certificate { key, hosts, .. } => {
+            let files = if key.is_some() { 2 } else { 1 };
+            let line = std::iter::once(format!("certificate {files}"))
+                .chain(hosts.iter().map(|host| (*host).to_owned()));
+            let line = line.collect::<Vec<_>>().join(" ");
+            return Some((line, std::iter::once(subject.path).chain(*key).collect()));
+        }
+        Content::Authorities => "authorities",
+        Content::RevocationLists => "lists",
+        Content::Users => "users",
+        _ => return None,
+    };
+    Some((line.to_owned(), vec![subject.path]))
+}
+
+/// Parts of which none has too many files for one process.
+fn batches(questions: Vec<Question>) -> Vec<Vec<Question>> {
+    let mut batches: Vec<Vec<Question>> = Vec::new();
+    let mut files = FILES_MAX;
+    for question in questions {
+        files += question.files.len();
+        if files > FILES_MAX {
+            files = question.files.len();
+            batches.push(Vec::new());
+        }
+        if let Some(last) = batches.last_mut() {
+            last.push(question);
+        }
+    }
+    batches
+}
+
+fn not_examined(count: usize, fault: &Error) -> Finding {
+    let others = if count > 1 { format!("and {} other files ", count - 1) } else { String::new() };
+    let message = format!("{others}cannot be examined: {fault}");
+    warning(message, "have the program `signer` beside this one, or in libexec/bulkhead")
+}
+
+fn findings(subject: &Subject<'_>, answer: &Answer, now: u64) -> Vec<Finding> {
+    match answer {
+        Answer::Good => Vec::new(),
+        Answer::Odd(what) => {
+            vec![warning(format!(": {what}"), "nobody can log in until there is one: `htpasswd -B`")]
+        }
+        Answer::Bad(what) => {
+            let path = subject.path.display();
+            let help = match &subject.content {
+                Content::Users => format!("write such lines with `htpasswd -B {path} NAME`"),
+                Content::Authorities => "put the certificates of the authorities into it, as PEM".to_owned(),
+                _ => "have the authority write the whole list anew".to_owned(),
+            };
+            vec![error(format!("cannot be used: {what}"), help)]
+        }
+        Answer::Certificate { verdict: Verdict::Good, validity: (not_before, not_after), named, .. } => {
+            let holding = Holding {
+                not_before: *not_before,
+                not_after: *not_after,
+                named: !named.is_empty(),
+                ..Holding::NOTHING
+            };
+            let objections = holding.objections(now);
+            objections.map(|one| warning(one.words(), one.remedy())).collect()
+        }
+        Answer::Certificate { verdict, .. } => {
+            let key = match &subject.content {
+                Content::Certificate { key: Some(key), .. } => format!(" (`key` is {})", key.display()),
+                _ => String::new(),
+            };
+            vec![error(format!("{}{key}", verdict.words()), verdict.remedy())]
+        }
+    }
+}
