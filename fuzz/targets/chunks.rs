@@ -1,4 +1,4 @@
-//! The framing of a chunked body, as a site worker looks at it before hyper does.
+//! The framing of a chunked body, which a site worker reads.
 
 pub fn fuzz(data: &[u8]) {
     request::chunks::fuzz(data);

@@ -1,10 +1,10 @@
 //! Request heads, which gates and site workers check alike: what is accepted can be read in one way only.
 //!
-//! Three comparisons: with the head as it is passed on (`fuzz_head`), with the same head when
+//! Three comparisons: with the same head in parts (`fuzz_head`), with the same head when
 //! more or less of what follows has arrived (a gate and a worker rarely see the same number of bytes), and with
 //! a reader that knows nothing but lines, which stands for whatever is behind.
 
-use request::head::{Checked, Framing, Head, check, fuzz_head};
+use request::head::{Checked, Framing, Head, Room, check, check_lines, fuzz_head};
 use request::target::split_host;
 
 const HEAD_BYTES: usize = 16 << 10;
@@ -66,7 +66,10 @@ fn read_by_lines(bytes: &[u8], head: &Head<'_>) {
     let headers: Vec<&[u8]> = lines.collect();
     let (last, headers) = headers.split_last().expect("the empty line");
     assert!(last.is_empty());
-    for line in headers {
+    let mut room = Room::default();
+    let (_, checked) = check_lines(bytes, HEAD_BYTES, &mut room);
+    assert_eq!(checked.len(), headers.len(), "the lines that a request is made of");
+    for (line, checked) in headers.iter().zip(checked) {
         let colon = line
             .iter()
             .position(|&byte| byte == b':')
@@ -74,6 +77,7 @@ fn read_by_lines(bytes: &[u8], head: &Head<'_>) {
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         let token = |byte: &u8| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(byte);
         assert!(!name.is_empty() && name.iter().all(token), "not a name: {name:?}");
+        assert_eq!((checked.name.as_bytes(), checked.value), (name, value));
         match name.to_ascii_lowercase().as_slice() {
             b"host" => hosts.push(value),
             b"content-length" => lengths.push(value),

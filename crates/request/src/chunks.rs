@@ -1,11 +1,16 @@
-//! The framing of a chunked body (RFC 9112 7.1), looked at as it passes: hyper takes it apart, but takes more for it than
-//! others do.
+//! The framing of a chunked body (RFC 9112 7.1).
 //!
 //! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: the body. Must never: keep a byte of
 //! it, or let pass what two readers could understand differently.
 
 /// LIMIT: digits of a size; more could overflow.
 const DIGITS_MAX: u8 = 16;
+
+/// LIMIT: bytes of extensions and of the trailer of one body, together: nobody reads them. hyper allows as many of each.
+const EXTRA_BYTES_MAX: u16 = 16 << 10;
+
+/// LIMIT: lines of the trailer, as many as a head may have.
+const LINES_MAX: u8 = 100;
 
 /// Why the framing is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +24,19 @@ pub struct Chunks {
     /// The size so far, and then the bytes of the chunk that are to come.
     size: u64,
     digits: u8,
+    /// Bytes of extensions and of the trailer.
+    extra: u16,
+    /// Lines of the trailer.
+    lines: u8,
+}
+
+/// What [`Chunks::take`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of framing.
+    pub framing: usize,
+    /// Bytes of data behind those.
+    pub data: usize,
 }
 
 /// What is expected next.
@@ -46,26 +64,50 @@ impl Chunks {
     /// # Errors
     /// They are not those of a chunked body.
     pub fn look(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
-        while let Some((&byte, rest)) = bytes.split_first() {
-            if self.state == State::Ended {
+        loop {
+            let Piece { framing, data } = self.take(bytes)?;
+            if framing + data == 0 {
                 return Ok(());
             }
-            if self.state == State::Data {
-                let count = usize::try_from(self.size).unwrap_or(usize::MAX).min(bytes.len());
-                self.size -= count as u64;
-                bytes = &bytes[count..];
-                if self.size == 0 {
-                    self.state = State::DataCr;
-                }
-                continue;
-            }
-            self.state = self.step(byte)?;
-            bytes = rest;
+            bytes = &bytes[framing + data..];
         }
-        Ok(())
+    }
+
+    /// Reads the next bytes of the body, up to the end of the first piece of data; nothing behind the end of the body.
+    ///
+    /// # Errors
+    /// They are not those of a chunked body.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
+        for (framing, &byte) in bytes.iter().enumerate() {
+            match self.state {
+                State::Ended => return Ok(Piece { framing, data: 0 }),
+                State::Data => {
+                    let left = bytes.len() - framing;
+                    let data = usize::try_from(self.size).map_or(left, |size| size.min(left));
+                    self.size -= data as u64;
+                    if self.size == 0 {
+                        self.state = State::DataCr;
+                    }
+                    return Ok(Piece { framing, data });
+                }
+                _ => self.state = self.step(byte)?,
+            }
+        }
+        Ok(Piece { framing: bytes.len(), data: 0 })
+    }
+
+    /// Whether the body is over.
+    pub fn is_ended(&self) -> bool {
+        self.state == State::Ended
     }
 
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
+        if matches!(self.state, State::Extension | State::Line | State::Name | State::Value) {
+            self.extra += 1;
+            if self.extra > EXTRA_BYTES_MAX {
+                return Err(Malformed("too long extensions or a too long trailer"));
+            }
+        }
         Ok(match (self.state, byte) {
             (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte)?,
             (State::Size, b';') if self.digits > 0 => State::Extension,
@@ -82,7 +124,8 @@ impl Chunks {
             (State::DataLf, b'\n') => State::Size,
             (State::Line, b'\r') => State::EndLf,
             (State::Name, b':') => State::Value,
-            (State::Line | State::Name, byte) if is_token(byte) => State::Name,
+            (State::Line, byte) if is_token(byte) => self.line()?,
+            (State::Name, byte) if is_token(byte) => State::Name,
             (State::Value, b'\r') => State::ValueLf,
             (State::Value, b'\t' | b' '..=b'~' | 0x80..) => State::Value,
             (State::Line | State::Name | State::Value, _) => return Err(Malformed("a bad trailer")),
@@ -90,6 +133,14 @@ impl Chunks {
             (State::EndLf, b'\n') => State::Ended,
             _ => return Err(Malformed("a bad end of a line or of a chunk")),
         })
+    }
+
+    fn line(&mut self) -> Result<State, Malformed> {
+        self.lines += 1;
+        if self.lines > LINES_MAX {
+            return Err(Malformed("a trailer of too many lines"));
+        }
+        Ok(State::Name)
     }
 
     fn digit(&mut self, digit: u8) -> Result<State, Malformed> {

@@ -210,32 +210,14 @@ pub fn check_fields<'a>(
     if count > HEADER_LINES_MAX { Err(Refusal::TooLarge) } else { Ok(head) }
 }
 
-/// The entry for fuzzing: checks `data` and, if it is good, rewrites it.
+/// The entry for fuzzing: a head that is good in lines is good in parts, and says the same.
 pub fn fuzz_head(data: &[u8]) {
-    if let Checked::Whole(head) = check(data, 16 << 10) {
-        let again = rewrite(&data[..head.length], &head);
-        assert_same_in_parts(&data[..head.length], &head);
-        // INVARIANT: what is passed on is itself an acceptable head with the same meaning.
-        match check(&again, usize::MAX) {
-            Checked::Whole(twin) => {
-                assert!(twin.host.eq_ignore_ascii_case(head.host));
-                assert_eq!((twin.path, twin.query), (head.path, head.query));
-                assert_eq!((twin.framing, twin.keep, twin.minor), (head.framing, head.keep, head.minor));
-            }
-            // A hundred lines, and a `Host` added for HTTP/1.0.
-            Checked::Refused(Refusal::TooLarge) => {}
-            other => panic!("rewriting made {other:?}"),
-        }
-    }
-}
-
-/// INVARIANT: what is said in lines and in parts is the same.
-fn assert_same_in_parts(raw: &[u8], head: &Head<'_>) {
-    let mut lines = [httparse::EMPTY_HEADER; HEADER_LINES_MAX];
-    let mut request = httparse::Request::new(&mut lines);
-    let whole = request.parse(raw).is_ok_and(|status| status.is_complete());
-    assert!(whole, "the head was whole before");
-    let fields = request.headers.iter().map(|line| (line.name.as_bytes(), line.value));
+    let mut room = Room::default();
+    let (checked, lines) = check_lines(data, 16 << 10, &mut room);
+    let Checked::Whole(head) = checked else {
+        return assert!(lines.is_empty(), "a head that is not whole has no lines");
+    };
+    let fields = lines.iter().map(|line| (line.name.as_bytes(), line.value));
     match check_fields(head.method, head.target, fields) {
         Ok(twin) => assert_eq!(
             (twin.host, twin.path, twin.query, twin.framing, twin.unusual),
@@ -403,43 +385,4 @@ impl<'a> Fields<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// Writes the head anew for those behind: origin-form, without `Upgrade` and without
-/// names that contain `_` (which CGI and its descendants take for `-`).
-pub fn rewrite(raw: &[u8], head: &Head<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(raw.len() + 8);
-    let version = if head.minor == 1 { " HTTP/1.1\r\n" } else { " HTTP/1.0\r\n" };
-    out.extend_from_slice(head.method.as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(head.path.as_bytes());
-    if let Some(query) = head.query {
-        out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
-    }
-    out.extend_from_slice(version.as_bytes());
-    let mut room = Room::default();
-    let mut request = httparse::Request::new(&mut []);
-    // INVARIANT: `raw` has passed `check`; were it otherwise, no header line would be passed on.
-    let _ = request.parse_with_uninit_headers(raw, &mut room.0);
-    let mut has_host = false;
-    for line in request.headers.iter() {
-        has_host |= line.name.eq_ignore_ascii_case("host");
-        if line.name.contains('_') || line.name.eq_ignore_ascii_case("upgrade") {
-            continue;
-        }
-        push_line(&mut out, line.name.as_bytes(), line.value);
-    }
-    if !has_host && !head.host.is_empty() {
-        push_line(&mut out, b"host", head.host);
-    }
-    out.extend_from_slice(b"\r\n");
-    out
-}
-
-fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }

@@ -2,7 +2,7 @@
 
 use request::chunks::Chunks;
 use request::fields::length;
-use request::head::{Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Verb, check, rewrite};
+use request::head::{Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, Verb, check, check_lines};
 use request::target::{HOST_BYTES_MAX, split_host};
 
 const LIMIT: usize = 8 << 10;
@@ -290,19 +290,18 @@ fn a_host_is_split_from_its_port() {
 }
 
 #[test]
-fn a_head_is_written_anew_for_those_behind() {
-    let again = |text: &str| String::from_utf8(rewrite(text.as_bytes(), &whole(text))).expect("text");
-    assert_eq!(
-        again(
-            "POST http://a.test/x?y=z HTTP/1.1\r\nHost: a.test\r\nX_Own: 1\r\nUpgrade: h2c\r\nX-Own: 2\r\n\r\n"
-        ),
-        "POST /x?y=z HTTP/1.1\r\nHost: a.test\r\nX-Own: 2\r\n\r\n"
-    );
-    assert_eq!(
-        again("GET http://a.test HTTP/1.0\r\nX: y\r\n\r\n"),
-        "GET / HTTP/1.0\r\nX: y\r\nhost: a.test\r\n\r\n"
-    );
-    assert_eq!(again("GET / HTTP/1.0\r\n\r\n"), "GET / HTTP/1.0\r\n\r\n");
+fn the_lines_of_a_head_are_those_that_were_checked() {
+    let text = with("X-One:  a b\t\r\nx_two:\r\n");
+    let mut room = Room::default();
+    let (checked, lines) = check_lines(text.as_bytes(), LIMIT, &mut room);
+    assert!(matches!(checked, Checked::Whole(head) if head.length == text.len()));
+    let lines: Vec<_> = lines.iter().map(|line| (line.name, line.value)).collect();
+    assert_eq!(lines, [("Host", &b"a.test"[..]), ("X-One", b"a b"), ("x_two", b"")]);
+    for bad in [&text[..text.len() - 1], "GET / HTTP/1.1\r\nX: y\r\n\r\n"] {
+        let mut room = Room::default();
+        let (checked, lines) = check_lines(bad.as_bytes(), LIMIT, &mut room);
+        assert!(!matches!(checked, Checked::Whole(_)) && lines.is_empty(), "{bad:?}");
+    }
 }
 
 #[test]
@@ -313,4 +312,35 @@ fn the_size_of_a_chunk_has_digits_up_to_its_limit() {
     assert!(judged(";").is_err(), "an extension of no size is refused as soon as it begins");
     // The largest size does not overflow.
     assert_eq!(judged("ffffffffffffffff\r\nabc"), Ok(()));
+}
+
+#[test]
+fn what_nobody_reads_of_a_chunked_body_has_its_limit() {
+    let extension = |bytes| format!("3;{}\r\nabc\r\n0\r\n\r\n", "e".repeat(bytes));
+    let trailer = |bytes| format!("0\r\nX:{}\r\n\r\n", "t".repeat(bytes));
+    let lines = |count| format!("0\r\n{}\r\n", "X: y\r\n".repeat(count));
+    for body in [extension(16_000), trailer(16_000), extension(100).repeat(2), lines(100)] {
+        assert_eq!(Chunks::default().look(body.as_bytes()), Ok(()));
+    }
+    for body in [extension(16_400), trailer(16_400), lines(101), "1;e\r\na\r\n".repeat(9000)] {
+        assert!(Chunks::default().look(body.as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn a_chunked_body_is_taken_apart() {
+    let body = b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX: y\r\n\r\nGET";
+    for step in 1..=body.len() {
+        let (mut chunks, mut data, mut at) = (Chunks::default(), Vec::new(), 0);
+        while at < body.len() {
+            let bytes = &body[at..body.len().min(at + step)];
+            let piece = chunks.take(bytes).expect("a good body");
+            data.extend_from_slice(&bytes[piece.framing..piece.framing + piece.data]);
+            at += piece.framing + piece.data;
+            if chunks.is_ended() {
+                break;
+            }
+        }
+        assert_eq!((&data[..], &body[at..], chunks.is_ended()), (&b"abcde"[..], &b"GET"[..], true), "{step}");
+    }
 }

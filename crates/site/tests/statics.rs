@@ -5,7 +5,7 @@ mod common;
 
 use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Answer, Server, Told, limits, put};
 use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
@@ -171,7 +171,11 @@ fn a_client_that_goes_does_not_leave_half_a_form() {
         let mut some = [0; 10];
         peer.stream.read_exact(&mut some).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    while *server.shared.ended.lock().unwrap() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for _ in 0..2 {
         assert_eq!(decoded(&server.get("/large.txt", ALL)), text(50_000).as_bytes());
     }

@@ -8,6 +8,7 @@ mod close;
 mod handshake;
 pub(crate) mod idle_pool;
 pub(crate) mod min_rate;
+pub(crate) mod output;
 mod read;
 pub(crate) mod socket;
 pub(crate) mod state;
@@ -30,11 +31,12 @@ use crate::connection::socket::Socket;
 pub use crate::connection::state::{Client, Ended};
 use crate::connection::state::{Connection, LastResponse, Next, Partial, Sending};
 use crate::context::Site;
-use crate::head::{self, Checked, Framing, Head, Refusal, Verb};
+use crate::head::{self, Checked, Framing, Head, Line, Refusal, Room, Verb};
 use crate::http::access_record::Logged;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
+use crate::http1::request::ReceivedHead;
 use crate::http2::frames::PREFACE;
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
@@ -68,7 +70,7 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 // On the heap, as an idle connection would keep the room for the largest of them.
                 Next::Write(partial) => Box::pin(connection.finish_write(*partial)).await,
                 Next::File(sending) => Box::pin(connection.send_file(*sending)).await,
-                Next::General => Box::pin(connection.general()).await,
+                Next::General(head) => Box::pin(connection.general(*head)).await,
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
                 Next::End(last) => Box::pin(connection.end_with(*last)).await,
@@ -163,10 +165,11 @@ impl Connection<'_> {
                 Preface::Partial => break Next::Read,
                 Preface::Other => {}
             }
-            let head = match head::check(&data[used..], limits.head_bytes) {
-                Checked::Whole(head) => head,
-                Checked::Partial => break Next::Read,
-                Checked::Refused(refusal) => break self.refusal(refusal, None),
+            let mut room = Room::default();
+            let (head, lines) = match head::check_lines(&data[used..], limits.head_bytes, &mut room) {
+                (Checked::Whole(head), lines) => (head, lines),
+                (Checked::Partial, _) => break Next::Read,
+                (Checked::Refused(refusal), _) => break self.refusal(refusal, None),
             };
             let again = self.begun.replace(true);
             let owned = self.site.worker.owns(head.host, head.path);
@@ -179,15 +182,12 @@ impl Connection<'_> {
             if !self.site.worker.allows(&self.conn, self.arrived) {
                 break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
-            match self.fast(&head, &data[used..used + head.length], tick) {
-                Next::General => break Next::General,
-                next => {
-                    used += head.length;
-                    answered = true;
-                    if !matches!(next, Next::Read) {
-                        break next;
-                    }
-                }
+            let raw = &data[used..used + head.length];
+            let next = self.fast(&head, raw, tick).unwrap_or_else(|| self.own(raw, &head, lines));
+            used += head.length;
+            answered = true;
+            if !matches!(next, Next::Read) {
+                break next;
             }
         };
         Worked { used, answered, next }
@@ -206,13 +206,21 @@ impl Connection<'_> {
         }
     }
 
-    /// `Next::Read` stands for "answered, go on".
-    fn fast(&mut self, head: &Head<'_>, raw: &[u8], tick: u64) -> Next {
+    /// Makes a request of a checked head, for the general path.
+    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Next {
+        match ReceivedHead::new(raw, head, lines, self.site.worker.limits().body_bytes) {
+            Ok(head) => Next::General(head),
+            Err(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
+        }
+    }
+
+    /// Answers a request on the fast path, if that can; `Next::Read` stands for "answered, go on".
+    fn fast(&mut self, head: &Head<'_>, raw: &[u8], tick: u64) -> Option<Next> {
         let Some(socket) = &mut self.socket else {
-            return Next::Close;
+            return Some(Next::Close);
         };
-        match fast_path::answer(self.site, head, raw, socket, tick) {
-            Fast::General => Next::General,
+        Some(match fast_path::answer(self.site, head, raw, socket, tick) {
+            Fast::General => return None,
             Fast::Refused(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {
@@ -231,7 +239,7 @@ impl Connection<'_> {
                 let partial = Partial { rest, logged, status, body_bytes, keep: head.keep };
                 Next::Write(Box::new(partial))
             }
-        }
+        })
     }
 
     /// After an answer that took its time: the next request.
@@ -241,35 +249,21 @@ impl Connection<'_> {
         if self.preread.is_empty() { Next::Read } else { self.digest_preread() }
     }
 
-    /// Answers the request that `preread` begins with through hyper.
-    async fn general(&mut self) -> Next {
-        let limits = self.site.worker.limits();
-        let preread = Bytes::from(std::mem::take(&mut self.preread));
-        let Checked::Whole(head) = head::check(&preread, limits.head_bytes) else {
-            return Next::Close;
-        };
-        let large = matches!(head.framing, Framing::Length(length) if length > limits.body_bytes);
-        let refusal = match http::Uri::try_from(head.target) {
-            _ if large => Some(Refusal::BodyTooLarge),
-            Err(_) => Some(Refusal::Malformed("a target that is not a URI")),
-            // What has come of a body is looked at before anybody is asked, who might answer without reading it.
-            Ok(_) if head.framing == Framing::Chunked => {
-                let looked = Chunks::default().look(&preread[head.length..]);
-                looked.err().map(|malformed| Refusal::Malformed(malformed.0))
-            }
-            Ok(_) => None,
-        };
-        if let Some(refusal) = refusal {
-            return self.refusal(refusal, Some(Logged::new(&head, head.minor)));
+    /// Answers a request on the general path; its body is still to come, or begins `preread`.
+    async fn general(&mut self, head: ReceivedHead) -> Next {
+        // What has come of a body is looked at before anybody is asked, who might answer without reading it.
+        if head.framing == Framing::Chunked
+            && let Err(malformed) = Chunks::default().look(&self.preread)
+        {
+            return self.refusal(Refusal::Malformed(malformed.0), Some(head.logged));
         }
         let Some(stream) = self.lend() else {
             return Next::Close;
         };
-        let raw = &preread[..head.length];
-        let rest = preread.slice(head.length..);
+        let preread = Bytes::from(std::mem::take(&mut self.preread));
         let takes = self.takes();
-        let over = exchange(self.site, stream, self.conn, takes, raw, &head, rest).await;
-        self.record(&head, over.status, over.body_bytes);
+        let (over, logged) = exchange(self.site, stream, self.conn, takes, head, preread).await;
+        self.record_later(Some(&logged), over.status, over.body_bytes);
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {
             self.preread = over.preread.into();

@@ -21,6 +21,7 @@ use crate::files::File;
 use crate::head::{Head, Refusal};
 use crate::http::access_record::{Access, Logged};
 use crate::http::conn_info::ConnInfo;
+use crate::http1::request::ReceivedHead;
 
 /// A connection as it comes from the gate.
 pub struct Client {
@@ -98,7 +99,7 @@ pub(crate) enum Next {
     Read,
     Write(Box<Partial>),
     File(Box<Sending>),
-    General,
+    General(Box<ReceivedHead>),
     Handshake,
     Http2,
     End(Box<LastResponse>),

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -95,6 +95,23 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::poll_write`], of `slices`, one after the other; under TLS, of the first that is not empty.
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        moved: &mut usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => {
+                let count = ready!(Pin::new(tcp).poll_write_vectored(cx, slices))?;
+                *moved += count;
+                Poll::Ready(Ok(count))
+            }
+            Stream::Tls(tls) => tls.poll_write(cx, first(slices), moved),
+        }
+    }
+
     /// As [`Stream::poll_write`], but asks the kernel, and not the runtime, whether there is room.
     pub fn try_write(&mut self, bytes: &[u8], moved: &mut usize) -> io::Result<usize> {
         match self {
@@ -122,6 +139,11 @@ impl Stream {
             Stream::Tls(tls) => tls.poll_flush(cx, moved),
         }
     }
+}
+
+/// The first slice that is not empty.
+pub(super) fn first<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
+    slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice)
 }
 
 /// For what takes a connection over as a stream of bytes: a tunnel.

@@ -217,24 +217,21 @@ pub(crate) enum Intake {
     Abandoned,
 }
 
-/// A request body that a codec of ours reads.
+/// A request body that a codec reads. Opaque: the codecs depend on this module.
 type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
 
 /// Where the body of a request comes from.
 enum Source {
     /// Memory; nothing, for a request without a body that is made again.
     Memory(Bytes),
-    Http1(hyper::body::Incoming),
-    /// Opaque: what reads a body of HTTP/2 depends on this module.
-    Http2(Received),
+    Codec(Received),
 }
 
 impl Source {
     fn is_end(&self) -> bool {
         match self {
             Source::Memory(bytes) => bytes.is_empty(),
-            Source::Http1(inner) => inner.is_end_stream(),
-            Source::Http2(inner) => inner.is_end_stream(),
+            Source::Codec(inner) => inner.is_end_stream(),
         }
     }
 }
@@ -253,26 +250,13 @@ pub struct BoundedBody {
 
 impl BoundedBody {
     /// Of at most `limit` bytes; how far it comes can be seen in `intake`.
-    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody {
-        intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
-        BoundedBody {
-            inner: Source::Http1(inner),
-            limit,
-            left: limit,
-            intake,
-            stall: None,
-            ahead: Bytes::new(),
-        }
-    }
-
-    /// The same, of a request that came by HTTP/2.
-    pub(crate) fn of_http2<B>(inner: B, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody
+    pub(crate) fn new<B>(inner: B, limit: u64, intake: Rc<Cell<Intake>>) -> BoundedBody
     where
         B: Body<Data = Bytes, Error = BodyError> + 'static,
     {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
         BoundedBody {
-            inner: Source::Http2(Box::pin(inner)),
+            inner: Source::Codec(Box::pin(inner)),
             limit,
             left: limit,
             intake,
@@ -343,10 +327,7 @@ impl Body for BoundedBody {
         let polled = match &mut this.inner {
             Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Source::Http1(inner) => {
-                Pin::new(inner).poll_frame(cx).map_err(|error| BodyError::Client(error.into()))
-            }
-            Source::Http2(inner) => inner.as_mut().poll_frame(cx),
+            Source::Codec(inner) => inner.as_mut().poll_frame(cx),
         };
         if this.is_given_up(cx, polled.is_pending()) {
             this.intake.set(Intake::Slow);
@@ -379,8 +360,7 @@ impl Body for BoundedBody {
     fn size_hint(&self) -> SizeHint {
         let rest = match &self.inner {
             Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Http1(inner) => inner.size_hint(),
-            Source::Http2(inner) => inner.size_hint(),
+            Source::Codec(inner) => inner.size_hint(),
         };
         match rest.exact() {
             Some(length) => SizeHint::with_exact(length + self.ahead.len() as u64),

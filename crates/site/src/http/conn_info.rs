@@ -4,8 +4,6 @@
 
 use std::net::SocketAddr;
 
-use http::HeaderValue;
-
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnInfo {
@@ -23,7 +21,3 @@ impl ConnInfo {
         if self.tls { "https" } else { "http" }
     }
 }
-
-/// The certificate that a client has shown on its connection; goes with its requests.
-#[derive(Clone)]
-pub(crate) struct ClientCertificate(pub(crate) HeaderValue);

@@ -14,10 +14,8 @@ use request::error::SERVER;
 /// What writes a response, as far as its headers depend on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// HTTP/1.1, where the connection goes on unless somebody says otherwise.
+    /// HTTP/1, whose codec adds what there is to say of the connection.
     Http1,
-    /// HTTP/1.0 with a client that has asked for the connection to go on.
-    Http1KeepAlive,
     /// HTTP/2, which has no fields about connections (RFC 9113 8.2.2).
     Http2,
 }
@@ -37,14 +35,11 @@ pub(crate) fn finish(
         Intake::Open | Intake::Done | Intake::Abandoned => {}
     }
     let headers = response.headers_mut();
-    // hyper closes the connection when it cannot read what is left of a request; the client should know.
+    // The connection ends with a request whose rest is not read.
     let closes = matches!(intake, Intake::TooLarge | Intake::Slow | Intake::Abandoned);
     match codec {
         Codec::Http2 => remove_of_connection(headers),
         _ if closes => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
-        Codec::Http1KeepAlive => {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
-        }
         Codec::Http1 => {}
     }
     headers.insert(header::SERVER, HeaderValue::from_static(SERVER));
@@ -69,7 +64,7 @@ mod tests {
 
     #[test]
     fn both_codecs_say_the_same() {
-        for codec in [Codec::Http1, Codec::Http1KeepAlive, Codec::Http2] {
+        for codec in [Codec::Http1, Codec::Http2] {
             for (intake, status) in
                 [(Intake::Done, 200), (Intake::Abandoned, 200), (Intake::TooLarge, 413), (Intake::Slow, 408)]
             {
@@ -86,7 +81,6 @@ mod tests {
     fn only_http1_speaks_of_the_connection() {
         assert!(!finished(Codec::Http2, Intake::Abandoned).headers().contains_key("connection"));
         assert_eq!(finished(Codec::Http1, Intake::Abandoned).headers()["connection"], "close");
-        assert_eq!(finished(Codec::Http1KeepAlive, Intake::Done).headers()["connection"], "keep-alive");
         assert_eq!(finished(Codec::Http1, Intake::Done).headers()["connection"], "upgrade");
     }
 }

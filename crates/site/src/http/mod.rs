@@ -9,5 +9,6 @@ pub mod compress;
 pub mod conn_info;
 pub(crate) mod finish;
 pub(crate) mod internal_redirect;
+pub(crate) mod request;
 pub mod response;
 pub mod websocket;

@@ -15,7 +15,8 @@ use aws_lc_rs::rand;
 use base64ct::{Base64, Encoding as _};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Extensions, Request, Response, StatusCode};
+use http::request::Parts;
+use http::{Extensions, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use request::fields::clean_answer;
@@ -116,15 +117,14 @@ pub(crate) fn names_websocket(head: &Head<'_>) -> bool {
     head.verb == Verb::Get && head.upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Notes what a request over HTTP/1.1 that [`names_websocket`] asks for; the status of the refusal, if it is none.
-pub(crate) fn take_up<B>(request: &mut Request<B>) -> Option<StatusCode> {
-    match Asked::over_http1(request.headers()) {
-        Ok(asked) => {
-            request.extensions_mut().insert(asked);
-            None
-        }
-        Err(status) => Some(status),
-    }
+/// Notes what a request over HTTP/1.1 that [`names_websocket`] asks for.
+///
+/// # Errors
+/// The status of the refusal, if the handshake is none.
+pub(crate) fn take_up(parts: &mut Parts) -> Result<(), StatusCode> {
+    let asked = Asked::over_http1(&parts.headers)?;
+    parts.extensions.insert(asked);
+    Ok(())
 }
 
 /// RFC 6455 4.4: another version, or none, is no version that we speak.

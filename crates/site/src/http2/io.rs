@@ -4,7 +4,7 @@
 //! frames are looked at. Must never: read on once a client has done too much.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -15,8 +15,8 @@ use conditioning::http2::{Abuse, Excess, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{self, PREFACE, Scanner};
+use crate::connection::output::Output;
 use crate::connection::stream::Stream;
-use crate::http1::io::ExchangeState;
 
 /// What the client has done.
 pub(super) struct FrameCounters {
@@ -44,7 +44,7 @@ impl FrameCounters {
 /// The adapter.
 pub(super) struct CountingIo {
     stream: Rc<RefCell<Stream>>,
-    state: Rc<ExchangeState>,
+    output: Rc<Output>,
     counters: Rc<FrameCounters>,
     /// What was read from the socket before.
     preread: Bytes,
@@ -55,12 +55,12 @@ pub(super) struct CountingIo {
 impl CountingIo {
     pub fn new(
         stream: Rc<RefCell<Stream>>,
-        state: Rc<ExchangeState>,
+        output: Rc<Output>,
         counters: Rc<FrameCounters>,
         preread: Bytes,
     ) -> Self {
         let received = Scanner::after(PREFACE.len() as u32);
-        Self { stream, state, counters, preread, received, sent: Scanner::default() }
+        Self { stream, output, counters, preread, received, sent: Scanner::default() }
     }
 }
 
@@ -88,8 +88,8 @@ impl AsyncRead for CountingIo {
 impl AsyncWrite for CountingIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let write = |stream: &mut Stream, moved: &mut usize| stream.poll_write(cx, bytes, moved);
-        let count = ready!(this.state.write(&this.stream, bytes, write))?;
+        let slices = [IoSlice::new(bytes)];
+        let count = ready!(this.output.poll_write(cx, &mut this.stream.borrow_mut(), &slices))?;
         let (counters, now) = (&this.counters, Instant::now());
         this.sent.scan(&bytes[..count], |frame| {
             counters.note(|abuse| frames::sent(abuse, frame, now));
@@ -98,7 +98,7 @@ impl AsyncWrite for CountingIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state.flush(&self.stream, cx)
+        self.output.poll_flush(cx, &mut self.stream.borrow_mut())
     }
 
     /// Does nothing: the connection is closed by whoever gets it back.

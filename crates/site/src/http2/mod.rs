@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use h2::Reason;
 use h2::server::{Builder, Connection as Http2Connection};
+use http::HeaderValue;
 use tokio::task::JoinSet;
 
 use self::io::{CountingIo, FrameCounters};
 use crate::config::limits::Limits;
+use crate::connection::output::Output;
 use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
-use crate::http::conn_info::ClientCertificate;
-use crate::http1::io::ExchangeState;
 
 /// LIMIT: requests at once, on one connection: what browsers expect (RFC 9113 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -61,7 +61,7 @@ enum Over {
 struct Session {
     connection: Http2Connection<CountingIo, Bytes>,
     tasks: JoinSet<()>,
-    state: Rc<ExchangeState>,
+    output: Rc<Output>,
     counters: Rc<FrameCounters>,
     /// Since when no request is being answered.
     idle: Option<Instant>,
@@ -69,7 +69,7 @@ struct Session {
     leaving: Option<Instant>,
     abusive: bool,
     /// The certificate that the client has shown.
-    shown: Option<ClientCertificate>,
+    shown: Option<HeaderValue>,
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -120,11 +120,11 @@ impl Connection<'_> {
 
     /// Waits for the preface and the first settings; nothing if they are wrong, or late.
     async fn begin(&mut self, stream: Rc<RefCell<Stream>>, limits: &Limits) -> Option<Box<Session>> {
-        let shown = stream.borrow().client_certificate().map(ClientCertificate);
-        let state = Rc::new(ExchangeState::new(limits, self.takes()));
+        let shown = stream.borrow().client_certificate();
+        let output = Rc::new(Output::new(self.takes()));
         let counters = Rc::new(FrameCounters::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
         let preread = Bytes::from(std::mem::take(&mut self.preread));
-        let watched = CountingIo::new(stream, state.clone(), counters.clone(), preread);
+        let watched = CountingIo::new(stream, output.clone(), counters.clone(), preread);
         let began = tokio::time::timeout(limits.head_timeout, builder(limits).handshake(watched)).await;
         let connection = match began {
             Err(_) => {
@@ -139,7 +139,7 @@ impl Connection<'_> {
         };
         let idle = Some(Instant::now());
         let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-        Some(Box::new(Session { connection, tasks, state, counters, idle, leaving, abusive, shown }))
+        Some(Box::new(Session { connection, tasks, output, counters, idle, leaving, abusive, shown }))
     }
 
     fn poll_session(
@@ -173,7 +173,7 @@ impl Connection<'_> {
             match session.late(limits, asked) {
                 Late::Over(over) => return Poll::Ready(over),
                 Late::Leave => session.leave(),
-                Late::NotYet if std::mem::replace(&mut asked, true) => session.state.probe.set(None),
+                Late::NotYet if std::mem::replace(&mut asked, true) => session.output.probe.set(None),
                 Late::NotYet => {}
             }
         }
@@ -187,14 +187,12 @@ impl Connection<'_> {
     fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
         loop {
             match session.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((mut request, respond)))) => {
-                    if let Some(shown) = &session.shown {
-                        request.extensions_mut().insert(shown.clone());
-                    }
+                Poll::Ready(Some(Ok((request, respond)))) => {
                     if session.idle.take().is_some() {
                         self.slot.mark_busy();
                     }
-                    let task = stream::answer(self.site.clone(), self.conn, request, respond);
+                    let task =
+                        stream::answer(self.site.clone(), self.conn, session.shown.clone(), request, respond);
                     session.tasks.spawn_local(task);
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -250,9 +248,7 @@ impl Session {
 
     /// When something is late, if nothing happens before.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
-        let state = &self.state;
-        let takes = state.takes.deadline().map(|at| state.probe.get().map_or(at, |probe| at.min(probe)));
-        [self.end(limits), takes].into_iter().flatten().min()
+        [self.end(limits), self.output.next_look()].into_iter().flatten().min()
     }
 
     /// When an idle connection ends.
@@ -268,7 +264,7 @@ impl Session {
     fn late(&self, limits: &Limits, asked: bool) -> Late {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if asked && passed(self.state.takes.deadline()) {
+        if asked && passed(self.output.takes.deadline()) {
             return Late::Over(Over::Slow);
         }
         match passed(self.end(limits)) {

@@ -4,7 +4,7 @@
 //! them. Must never: let two readers find two hosts or two lengths in one request.
 
 use http::Uri;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
@@ -60,17 +60,4 @@ pub(super) fn check(parts: &Parts) -> Result<Head<'_>, Refusal> {
     let mut head = head::check_fields(parts.method.as_str(), path_and_query(&parts.uri), fields(parts))?;
     head.unusual |= websocket::asked(&parts.extensions).is_some();
     Ok(head)
-}
-
-/// Takes out what no backend gets: the authority of the target, and names that contain `_` (which CGI and its
-/// descendants take for `-`).
-pub(super) fn tidy(parts: &mut Parts) {
-    if parts.headers.keys().any(|name| name.as_str().contains('_')) {
-        let strange = |name: &&HeaderName| name.as_str().contains('_');
-        let strange: Vec<HeaderName> = parts.headers.keys().filter(strange).cloned().collect();
-        strange.into_iter().for_each(|name| drop(parts.headers.remove(name)));
-    }
-    if let Some(target) = parts.uri.path_and_query() {
-        parts.uri = Uri::from(target.clone());
-    }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header;
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -29,6 +29,7 @@ use crate::http::access_record::{Access, Logged};
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::Codec;
+use crate::http::request::{CheckedRequest, check_length};
 use crate::http::response;
 use crate::http::websocket;
 use crate::http1::CLIENT_GONE;
@@ -78,6 +79,7 @@ enum Broken {
 pub(super) async fn answer(
     site: Rc<Site>,
     conn: ConnInfo,
+    shown: Option<HeaderValue>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
@@ -105,9 +107,9 @@ pub(super) async fn answer(
         (true, Err(status)) => Err(status),
         (true, Ok(head)) => admit(&site, &head, &parts),
     };
-    let request = Request::from_parts(parts, body.clone());
+    let from = From { conn, shown, stream: body.clone() };
     let response = match admitted {
-        Ok(admitted) => produce(&site, conn, admitted, request, &mut respond).await,
+        Ok(admitted) => produce(&site, from, admitted, parts, &mut respond).await,
         Err(status) => {
             if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
@@ -171,11 +173,12 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, Status
     }
     let fields = request::fields(parts);
     site.examine_fields(head.method, head.target, fields).map_err(Refusal::status)?;
+    check_length(head.framing, limits.body_bytes).map_err(Refusal::status)?;
     let length = match head.framing {
-        Framing::Length(length) if length > limits.body_bytes => return Err(StatusCode::PAYLOAD_TOO_LARGE),
         Framing::Length(length) => Some(length),
         // RFC 9113 8.2.2: the library refuses what would say this.
         Framing::Chunked => return Err(StatusCode::BAD_REQUEST),
+        // A body may come all the same.
         Framing::None => None,
     };
     let tick = site.clock.tick(Instant::now());
@@ -183,21 +186,28 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, Status
     Ok(Admitted { length, expects: head.expects, cached })
 }
 
+/// What a request came from.
+struct From {
+    conn: ConnInfo,
+    /// The certificate that the client has shown.
+    shown: Option<HeaderValue>,
+    stream: Receiving,
+}
+
 /// Has the request answered; nothing if the client has reset it meanwhile.
 async fn produce(
     site: &Rc<Site>,
-    conn: ConnInfo,
+    from: From,
     admitted: Admitted,
-    request: Request<Receiving>,
+    parts: Parts,
     respond: &mut SendResponse<Bytes>,
 ) -> Option<(Response<ResponseBody>, Intake)> {
     let limits = site.worker.limits();
-    let (mut parts, stream) = request.into_parts();
+    let From { conn, shown, stream } = from;
     // A body that nobody announced makes it a matter for the others.
     if let (Some((representation, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
         return Some((cached::response(representation, unchanged), Intake::Done));
     }
-    request::tidy(&mut parts);
     if admitted.expects && !stream.borrow().is_end_stream() {
         let mut go_on = Response::new(());
         *go_on.status_mut() = StatusCode::CONTINUE;
@@ -209,11 +219,12 @@ async fn produce(
         Some(_) => BoundedBody::empty(),
         None => {
             let upload = Upload::new(stream, admitted.length, limits, intake.clone());
-            BoundedBody::of_http2(upload, limits.body_bytes, intake.clone())
+            BoundedBody::new(upload, limits.body_bytes, intake.clone())
         }
     };
     // By itself, because it is large: otherwise each stream would be as large, whoever answers it.
-    let mut answering = Box::pin(router::respond(site, conn, Request::from_parts(parts, body)));
+    let request = CheckedRequest::new(conn, parts, shown, body);
+    let mut answering = Box::pin(router::respond(site, request));
     let response = poll_fn(|cx| {
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
             return Poll::Ready(Some(response));

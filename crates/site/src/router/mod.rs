@@ -25,17 +25,15 @@ use crate::context::Site;
 use crate::files::cache::{Root, Roots};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::compress::dynamic::{self, Asked};
-use crate::http::conn_info::{ClientCertificate, ConnInfo};
 use crate::http::internal_redirect::set_path;
+use crate::http::request::CheckedRequest;
 use crate::http::response;
 
 /// Answers a request whose head has been checked.
 pub(crate) async fn respond(
     site: &Site,
-    conn: ConnInfo,
-    mut request: Request<BoundedBody>,
+    CheckedRequest { conn, message: mut request }: CheckedRequest,
 ) -> Response<ResponseBody> {
-    tell_certificate(&mut request);
     let raw = request.uri().path().to_owned();
     let Ok(path) = NormalPath::parse(&raw) else {
         return response::error(StatusCode::BAD_REQUEST);
@@ -90,19 +88,6 @@ fn normalize(request: &mut Request<BoundedBody>) {
     if sent != request.uri().path() {
         let sent = sent.into_owned();
         set_path(request.uri_mut(), &sent);
-    }
-}
-
-/// Makes the headers of RFC 9440 say what was shown, and nothing else.
-///
-/// SECURITY: on every request, before anybody reads it: whoever is behind us believes them.
-fn tell_certificate<B>(request: &mut Request<B>) {
-    let shown = request.extensions_mut().remove::<ClientCertificate>();
-    let headers = request.headers_mut();
-    headers.remove(certificate::CLIENT_CERT_CHAIN);
-    headers.remove(certificate::CLIENT_CERT);
-    if let Some(ClientCertificate(value)) = shown {
-        headers.insert(certificate::CLIENT_CERT, value);
     }
 }
 

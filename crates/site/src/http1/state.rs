@@ -1,0 +1,260 @@
+//! What the two sides of an exchange share: whoever reads the body of the request, perhaps in a task of its own, and
+//! whoever writes the response.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the bytes behind a head; those of a body are passed on
+//! unread. Must never: take a byte of the next request for one of this one, or give the connection to somebody whose
+//! exchange is over.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf, Bytes};
+use request::chunks::{Chunks, Piece};
+use tokio::io::ReadBuf;
+
+use crate::config::limits::Limits;
+use crate::connection::min_rate::Pace;
+use crate::connection::output::Output;
+use crate::connection::stream::Stream;
+use crate::head::Framing;
+use crate::http::body::Intake;
+use crate::http::websocket::Opened;
+use crate::proxy::limit::Stall;
+
+/// LIMIT: bytes of a body read at once.
+const STEP_BYTES: usize = 16 << 10;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How much of the stream belongs to the request after its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// So many bytes.
+    Exactly(u64),
+    /// What is left of this chunked body; the connection ends with this request.
+    Chunked(Chunks),
+}
+
+/// The connection during an exchange.
+pub(super) struct ExchangeIo {
+    pub stream: Stream,
+    /// What was read from the socket and not yet used up.
+    pub preread: Bytes,
+    left: Left,
+}
+
+impl ExchangeIo {
+    pub fn new(stream: Stream, preread: Bytes, framing: Framing) -> Self {
+        let left = match framing {
+            Framing::None => Left::Exactly(0),
+            Framing::Length(length) => Left::Exactly(length),
+            Framing::Chunked => Left::Chunked(Chunks::default()),
+        };
+        Self { stream, preread, left }
+    }
+
+    /// Whether the request has been read completely.
+    pub fn is_complete(&self) -> bool {
+        match self.left {
+            Left::Exactly(left) => left == 0,
+            Left::Chunked(chunks) => chunks.is_ended(),
+        }
+    }
+
+    /// Bytes of the body that are still to come, if that is known.
+    pub fn left(&self) -> Option<u64> {
+        match self.left {
+            Left::Exactly(left) => Some(left),
+            Left::Chunked(chunks) => chunks.is_ended().then_some(0),
+        }
+    }
+
+    /// The next piece of the body, out of what was read; `None` if there is none.
+    pub fn take(&mut self) -> io::Result<Option<Bytes>> {
+        let data = match &mut self.left {
+            Left::Exactly(left) => {
+                let count =
+                    usize::try_from(*left).map_or(self.preread.len(), |left| left.min(self.preread.len()));
+                *left -= count as u64;
+                count
+            }
+            Left::Chunked(chunks) => {
+                let Piece { framing, data } = chunks.take(&self.preread).map_err(io::Error::other)?;
+                self.preread.advance(framing);
+                data
+            }
+        };
+        Ok((data > 0).then(|| self.preread.split_to(data)))
+    }
+
+    /// Reads from the socket, nothing of the next request; tells how many bytes.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<io::Result<usize>> {
+        let room = match self.left {
+            Left::Exactly(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            Left::Chunked(_) => usize::MAX,
+        };
+        let room = room.min(scratch.len()).min(STEP_BYTES);
+        let mut buffer = ReadBuf::new(&mut scratch[..room]);
+        ready!(self.stream.poll_read(cx, &mut buffer))?;
+        // INVARIANT: nothing is read before all that was is used up.
+        self.preread = Bytes::copy_from_slice(buffer.filled());
+        Poll::Ready(Ok(self.preread.len()))
+    }
+
+    /// Throws away what has come of a body that nobody wanted: if that is all, the connection is good for the next
+    /// request.
+    pub fn discard(&mut self, scratch: &mut [u8]) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        let mut reads = 0;
+        while !self.is_complete() {
+            match self.take() {
+                Ok(Some(_)) => {}
+                Ok(None) if self.is_complete() => {}
+                Ok(None) if reads == 0 => {
+                    reads = 1;
+                    if !matches!(self.poll_read(&mut nobody, scratch), Poll::Ready(Ok(1..))) {
+                        return;
+                    }
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// See the head of the file.
+pub(super) struct ExchangeState {
+    /// `None` once the exchange is over: what is left of it finds no connection.
+    exchange_io: RefCell<Option<ExchangeIo>>,
+    pub output: Output,
+    /// How far the request's body has come.
+    pub intake: Rc<Cell<Intake>>,
+    /// How fast the client sends it.
+    pub sends: Pace,
+    /// The response's status, once there is one.
+    pub status: Cell<u16>,
+    /// Bytes of the response that are not of its body.
+    pub head_bytes: Cell<u64>,
+    /// Bytes of the response's body that were to be written.
+    pub body_bytes: Cell<u64>,
+    /// Whether the body of the request came too slowly after the response had begun, too late for another one.
+    pub cut: Cell<bool>,
+    /// Whether the body of the response has broken off.
+    pub broke: Cell<bool>,
+    /// Whether the next request may follow the response.
+    pub keep: Cell<bool>,
+    /// What the connection becomes after the response, if not one of HTTP.
+    pub tunnel: RefCell<Option<Opened>>,
+    /// Where the request holds a place that may be taken back.
+    pub stall: RefCell<Option<Stall>>,
+    /// Whether the client waits for the word to send its body.
+    expects: Cell<bool>,
+    /// What is left to be written of an interim response.
+    interim: Cell<&'static [u8]>,
+    /// The task of the exchange, which is not always the one that reads the body.
+    task: RefCell<Option<Waker>>,
+}
+
+impl ExchangeState {
+    /// For a client that keeps these limits, and takes responses at this pace.
+    pub fn new(exchange_io: ExchangeIo, limits: &Limits, takes: Rc<Pace>, expects: bool) -> Self {
+        let intake = if exchange_io.is_complete() { Intake::Done } else { Intake::Open };
+        Self {
+            exchange_io: RefCell::new(Some(exchange_io)),
+            output: Output::new(takes),
+            intake: Rc::new(Cell::new(intake)),
+            sends: Pace::new(limits.body_rate, limits.stall_timeout),
+            status: Cell::default(),
+            head_bytes: Cell::default(),
+            body_bytes: Cell::default(),
+            cut: Cell::default(),
+            broke: Cell::default(),
+            keep: Cell::default(),
+            tunnel: RefCell::default(),
+            stall: RefCell::default(),
+            expects: Cell::new(expects),
+            interim: Cell::default(),
+            task: RefCell::default(),
+        }
+    }
+
+    /// Has `use_it` use the connection, unless the exchange is over.
+    pub fn with_io<T>(&self, use_it: impl FnOnce(&mut ExchangeIo) -> T) -> Option<T> {
+        self.exchange_io.borrow_mut().as_mut().map(use_it)
+    }
+
+    /// Ends the exchange.
+    pub fn end(&self) -> Option<ExchangeIo> {
+        self.exchange_io.take()
+    }
+
+    /// Whether the whole request has been read from the connection.
+    pub fn is_delivered(&self) -> bool {
+        self.with_io(|exchange_io| exchange_io.is_complete()).unwrap_or(true)
+    }
+
+    /// Notes the task of the exchange.
+    pub fn set_task(&self, cx: &Context<'_>) {
+        let mut task = self.task.borrow_mut();
+        match &mut *task {
+            Some(task) => task.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Wakes the task of the exchange, unless it is the one with this waker.
+    pub fn wake(&self, ours: Option<&Waker>) {
+        let task = self.task.borrow();
+        if let Some(task) = task.as_ref().filter(|task| !ours.is_some_and(|ours| task.will_wake(ours))) {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Somebody wants the body: a client that waits for that is told, if its response has not begun.
+    pub fn ask_for_body(&self, cx: &Context<'_>) {
+        if self.expects.take() && self.status.get() == 0 {
+            self.interim.set(CONTINUE);
+            self.wake(Some(cx.waker()));
+        }
+    }
+
+    /// What is left to be written of an interim response, for whoever writes the final one.
+    pub fn take_interim(&self) -> &'static [u8] {
+        self.interim.take()
+    }
+
+    /// Writes the interim response.
+    pub fn poll_interim(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.interim.get().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while let rest @ [_, ..] = self.interim.get() {
+            let count = ready!(self.poll_write(cx, &[IoSlice::new(rest)]))?;
+            self.head_bytes.set(self.head_bytes.get() + count as u64);
+            self.interim.set(&rest[count..]);
+        }
+        self.poll_flush(cx)
+    }
+
+    /// Writes some of `slices`; tells how many bytes.
+    pub fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = self.with_io(|exchange_io| self.output.poll_write(cx, &mut exchange_io.stream, slices));
+        written.unwrap_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
+    }
+
+    /// Ready once the kernel has all that was written.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.with_io(|exchange_io| self.output.poll_flush(cx, &mut exchange_io.stream));
+        flushed.unwrap_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
+    }
+
+    /// Ready once nobody reads the body of the request any more.
+    pub fn poll_settled(&self) -> Poll<()> {
+        match self.intake.get() {
+            Intake::Open if !self.is_delivered() => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
+    }
+}
