@@ -98,7 +98,6 @@ impl<'p> Captures<'p> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

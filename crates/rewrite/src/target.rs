@@ -125,7 +125,6 @@ fn variable(name: &str, pattern: Option<&Pattern>) -> Result<Variable, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -110,7 +110,6 @@ fn is_in_host(url: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use rewrite::{Matcher, Pattern};
 
