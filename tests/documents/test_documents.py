@@ -7,7 +7,7 @@ Each block of TOML is given to `bulkhead check`, and each block of shell is run,
 - ```toml cargo: part of a Cargo.toml.
 - ```sh: is run in an empty folder, in a network and with processes of its own.
 - ```sh server: the same, beside a server that runs the last whole configuration above it on the page.
-- ```sh server php-fpm: the same, with a php-fpm at each Unix socket that its routes with `fastcgi` name.
+- ```sh server php-fpm: the same, with a php-fpm at each Unix socket that `php` of its sites and `fastcgi` of its routes name.
 - ```sh not-run: is in `NOT_RUN`, with the reason.
 """
 
@@ -48,7 +48,7 @@ NOT_RUN = {
     "make demo                                           # in one terminal; as root for real uids":
         "builds everything, and serves until it is ended; CI runs the demo",
     "python3 tests/lib/attack.py incomplete 8080 --count 5000 --seconds 20": "a load; tests/conditioning has it",
-    "make mutants                                     # each eighth mutant of five crates; an hour on two cores":
+    "make mutants                                     # each eighth mutant of ten crates; an hour on two cores":
         "changes the code and runs its tests, again and again",
     "make protocol                                    # installs what is missing, and runs them all": "runs these tests",
     "out=target/$(rustc -vV | sed -n 's/^host: //p')/release": "installs into /usr/local",
@@ -189,8 +189,9 @@ class Scratch:
     def serve_php(self, configuration, script):
         """The same, with a php-fpm at each Unix socket to which routes lead by FastCGI."""
         self.configure(configuration)
-        routes = [route for site in tomllib.loads(self.path("bulkhead.toml").read_text())["site"] for route in site["route"]]
-        targets = {route["fastcgi"] for route in routes if "fastcgi" in route}
+        sites = tomllib.loads(self.path("bulkhead.toml").read_text())["site"]
+        targets = {site["php"] for site in sites if "php" in site}
+        targets |= {route["fastcgi"] for site in sites for route in site.get("route", ()) if "fastcgi" in route}
         servers = []
         try:
             for path in (self.path(target.removeprefix("unix:")) for target in targets):

@@ -114,7 +114,7 @@ class FastCgi(unittest.TestCase):
         chunked = b"POST /echo.php HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
         self.assertIn(b"short", raw_exchange(self.server.port, chunked + b"5\r\nshort\r\n0\r\n\r\n"))
         long = b"%x\r\n%s\r\n0\r\n\r\n" % (100_000, b"l" * 100_000)
-        self.assertIn(b" 411 ", raw_exchange(self.server.port, chunked + long).split(b"\r\n")[0])
+        self.assertTrue(raw_exchange(self.server.port, chunked + long).endswith(b"l" * 1000 + b"\r\n0\r\n\r\n"))
         large = self.get("/large.php")
         self.assertEqual(len(large.body), 300 * 4096)
 

@@ -66,7 +66,15 @@ fn only_the_good_files_load() {
     let names: Vec<_> = good.iter().map(|case| file_name(case)).collect();
     assert_eq!(
         names,
-        ["acceptance-tls.toml", "conditioning.toml", "every-key.toml", "main-job.toml", "statics.toml"]
+        [
+            "acceptance-php.toml",
+            "acceptance-rules.toml",
+            "acceptance-tls.toml",
+            "conditioning.toml",
+            "every-key.toml",
+            "main-job.toml",
+            "statics.toml"
+        ]
     );
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn finish(
     hsts: Option<&HeaderValue>,
 ) -> Response<ResponseBody> {
     match intake {
-        Intake::TooLarge => response = response::error(StatusCode::PAYLOAD_TOO_LARGE),
-        Intake::Slow => response = response::error(StatusCode::REQUEST_TIMEOUT),
+        Intake::TooLarge => instead(&mut response, StatusCode::PAYLOAD_TOO_LARGE),
+        Intake::Slow => instead(&mut response, StatusCode::REQUEST_TIMEOUT),
         Intake::Open | Intake::Done | Intake::Abandoned => {}
     }
     let headers = response.headers_mut();
@@ -50,6 +50,13 @@ pub(crate) fn finish(
         headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     response
+}
+
+/// Puts an error in the place of an answer that says anything else; the operator's own page for the error stays.
+fn instead(response: &mut Response<ResponseBody>, status: StatusCode) {
+    if response.status() != status {
+        *response = response::error(status);
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,14 @@ pub(crate) fn overloaded() -> Response<ResponseBody> {
     without_page(StatusCode::SERVICE_UNAVAILABLE)
 }
 
+/// Marks an error that this worker tells of, whoever was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own;
+
 /// An error answer.
 pub fn error(status: StatusCode) -> Response<ResponseBody> {
     let mut response = without_page(status);
+    response.extensions_mut().insert(Own);
     *response.body_mut() = ResponseBody::Full(error::page(status, "").into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(error::CONTENT_TYPE));

@@ -23,7 +23,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::proxy::backend::{Backend, BackendRequest};
 use crate::proxy::connect::Dialer;
-use crate::proxy::fastcgi::{FastCgi, Scripts};
+use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts};
 use crate::proxy::limit::BackendId;
 use crate::proxy::service::ServiceProxy;
 use crate::proxy::timeout::Timeouts;
@@ -50,6 +50,7 @@ impl Backends {
 
     /// Makes the ways to all backends, now that the rules are known.
     pub(crate) fn begin(&mut self, rules: &Rules, limits: &Limits, priority: Priority, log: &Log) {
+        let memory = Rc::new(BodyMemory::default());
         for (target, backend) in std::mem::take(&mut self.announced) {
             let timeouts = Timeouts::of(Duration::from_millis(backend.answer_timeout_ms.into()));
             let dialer = self.dialer.clone();
@@ -57,7 +58,7 @@ impl Backends {
                 Speech::Http => Box::new(Upstream::new(dialer, target, timeouts, backend.proxy_header)),
                 Speech::FastCgi => {
                     let scripts = scripts(rules, target, backend.script.as_str());
-                    Box::new(FastCgi::new(dialer, target, timeouts, scripts, log.clone()))
+                    Box::new(FastCgi::new((dialer, target), timeouts, scripts, log.clone(), memory.clone()))
                 }
             };
             self.targets.insert(target, way);

@@ -27,6 +27,14 @@ pub(super) struct Destination {
 }
 
 impl Destination {
+    /// A folder that was asked for without its slash is itself, so that the client is sent to it.
+    pub fn without_new_slash(mut self, path: &NormalPath<'_>) -> Self {
+        if !path.is_folder() && self.path.strip_suffix('/') == Some(&path.spelling()) {
+            self.path.pop();
+        }
+        self
+    }
+
     /// As it stands in a `Location`.
     pub fn location(self) -> String {
         match self.query {

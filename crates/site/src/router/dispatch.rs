@@ -44,8 +44,10 @@ impl Answered {
         Self { response, own: true }
     }
 
+    /// What a backend has answered; or an error in its place, which is ours.
     fn foreign(response: Response<ResponseBody>) -> Self {
-        Self { response: tidy(response), own: false }
+        let own = response.extensions().get::<response::Own>().is_some();
+        Self { response: tidy(response), own }
     }
 }
 
@@ -249,6 +251,7 @@ async fn try_files(
             Tried::Path(to) => destination(rule, to, location.path, &request),
         };
         if number == last || is_there(&to).is_some() {
+            let to = if number == last { to } else { to.without_new_slash(location.path) };
             return rewrite(site, location.root, to, conn, request).await;
         }
     }

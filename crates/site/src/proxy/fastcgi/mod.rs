@@ -35,12 +35,11 @@ use crate::proxy::timeout::{Progress, Timeouts, Upload};
 use answer::Running;
 use connections::Connections;
 use request::error::SERVER;
+use stdin::{Gathering, Share};
 use words::Words;
 
 pub use script::Scripts;
-
-/// LIMIT: bytes of a body whose length the client has not said; CGI has to know it before the body.
-const UNKNOWN_BODY_MAX: usize = 64 << 10;
+pub(crate) use stdin::Gathering as BodyMemory;
 
 /// The way to the servers of one target.
 pub(crate) struct FastCgi {
@@ -50,6 +49,7 @@ pub(crate) struct FastCgi {
     timeouts: Timeouts,
     scripts: Scripts,
     words: Rc<Words>,
+    memory: Rc<Gathering>,
 }
 
 /// A request as it is written.
@@ -60,6 +60,8 @@ struct PreparedRequest {
     progress: Rc<Progress>,
     /// Whether it may be sent twice.
     repeatable: bool,
+    /// The memory that the body takes.
+    _share: Option<Share>,
 }
 
 impl Backend for FastCgi {
@@ -69,9 +71,15 @@ impl Backend for FastCgi {
 }
 
 impl FastCgi {
-    pub fn new(dialer: Rc<Dialer>, target: u16, timeouts: Timeouts, scripts: Scripts, log: Log) -> Self {
-        let connections = Connections::default();
-        Self { dialer, target, connections, timeouts, scripts, words: Rc::new(Words::new(log)) }
+    pub fn new(
+        (dialer, target): (Rc<Dialer>, u16),
+        timeouts: Timeouts,
+        scripts: Scripts,
+        log: Log,
+        memory: Rc<Gathering>,
+    ) -> Self {
+        let (connections, words) = (Connections::default(), Rc::new(Words::new(log)));
+        Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 
     /// A kept connection, or a new one; and whether it is a kept one.
@@ -112,9 +120,9 @@ impl FastCgi {
         let host = headers::settle_host(&mut request, conn);
         let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
         let (parts, body) = request.into_parts();
-        let body = match body.size_hint().exact() {
-            Some(_) => body,
-            None => stdin::gather(body, UNKNOWN_BODY_MAX).await?,
+        let (body, share) = match body.size_hint().exact() {
+            Some(_) => (body, None),
+            None => stdin::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let all = parameters(&parameters::Request {
@@ -134,11 +142,12 @@ impl FastCgi {
         let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
         let repeatable = is_repeatable(&parts.method, &body);
-        Ok(PreparedRequest { begin, body: Upload::new(body, progress.clone()), progress, repeatable })
+        let body = Upload::new(body, progress.clone());
+        Ok(PreparedRequest { begin, body, progress, repeatable, _share: share })
     }
 
     async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
-        let PreparedRequest { begin, body, progress, repeatable } = prepared;
+        let PreparedRequest { begin, body, progress, repeatable, _share } = prepared;
         // A request that could not be sent twice does not go on a connection that the server may be about to close.
         let (stream, kept) = self.connect(!repeatable).await?;
         let again = kept.then(|| begin.clone());

@@ -1,9 +1,11 @@
 //! The body of a request, on its way to a FastCGI server.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of one than
-//! a piece, but for a short one whose length nobody has said.
+//! a piece, unless nobody has said its length; of those, more than [`UNKNOWN_LENGTH_MAX`] in all.
 
+use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 
 use bytes::BytesMut;
 use fastcgi::record::{CONTENT_MAX, stdin_head};
@@ -15,6 +17,9 @@ use tokio::io::{AsyncWriteExt, WriteHalf};
 use crate::http::body::BoundedBody;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Upload;
+
+/// LIMIT: bytes of bodies without a length that a worker keeps at once; the largest upload of this kind.
+const UNKNOWN_LENGTH_MAX: usize = 64 << 20;
 
 /// Why a request could not be sent.
 #[derive(Debug)]
@@ -67,17 +72,51 @@ async fn write_all(
     Ok(stream.write_all(&stdin_head(0)).await?)
 }
 
-/// The whole of a body whose length was not said, if it is short.
-pub(crate) async fn gather(mut body: BoundedBody, at_most: usize) -> Result<BoundedBody, StatusCode> {
-    let mut whole = BytesMut::new();
+/// Memory for bodies whose length was not said, which CGI has to know before them; shared by all of a worker.
+#[derive(Debug)]
+pub(crate) struct Gathering(Cell<usize>);
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self(Cell::new(UNKNOWN_LENGTH_MAX))
+    }
+}
+
+/// A part of that memory, for as long as a request has it.
+#[derive(Debug)]
+pub(crate) struct Share {
+    of: Rc<Gathering>,
+    bytes: usize,
+}
+
+impl Share {
+    fn grow(&mut self, bytes: usize) -> Result<(), StatusCode> {
+        // Others have it now; a client may come again.
+        let left = self.of.0.get().checked_sub(bytes).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        self.of.0.set(left);
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.0.set(self.of.0.get() + self.bytes);
+    }
+}
+
+/// The whole of a body whose length was not said, and its share of the memory for such ones.
+pub(crate) async fn gather(
+    mut body: BoundedBody,
+    memory: &Rc<Gathering>,
+) -> Result<(BoundedBody, Share), StatusCode> {
+    let (mut whole, mut share) = (BytesMut::new(), Share { of: memory.clone(), bytes: 0 });
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| error.status())?;
         if let Ok(data) = frame.into_data() {
-            if whole.len() + data.len() > at_most {
-                return Err(StatusCode::LENGTH_REQUIRED);
-            }
+            share.grow(data.len())?;
             whole.extend_from_slice(&data);
         }
     }
-    Ok(BoundedBody::whole(whole.freeze()))
+    Ok((BoundedBody::whole(whole.freeze()), share))
 }

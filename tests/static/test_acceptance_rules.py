@@ -1,0 +1,185 @@
+"""Every kind of rule of the acceptance configuration, and the same requests to nginx with the same rules.
+
+Where the two differ, `OURS` says how and why.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from backend import Raw, response
+from client import get, until
+from harness import ROOTLESS, TOP, Server, free_port, rootless_too
+
+CONFIG = TOP / "tests/config/acceptance-rules.toml"
+
+FILES = {
+    "index.html": "home\n", "show.html": "show\n", "pages/one.html": "one\n", "pages/sub/index.html": "sub\n",
+    "pages/empty/x.txt": "x\n", "app/index.html": "app\n", "app/real.js": "real\n", "private/x.html": "secret\n",
+    "uploads/run.cgi": "secret\n", "uploads/picture.png": "picture\n", "x.thing": "thing\n", "settings.INI": "secret\n",
+    "deep/app.log": "secret\n", "errors/404.html": "our own 404\n", "errors/502.html": "our own 502\n",
+    "errors/413.html": "our own 413\n",
+}
+
+NGINX = """\
+daemon off; pid {folder}/pid; error_log {folder}/said warn; worker_processes 1;
+{user}
+events {{ worker_connections 500; }}
+http {{
+    access_log off; types {{ text/html html; application/x-thing thing; }}
+    client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+    uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+    absolute_redirect off; proxy_http_version 1.1;
+    server {{
+        listen 127.0.0.1:{port};
+        server_name a.test;
+        root {root};
+        index index.html;
+        client_max_body_size 10k;
+        error_page 404 /errors/404.html;
+        error_page 502 /errors/502.html;
+        error_page 413 /errors/413.html;
+        rewrite "^/article/(\\d+)$" /show.html?id=$1 break;
+        rewrite "^/u/(?<who>[^/]+)/(.*)$" /users/$who?rest=$2 permanent;
+        rewrite "^/drop/(.*)$" /users/$1? redirect;
+        location /kept {{ rewrite ^ /users permanent; }}
+        location /old/ {{ rewrite ^/old/(.*)$ /users/$1 permanent; }}
+        location /host {{ return 302 https://$host$uri$is_args$args; }}
+        location /pages/ {{ try_files $uri $uri/ $uri.html =404; }}
+        location /app/ {{ try_files $uri /app/index.html; }}
+        location /private/ {{ deny all; }}
+        location ~ ^/uploads/.*\\.cgi$ {{ deny all; }}
+        location ~* \\.(ini|log)$ {{ deny all; }}
+        location /api/ {{
+            client_max_body_size 1m;
+            proxy_pass http://unix:{folder}/app.sock:/;
+            proxy_set_header Host api.internal;
+            proxy_set_header Authorization "";
+            proxy_set_header X-From "the operator";
+            proxy_hide_header X-Powered-By;
+            add_header X-Served-By nginx;
+        }}
+        location /whole/ {{
+            client_max_body_size 1k;
+            proxy_pass http://unix:{folder}/app.sock;
+            proxy_set_header Host $host;
+        }}
+        location /dead/ {{ proxy_pass http://unix:{folder}/nobody.sock; }}
+    }}
+}}
+"""
+
+#: method, path, bytes of a body
+REQUESTS = [
+    ("GET", path, 0) for path in (
+        "/", "/article/17", "/article/17?a=b", "/article/x", "/u/ann/a/b", "/u/ann/a%20b?q=1", "/drop/x?q=1", "/kept",
+        "/kept?q=1", "/old/a/b?q=1", "/old/a%20b", "/host", "/host/x%20y?q=1", "/pages/one", "/pages/one.html",
+        "/pages/sub", "/pages/sub/", "/pages/none", "/pages/empty/", "/app/real.js", "/app/any/where?x", "/app/",
+        "/private/x.html", "/private/none", "/private", "/uploads/run.cgi", "/uploads/picture.png", "/uploads/none.cgi",
+        "/x.thing", "/settings.INI", "/deep/app.log", "/none.log", "/none", "/api/users?q=1", "/api/", "/api/a%20b",
+        "/whole/users", "/dead/x", "/%70rivate/x.html", "//private//x.html",
+    )
+] + [("POST", "/api/up", 500_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
+
+#: What is ours, and why.
+OURS = {
+    # A permanent redirect that keeps the method; nginx's `permanent` cannot.
+    "/old/a/b?q=1": {"status": 308}, "/old/a%20b": {"status": 308},
+    # A blank in a `Location` is none; nginx leaves it to the client.
+    "/host/x%20y?q=1": {"location": "https://a.test/host/x%20y?q=1"},
+    # Without an index file, a folder is nothing to try: the next of the list is.
+    "/pages/empty/": {"status": 404, "body": b"our own 404\n"},
+    # The rule for a folder is for its name without a slash, too: frameworks take the two for one.
+    "/private": {"status": 403, "body": None, "location": None},
+}
+
+
+def summary(answer):
+    body = answer.body if answer.status in (200, 404, 413, 502) else None
+    where = answer.headers.get("location")
+    return {"status": answer.status, "location": where, "body": body}
+
+
+@rootless_too
+class Acceptance(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        text = CONFIG.read_text()
+        cls.server = Server([], (), text=lambda port: text.replace("127.0.0.1:8080", f"127.0.0.1:{port}"))
+        for name, content in FILES.items():
+            cls.server.write(f"public/{name}", content)
+        cls.seen = []
+        cls.enterClassContext(Raw(path=str(cls.server.folder / "app.sock"), answer=cls.answer))
+        if ROOTLESS and os.geteuid() == 0:
+            for path in [cls.server.folder, *cls.server.folder.rglob("*")]:
+                shutil.chown(path, 65534, 65534)
+        cls.enterClassContext(cls.server)
+
+    @classmethod
+    def answer(cls, request):
+        cls.seen.append(request)
+        body = f"{request.line}\n{request.field('host')}\n".encode()
+        return response(body, "200 OK", "X-Powered-By: guesswork", "X-Kept: yes")
+
+    def ask(self, port, method, path, bytes_):
+        return get(port, path, host="a.test", method=method, body=b"x" * bytes_, headers=["Authorization: Basic eDp5"])
+
+    def test_the_table_beside_nginx(self):
+        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if not program:
+            self.skipTest("nginx is not installed")
+        folder = Path(tempfile.mkdtemp(prefix="bulkhead-rules-", dir="/tmp"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        port = free_port()
+        user = "user nobody nogroup;" if os.geteuid() == 0 else ""
+        config = NGINX.format(folder=folder, port=port, user=user, root=self.server.folder / "public")
+        (folder / "nginx.conf").write_text(config)
+        self.enterContext(Raw(path=str(folder / "app.sock"), answer=self.answer))
+        nginx = subprocess.Popen([program, "-p", str(folder), "-c", str(folder / "nginx.conf")], stderr=subprocess.DEVNULL)
+        self.addCleanup(nginx.wait, 10)
+        self.addCleanup(nginx.terminate)
+        self.assertTrue(until(lambda: self.status(port) == 200, 10), "nginx does not come up")
+        for method, path, bytes_ in REQUESTS:
+            with self.subTest(method=method, path=path, bytes=bytes_):
+                expected = summary(self.ask(port, method, path, bytes_)) | OURS.get(path, {})
+                self.assertEqual(summary(self.ask(self.server.port, method, path, bytes_)), expected)
+
+    @staticmethod
+    def status(port):
+        try:
+            return get(port, "/", host="a.test").status
+        except OSError:
+            return None
+
+    def test_headers_that_are_changed(self):
+        answer = self.ask(self.server.port, "GET", "/api/users?q=1", 0)
+        self.assertEqual(answer.body, b"GET /users?q=1 HTTP/1.1\napi.internal\n")
+        self.assertNotIn("x-powered-by", answer.headers)
+        self.assertEqual((answer.headers["x-kept"], answer.headers["x-served-by"]), ("yes", "bulkhead"))
+        request = self.seen[-1]
+        self.assertEqual((request.field("x-from"), request.field("authorization")), ("the operator", None))
+        self.assertEqual((request.field("x-forwarded-prefix"), request.field("x-forwarded-host")), ("/api", "a.test"))
+        answer = self.ask(self.server.port, "GET", "/whole/x", 0)
+        self.assertEqual(answer.headers["x-powered-by"], "guesswork")
+        self.assertEqual((self.seen[-1].field("host"), self.seen[-1].field("authorization")), ("a.test", "Basic eDp5"))
+
+    def test_media_type(self):
+        self.assertEqual(self.ask(self.server.port, "GET", "/x.thing", 0).headers["content-type"], "application/x-thing")
+
+    def test_no_spelling_opens_what_is_closed(self):
+        closed = ["/private/x.html", "/uploads/run.cgi", "/settings.INI", "/deep/app.log"]
+        for path in closed:
+            for spelt in (path, path.replace("/", "//"), re.sub("[aeiou]", lambda m: "%%%02x" % ord(m[0]), path),
+                          path + "?x", path + "/", path + ";x", path + "%2f", path + "%0a", path + "%00", path + "/more"):
+                answer = self.ask(self.server.port, "GET", spelt, 0)
+                self.assertNotIn(b"secret", answer.body, spelt)
+                self.assertIn(answer.status, (400, 403, 404), spelt)
+
+
+if __name__ == "__main__":
+    unittest.main()
