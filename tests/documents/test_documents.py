@@ -126,14 +126,16 @@ class Scratch:
         if not name.startswith("/usr/"):
             shutil.copy(program("axum-hello"), self.path(name))
 
-    def make_certificate(self, name, hosts):
+    def make_certificate(self, name, hosts, key_name=None):
         key, certificate = self.folder / "key.pem", self.folder / "certificate.pem"
         names = ",".join(f"DNS:{host}" for host in hosts if host != "*") or "DNS:localhost"
         words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "90",
                  "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}", "-keyout", key, "-out", certificate]
         subprocess.run(words, check=True, capture_output=True)
-        self.path(name).write_text(key.read_text() + certificate.read_text())
-        self.path(name).chmod(0o600)
+        self.path(name).write_text(certificate.read_text() if key_name else key.read_text() + certificate.read_text())
+        if key_name:
+            self.path(key_name).write_text(key.read_text())
+        self.path(key_name or name).chmod(0o600)
 
     def make_users(self, about):
         if "auth" in about:
@@ -155,8 +157,9 @@ class Scratch:
         for site in parsed.get("site", []):
             for folder in (site.get(key) for key in ("root", "vhosts") if key in site):
                 self.make_folder(folder)
-            for name in site.get("certificates", []):
-                self.make_certificate(name, site.get("host", ["*"]))
+            pairs = [one if isinstance(one, dict) else {"certificate": one} for one in site.get("certificates", [])]
+            for one in [*pairs, *([site] if "certificate" in site else [])]:
+                self.make_certificate(one["certificate"], site.get("host", ["*"]), one.get("key"))
             if "client_ca" in site:
                 self.make_certificate(site["client_ca"], ["*"])
             self.make_runnable({"command": site.get("worker", [])})

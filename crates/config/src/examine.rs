@@ -82,7 +82,7 @@ pub struct Finding {
 
 /// What the configuration says of the machine, for whoever examines it.
 #[derive(Debug)]
-pub struct Ground<'c> {
+pub struct Setting<'c> {
     /// The folder of the file.
     pub dir: &'c Path,
     /// Where the table of uids is.
@@ -98,13 +98,13 @@ pub struct Ground<'c> {
 /// Somebody who looks at files.
 pub trait Examine {
     /// What is to be said of `subjects`, each with its number.
-    fn examine(&self, ground: &Ground<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)>;
+    fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)>;
 }
 
 impl Config {
     /// What is wrong with the certificates and keys of all sites, as their files are now: each with its site.
     pub fn broken_certificates(&self, examine: &dyn Examine) -> Vec<String> {
-        let ground = Ground {
+        let setting = Setting {
             dir: &self.dir,
             state_dir: Some(&self.server.state_dir),
             user_range: Some(self.server.user_range.clone()),
@@ -121,7 +121,7 @@ impl Config {
                 names.push(&site.name);
             }
         }
-        let found = examine.examine(&ground, &subjects).into_iter();
+        let found = examine.examine(&setting, &subjects).into_iter();
         let broken = found.filter(|(_, finding)| finding.severity == Severity::Error);
         broken
             .filter_map(|(number, finding)| {
@@ -134,7 +134,7 @@ impl Config {
 
 /// Has everything examined that is there, and reports what is found.
 pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: &mut Problems<'_>) {
-    let ground = Ground {
+    let setting = Setting {
         dir,
         state_dir: raw.server.state_dir.as_ref().map(|at| at.value.as_path()),
         user_range: raw.server.user_range.as_ref().map(|at| at.value.clone()),
@@ -156,7 +156,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
         _ => subject.path.is_file(),
     });
-    for (number, finding) in examine.examine(&ground, &subjects) {
+    for (number, finding) in examine.examine(&setting, &subjects) {
         let Some(subject) = subjects.get(number) else { continue };
         let message = format!("`{}` {} {}", subject.key, show_path(subject.path), finding.message);
         match finding.severity {

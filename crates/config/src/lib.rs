@@ -37,7 +37,7 @@ use std::path::Path;
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use examine::{Content, Examine, Finding, Ground, Subject};
+pub use examine::{Content, Examine, Finding, Setting, Subject};
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{

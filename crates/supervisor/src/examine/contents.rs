@@ -9,15 +9,16 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use config::{Content, Finding, Ground, Isolation, Subject};
+use config::{Content, Finding, Isolation, Setting, Subject};
 use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Network, Reach};
 use sys::process::{Exit, Program};
 use wire::tls::{Holding, Verdict};
 
+use super::Examiner;
 use super::answers::{ANSWER_BYTES_MAX, Answer, parse};
+use super::finding::{Depth, error, warning};
 use super::hosts::unnamed_hosts;
-use super::{Depth, Examiner, error, warning};
 use crate::error::{Error, during};
 use crate::setup::reloaded_files;
 use crate::spawn::compiled_filters::CompiledFilters;
@@ -47,7 +48,11 @@ struct Question {
 
 impl Examiner {
     /// What is wrong in files with certificates, keys, authorities, lists and users.
-    pub(super) fn of_contents(&self, ground: &Ground<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+    pub(super) fn of_contents(
+        &self,
+        setting: &Setting<'_>,
+        subjects: &[Subject<'_>],
+    ) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
         for (number, subject) in subjects.iter().enumerate() {
@@ -65,7 +70,7 @@ impl Examiner {
         for kind in [secret, others] {
             for questions in batches(kind) {
                 let numbers: Vec<usize> = questions.iter().map(|question| question.subject).collect();
-                match self.ask(ground, questions) {
+                match self.ask(setting, questions) {
                     Ok(answers) => certificates.extend(numbers.into_iter().zip(answers)),
                     Err(fault) => {
                         let first = numbers.first().copied().unwrap_or_default();
@@ -96,7 +101,7 @@ impl Examiner {
     }
 
     /// Has these files read.
-    fn ask(&self, ground: &Ground<'_>, questions: Vec<Question>) -> Result<Vec<Answer>, Error> {
+    fn ask(&self, setting: &Setting<'_>, questions: Vec<Question>) -> Result<Vec<Answer>, Error> {
         let file = program::role_program(&program::roles_folder()?, "signer")?;
         let first = free_number()?;
         let arguments = vec![text("bulkhead: signer check")?, text("check")?, text(&first.to_string())?];
@@ -105,11 +110,11 @@ impl Examiner {
         let files: Vec<OwnedFd> =
             questions.iter().flat_map(|question| &question.files).map(duplicate).collect::<Result<_, _>>()?;
         let mut without: Vec<&'static str> = jail::LAYERS.iter().map(|layer| layer.name).collect();
-        without.retain(|name| ground.danger_without.iter().any(|left_out| left_out == name));
-        let degrades = !self.is_root || ground.isolation == Isolation::Degraded;
+        without.retain(|name| setting.danger_without.iter().any(|left_out| left_out == name));
+        let degrades = !self.is_root || setting.isolation == Isolation::Degraded;
         loop {
             let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
-            let jail = self.jail(ground, &program, &lines, (first, &files), printing.into(), &without)?;
+            let jail = self.jail(setting, &program, &lines, (first, &files), printing.into(), &without)?;
             let child = match sys::process::start(&program, jail.pids(), || jail::enter(&jail)) {
                 Ok(child) => child,
                 Err(failure) => {
@@ -139,7 +144,7 @@ impl Examiner {
     /// The jail of who reads: the signer's, with files in the place of channels.
     fn jail(
         &self,
-        ground: &Ground<'_>,
+        setting: &Setting<'_>,
         program: &Program,
         lines: &str,
         (first, files): (i32, &[OwnedFd]),
@@ -161,7 +166,7 @@ impl Examiner {
         };
         Ok(Jail {
             launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
-            identity: self.identity(ground, READER, None),
+            identity: self.identity(setting, READER, None),
             root: None,
             directory: None,
             descriptors,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use config::Finding;
 use jail::Identity;
 
-use super::{Depth, error, warning};
+use super::finding::{Depth, error, warning};
 
 /// LIMIT: entries of a folder that are looked at, with those below; the first faults are what the operator needs.
 const ENTRIES_MAX: usize = 4000;

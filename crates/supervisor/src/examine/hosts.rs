@@ -9,7 +9,7 @@ use config::{Content, Finding, Subject};
 use wire::tls::Verdict;
 
 use super::answers::Answer;
-use super::warning;
+use super::finding::warning;
 
 /// What the certificates of one site name.
 struct Site<'a> {

@@ -9,28 +9,23 @@
 
 mod answers;
 mod contents;
+mod finding;
 mod folders;
 mod hosts;
+
+pub use self::finding::Depth;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use config::{Content, Examine, Finding, Ground, Severity, Subject};
+use config::{Content, Examine, Finding, Setting, Severity, Subject};
 use jail::Identity;
 
+use self::finding::{error, warning};
 use crate::directories;
 use crate::error::Error;
 use crate::spawn::program;
 use crate::spawn::uids::Uids;
-
-/// How much is to be found out, and for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// What keeps something from being served, for who is going to start it.
-    Start,
-    /// That, and what is perhaps not meant; perhaps for another user, who can read more.
-    Check,
-}
 
 /// Examines what a configuration names.
 #[derive(Debug)]
@@ -46,11 +41,11 @@ impl Examiner {
     }
 
     /// Who a partition is; `None` without root, where all are the user.
-    fn identity(&self, ground: &Ground<'_>, of: &str, user: Option<&str>) -> Option<Identity> {
+    fn identity(&self, setting: &Setting<'_>, of: &str, user: Option<&str>) -> Option<Identity> {
         if !self.is_root {
             return None;
         }
-        let (state, range) = (ground.state_dir?, ground.user_range.clone()?);
+        let (state, range) = (setting.state_dir?, setting.user_range.clone()?);
         // What is given out here is not written down: a start gives out the same.
         let mut table = Uids::load(state, range).ok()?;
         match user {
@@ -60,26 +55,26 @@ impl Examiner {
     }
 
     /// Whether somebody checks what another user runs.
-    fn is_not_ours(&self, ground: &Ground<'_>) -> bool {
+    fn is_not_ours(&self, setting: &Setting<'_>) -> bool {
         let own = rustix::process::geteuid().as_raw();
-        let state = ground.state_dir.and_then(|state| state.metadata().ok());
+        let state = setting.state_dir.and_then(|state| state.metadata().ok());
         self.depth == Depth::Check && !self.is_root && state.is_some_and(|found| found.uid() != own)
     }
 
-    fn of_subject(&self, ground: &Ground<'_>, subject: &Subject<'_>) -> Vec<Finding> {
+    fn of_subject(&self, setting: &Setting<'_>, subject: &Subject<'_>) -> Vec<Finding> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
-            Content::Program { filter } => program_file(path, ground.dir, *filter, self.is_root),
+            Content::Program { filter } => program_file(path, setting.dir, *filter, self.is_root),
             Content::Socket => socket(path).into_iter().collect(),
             Content::Published { site, user, routed, send_hidden } => {
-                let identity = self.identity(ground, &format!("site/{site}"), *user);
+                let identity = self.identity(setting, &format!("site/{site}"), *user);
                 let reader = folders::Reader::of(identity, format!("the worker of site \"{site}\""));
                 let published = folders::Published { routed, send_hidden };
                 folders::published(path, &reader, &published, self.depth)
             }
             Content::Read { service } => {
-                let identity = self.identity(ground, &format!("service/{service}"), None);
+                let identity = self.identity(setting, &format!("service/{service}"), None);
                 let reader = folders::Reader::of(identity, format!("the service \"{service}\""));
                 reader.folder(path).into_iter().collect()
             }
@@ -89,28 +84,18 @@ impl Examiner {
 }
 
 impl Examine for Examiner {
-    fn examine(&self, ground: &Ground<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+    fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
         for (number, subject) in subjects.iter().enumerate() {
-            found.extend(self.of_subject(ground, subject).into_iter().map(|one| (number, one)));
+            found.extend(self.of_subject(setting, subject).into_iter().map(|one| (number, one)));
         }
-        if self.is_not_ours(ground) {
+        if self.is_not_ours(setting) {
             // What this user may not do says nothing of the user who may.
             found.iter_mut().for_each(|(_, finding)| finding.severity = Severity::Warning);
         }
-        found.extend(self.of_contents(ground, subjects));
+        found.extend(self.of_contents(setting, subjects));
         found
     }
-}
-
-/// Something that keeps the configuration from running.
-fn error(message: impl Into<String>, help: impl Into<String>) -> Finding {
-    Finding { severity: Severity::Error, message: message.into(), help: help.into() }
-}
-
-/// Something that runs, and is perhaps not meant.
-fn warning(message: impl Into<String>, help: impl Into<String>) -> Finding {
-    Finding { severity: Severity::Warning, message: message.into(), help: help.into() }
 }
 
 /// A folder of the server's own is made if it is missing, and belongs to nobody else.
