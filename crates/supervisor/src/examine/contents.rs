@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use config::{Content, Finding, Isolation, Setting, Subject};
+use config::{Content, Finding, Isolation, Setting, Severity, Subject};
 use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Network, Reach};
 use sys::process::{Exit, Program};
@@ -82,7 +82,13 @@ impl Examiner {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         for (number, answer) in &certificates {
             let Some(subject) = subjects.get(*number) else { continue };
-            found.extend(findings(subject, answer, now).into_iter().map(|finding| (*number, finding)));
+            let mut findings = findings(subject, answer, now);
+            // What clients have against a certificate, the launcher says by itself when its signer has read it.
+            findings.retain(|one| {
+                let of_certificate = matches!(answer, Answer::Certificate { .. });
+                self.depth == Depth::Check || one.severity == Severity::Error || !of_certificate
+            });
+            found.extend(findings.into_iter().map(|finding| (*number, finding)));
         }
         found.extend(unnamed_hosts(subjects, &certificates));
         found

@@ -285,4 +285,23 @@ mod tests {
         let found = messages(folder.path(), Some(51001), &[".py"], &[".env"]);
         assert!(found.len() == 1 && found[0].contains("`send_hidden`"), "{found:?}");
     }
+
+    #[test]
+    fn a_folder_is_looked_at_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        (0..ENTRIES_MAX + 100)
+            .for_each(|number| fs::write(folder.path().join(format!("{number}.py")), "").unwrap());
+        let found = messages(folder.path(), None, &[], &[]);
+        let more: usize = found[0].split(" and ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!((ENTRIES_MAX - NAMES - 1..ENTRIES_MAX).contains(&more), "{found:?}");
+        let mut deep = folder.path().join("deep");
+        (0..=DEPTH_MAX).for_each(|number| deep.push(number.to_string()));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("x.py"), "").unwrap();
+        let top = folder.path().join("deep");
+        assert_eq!(messages(&top, None, &[], &[]), [""; 0]);
+        fs::rename(deep.join("x.py"), deep.parent().unwrap().join("x.py")).unwrap();
+        assert_eq!(messages(&top, None, &[], &[]).len(), 1);
+    }
 }

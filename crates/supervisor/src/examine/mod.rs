@@ -103,6 +103,10 @@ fn own_folder(path: &Path) -> Option<Finding> {
     let shown = path.display();
     match directories::examine(path) {
         Ok(()) => None,
+        Err(Error::NotOwn { .. }) if path.is_symlink() => Some(error(
+            "is a symbolic link, where a folder of bulkhead's own is needed",
+            "name the folder itself",
+        )),
         Err(Error::NotOwn { uid, mode, .. }) if path.is_dir() => {
             let own = rustix::process::geteuid().as_raw();
             let mut remedies = Vec::new();
