@@ -16,6 +16,7 @@ mod secret;
 
 use std::process::ExitCode;
 
+use components::registry::Started;
 use supervisor::examine::{Depth, Examiner};
 
 /// What the user is told who starts it with the wrong words.
@@ -31,24 +32,22 @@ pub fn main() -> ExitCode {
     if arguments.next_if(|first| first == "keep-core").is_some() {
         return supervisor::spawn::core_copy::main(arguments);
     }
-    let (Some(path), None) = (arguments.next(), arguments.next()) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    if path == "--help" {
+    if arguments.peek().is_some_and(|first| first == "--help") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    // A later reload finds the file whatever the working directory is then.
-    let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
-    let config = match config::Config::load_with(&path, &Examiner::new(Depth::Start)) {
+    let Some(started) = Started::parse(arguments) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let config = match config::Config::load_with(&started.config, &Examiner::new(Depth::Start)) {
         Ok(config) => config,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");
             return ExitCode::from(2);
         }
     };
-    match launcher::Launcher::new(config, path).and_then(launcher::Launcher::run) {
+    match launcher::Launcher::new(config, started).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bulkhead: {error}");

@@ -14,6 +14,7 @@ use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
 use crate::process::{Process, Stage};
+use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Version};
 use crate::unread::FIRST_START;
 use crate::{BROKEN_CHECK, Slot, Supervisor};
@@ -106,22 +107,33 @@ impl Supervisor {
                 || state.life == Life::Removed
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
-        if self.announced || !self.slots.iter().all(up) {
+        // Each gate has sockets of its own, and without its filters it serves nothing: without one of these, some
+        // clients, or all, wait in vain.
+        let accepts = |(state, spec): (&Slot, &ProcessSpec)| {
+            state.broken.is_none() || !matches!(spec.role, Role::Gate | Role::Filter)
+        };
+        if self.announced || !self.slots.iter().all(up) || !self.slots.iter().zip(&self.specs).all(accepts) {
             return;
         }
         self.announced = true;
         let config = &self.context.config;
-        let addresses: Vec<String> = config
-            .listeners
-            .iter()
-            .map(|l| format!("{}://{}", if l.tls { "https" } else { "http" }, l.address))
-            .collect();
         let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
         let (sites, processes) = (config.sites.len(), self.processes.len());
+        let broken = self.slots.iter().zip(&self.specs).filter(|(state, _)| state.broken.is_some());
+        let broken: Vec<&str> = broken.map(|(_, spec)| spec.name.as_str()).collect();
+        let broken =
+            if broken.is_empty() { String::new() } else { format!(", broken: {}", broken.join(", ")) };
         self.log.info(format!(
-            "serving on {}; sites: {sites}, services: {services}, processes: {processes}",
-            addresses.join(", ")
+            "serving on {}; sites: {sites}, services: {services}, processes: {processes}{broken}",
+            self.urls().join(", ")
         ));
+    }
+
+    /// Where the server listens, as `http://127.0.0.1:80`.
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = |tls| if tls { "https" } else { "http" };
+        let listeners = self.context.config.listeners.iter();
+        listeners.map(|listener| format!("{}://{}", scheme(listener.tls), listener.address)).collect()
     }
 
     /// How a child has ended, if it has.

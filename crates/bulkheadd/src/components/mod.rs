@@ -13,6 +13,7 @@ pub(crate) mod fan_out;
 pub(crate) mod file_reload;
 pub(crate) mod log_rotation;
 pub(crate) mod probes;
+pub(crate) mod registry;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;
 

@@ -25,6 +25,7 @@ use crate::components::conditioning_report::ConditioningReport;
 use crate::components::core_copies::CoreCopies;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
+use crate::components::registry::{Registry, Started};
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
 use supervisor::Supervisor;
@@ -55,12 +56,13 @@ struct Components {
     probes: Probes,
     core_copies: CoreCopies,
     log_rotation: LogRotation,
+    registry: Registry,
     stderr_drain: StderrDrain,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 9] {
+    fn all(&mut self) -> [&mut dyn Component; 10] {
         let Self {
             admin_commands,
             certificates,
@@ -70,6 +72,7 @@ impl Components {
             probes,
             core_copies,
             log_rotation,
+            registry,
             stderr_drain,
         } = self;
         [
@@ -81,6 +84,7 @@ impl Components {
             probes,
             core_copies,
             log_rotation,
+            registry,
             stderr_drain,
         ]
     }
@@ -107,7 +111,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config, config_path: PathBuf) -> Result<Self, Error> {
+    pub fn new(config: Config, started: Started) -> Result<Self, Error> {
         inheritance::occupy_inherited_numbers()?;
         inheritance::raise_descriptor_limit();
         let root = rustix::process::geteuid().is_root();
@@ -145,7 +149,7 @@ impl Launcher {
         let directory = directories::directory(&config.dir)?;
         let context = SpawnContext::new(config, empty_root, directory, &directories.state, cgroups)?;
         let admin_socket = AdminSocket::open(&directories.run)?;
-        let components = Components {
+        let mut components = Components {
             admin_commands: AdminCommands::new(&specs),
             certificates: Certificates::of(&context.config),
             ticket_keys: TicketKeys::of(&context.config)?,
@@ -154,11 +158,14 @@ impl Launcher {
             probes: Probes::default(),
             core_copies: CoreCopies::default(),
             log_rotation: LogRotation::new(logs),
+            registry: Registry::default(),
             stderr_drain,
         };
         let log = OwnLog::new(error_log, syslog);
-        let supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
+        let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
         supervisor.watch_pipes(&components.stderr_drain.epoll)?;
+        let config_path = started.config.clone();
+        components.registry.register(&mut supervisor, started);
         Ok(Self {
             supervisor,
             components,
@@ -193,6 +200,7 @@ impl Launcher {
             if self.supervisor.is_stopping() && none_left {
                 self.supervisor.info("stopped");
                 self.admin_socket.close();
+                self.components.registry.close();
                 return Ok(());
             }
         }

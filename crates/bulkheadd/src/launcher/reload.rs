@@ -246,6 +246,7 @@ impl Launcher {
         let Some(reload) = self.reload.take() else { return };
         if reload.failures.is_empty() {
             self.supervisor.info(format!("reloaded in {:?}", reload.begun.elapsed()));
+            self.components.registry.on_reload(&mut self.supervisor);
             return self.supervisor.answer_to(reload.admin, reload.ticket, Outcome::Done, "");
         }
         let reason = reload.failures.join("; ");
