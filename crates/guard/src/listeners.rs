@@ -7,6 +7,7 @@
 //! the hang-up when the server has closed its own.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -55,6 +56,8 @@ pub struct Listeners {
     next_listener: u16,
     next_partition: u16,
     next_end: u32,
+    /// How often something has changed that others are told of.
+    version: u64,
 }
 
 impl Listeners {
@@ -72,6 +75,25 @@ impl Listeners {
     /// Whether the server listens on anything.
     pub fn listens(&self) -> bool {
         self.listeners.values().any(|listener| !listener.shared.is_empty())
+    }
+
+    /// Another number after each change of what is listened on, and of who takes from it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The addresses that are listened on, each once.
+    pub fn addresses(&self) -> Vec<String> {
+        let sockets = self.listeners.values().flat_map(|listener| &listener.sockets);
+        let address = |(_, socket): &(u16, OwnedFd)| {
+            SocketAddr::try_from(rustix::net::getsockname(socket).ok()?)
+                .ok()
+                .map(|address| address.to_string())
+        };
+        let mut addresses: Vec<String> = sockets.filter_map(address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     /// What a gate is sent before it begins.
@@ -108,6 +130,7 @@ impl Listeners {
             Listener { number: Some(number), sockets: vec![(listener, socket)], shared: Vec::new() };
         let messages = listener.opened(partition, self.terms)?;
         self.listeners.insert(partition, listener);
+        self.version += 1;
         Ok(messages)
     }
 
@@ -122,6 +145,7 @@ impl Listeners {
             return Ok(None);
         };
         self.next_end += 1;
+        self.version += 1;
         let messages = vec![(LauncherToGate::AttachShared { partition }, Some(duplicate(&end)?))];
         listener.shared.push((self.next_end, end));
         Ok(Some((self.next_end, messages)))
@@ -152,6 +176,7 @@ impl Listeners {
         let holds = |listener: &Listener| listener.shared.iter().any(|(number, _)| *number == end);
         let (&partition, listener) = self.listeners.iter_mut().find(|(_, listener)| holds(listener))?;
         listener.shared.retain(|(number, _)| *number != end);
+        self.version += 1;
         if !listener.shared.is_empty() || listener.number.is_none() {
             return None;
         }

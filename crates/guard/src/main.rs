@@ -21,6 +21,7 @@ mod probe;
 mod process;
 mod program_kind;
 mod reactor;
+mod registry;
 mod report;
 mod servers;
 mod spawn_context;

@@ -20,6 +20,7 @@ use crate::listeners::Listeners;
 use crate::notify::Supervisor;
 use crate::options::{Guarded, Options};
 use crate::reactor::{Reactor, Source};
+use crate::registry::Registry;
 use crate::report::Report;
 use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
@@ -118,9 +119,12 @@ impl Guard {
         }
         self.start_gate()?;
         log_isolation(&self.context);
+        let command = self.order.as_ref().and_then(|order| order.words.first().cloned());
+        let mut registry = Registry::new(command, &self.reactor.listeners);
         let mut events = Vec::with_capacity(256);
         loop {
             self.turn(&mut events)?;
+            registry.keep(&self.reactor.listeners, self.reactor.gate.is_ready());
             if let Some((code, deadline)) = self.ending
                 && deadline <= Instant::now()
             {
