@@ -30,7 +30,7 @@ class Serving:
         self.command = subprocess.Popen([command or program("bulkhead"), "serve", *map(str, words)], stdin=subprocess.DEVNULL,
                                         stdout=said, stderr=said, cwd=self.folder)
         said.close()
-        up = lambda: self.command.poll() is not None or "serving on" in self.said()
+        up = lambda: self.command.poll() is not None or "; Ctrl-C ends it" in self.said()
         if not until(up, 15) or self.command.poll() is not None:
             raise AssertionError(self.said())
 

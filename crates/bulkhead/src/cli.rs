@@ -21,7 +21,8 @@ EXAMPLES:
   bulkhead check bulkhead.toml       find mistakes in a configuration
   bulkhead run bulkhead.toml         run a server
   bulkhead guard -- COMMAND          put a gate before a server of anybody's
-  bulkhead status                    see what runs, and in which jail
+  bulkhead ps                        see which servers run
+  bulkhead status                    see what runs in one, and in which jail
   bulkhead explain                   see what falls with each process
   bulkhead probe gate                see what an attacker gets who owns a process
 
@@ -98,11 +99,29 @@ EXIT CODES: 0 it can be run (perhaps with warnings), 2 it cannot")]
         #[arg(long)]
         strict: bool,
     },
+    /// List this user's running servers: by `run`, `serve` and `guard`.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead ps
+  bulkhead ps --json | jq -r '.servers[] | select(.state == \"serving\").pid'
+  sudo bulkhead ps                       root's
+
+Commands find a server by its pid in the list (--pid), by its configuration, broken or removed by now (--config), by a
+folder that it serves (--folder), or without any of these if it is the only one.
+
+STATES: `starting` until every listener accepts; `dead`: ended without saying so, by SIGKILL for example. A dead one is
+listed once.")]
+    Ps {
+        /// Print an object with the array `servers`; ages in milliseconds.
+        #[arg(long)]
+        json: bool,
+    },
     /// List the processes of a running server, and the layers of jail that the kernel reports for each.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead status
   bulkhead status --config /srv/www/bulkhead.toml
+  bulkhead status --folder ./public      one that `bulkhead serve` has started
   bulkhead status --isolation            one column for each layer of jail
   bulkhead status --isolation --score    and how exposed each process is, tried from inside its jail
   bulkhead status --conditioning         what was shed, and why
@@ -210,10 +229,13 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
-    /// Stop a running server: connections are finished first; waits for up to 60 s.
+    /// Stop a running server, or a guard with its server: connections are finished first; waits for up to 60 s.
     #[command(after_help = "\
 EXAMPLES:
-  bulkhead stop
+  bulkhead stop                          the only one, or that of ./bulkhead.toml
+  bulkhead stop --pid 4711               one of several, by its number in `bulkhead ps`
+  bulkhead stop --config old.toml        also if old.toml is broken, or gone, by now
+  bulkhead stop --folder ./public        one that `bulkhead serve` has started
   bulkhead stop --run-dir /run/bulkhead")]
     Stop {
         /// Which server.
@@ -265,12 +287,20 @@ impl Explained {
     }
 }
 
-/// Which running server is meant.
+/// Which running server is meant: without any of these, that of ./bulkhead.toml or /etc/bulkhead/bulkhead.toml, or the only
+/// one.
 #[derive(Debug, Args)]
+#[group(multiple = false)]
 pub struct Server {
-    /// The configuration it runs with [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
-    #[arg(long, value_name = "CONFIG", conflicts_with = "run_dir")]
+    /// The configuration that the server was started with [default: ./bulkhead.toml, or that of the only server]
+    #[arg(long, value_name = "CONFIG")]
     pub config: Option<PathBuf>,
+    /// A folder that `bulkhead serve` serves.
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// The server's pid, as `bulkhead ps` lists it.
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
     /// Its run directory, the one with admin.sock in it.
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
@@ -298,6 +328,8 @@ mod tests {
     fn two_ways_to_name_a_server_exclude_each_other() {
         let both = ["bulkhead", "stop", "--config", "a", "--run-dir", "b"];
         assert!(Cli::try_parse_from(both).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "stop", "--pid", "1", "--folder", "b"]).is_err());
+        assert!(Cli::try_parse_from(["bulkhead", "bans", "--pid", "1"]).is_ok());
         assert!(Cli::try_parse_from(["bulkhead", "serve", "d", "--listen", "x"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "explain", "--json", "--svg"]).is_err());
         assert!(Cli::try_parse_from(["bulkhead", "status", "--score"]).is_err());

@@ -1,7 +1,7 @@
 //! `bulkhead relaunch`, `bulkhead reload`, `bulkhead reopen` and `bulkhead stop`.
 //!
 //! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid
-//! file. Never: signals a process itself; a pid file may be old.
+//! file. Never: signals a process because of a pid file, which may be old: only one of which the start is known as well.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -9,10 +9,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::admin::{give, printable};
 use crate::fault::Fault;
+use crate::find::Target;
 use crate::table::print;
 
 /// How long a stop may take.
@@ -61,13 +63,11 @@ pub fn reopen(run_dir: &Path) -> Result<ExitCode, Fault> {
 }
 
 /// Stops the server and waits until it is gone.
-pub fn stop(run_dir: &Path) -> Result<ExitCode, Fault> {
+pub fn stop(target: &Target) -> Result<ExitCode, Fault> {
     let before = Instant::now();
-    // Read first: the file may be gone, or another server's, once this one has ended.
-    let pid = pid(run_dir);
-    give(run_dir, &json!({ "command": "stop" }))?;
+    let gone = tell_to_stop(target)?;
     let mut noted = false;
-    while is_there(run_dir, pid) {
+    while !gone() {
         if !noted && before.elapsed() > STOP_NOTE {
             noted = true;
             eprintln!("waiting for open connections, for up to {} s ...", STOP_WAIT.as_secs());
@@ -82,6 +82,37 @@ pub fn stop(run_dir: &Path) -> Result<ExitCode, Fault> {
     }
     print(&format!("stopped in {:.2} s", before.elapsed().as_secs_f64()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells a server to stop; what comes back says whether it is gone.
+fn tell_to_stop(target: &Target) -> Result<Box<dyn Fn() -> bool>, Fault> {
+    // Read first: the file may be gone, or another server's, once this one has ended.
+    let pid = target.run_dir.as_deref().and_then(pid);
+    let asked = match &target.run_dir {
+        Some(run_dir) => give(run_dir, &json!({ "command": "stop" })).map(drop),
+        None => Err(Fault::Unreachable("a guard takes no commands".into())),
+    };
+    let process = target.process.clone();
+    match (asked, process) {
+        (Ok(()), Some(process)) => Ok(Box::new(move || !process.lives())),
+        (Ok(()), None) => {
+            let run_dir = target.run_dir.clone().unwrap_or_default();
+            Ok(Box::new(move || !is_there(&run_dir, pid)))
+        }
+        // A guard, or a server whose run directory was removed, or that has no administrator yet or any more.
+        (Err(Fault::Unreachable(_)), Some(process)) => {
+            let told =
+                process.signal(Signal::TERM).map_err(Fault::io(format!("cannot end {}", process.pid)))?;
+            if !told {
+                return Err(Fault::Unreachable(format!(
+                    "the server with pid {} has just ended",
+                    process.pid
+                )));
+            }
+            Ok(Box::new(move || !process.lives()))
+        }
+        (Err(fault), _) => Err(fault),
+    }
 }
 
 fn pid(run_dir: &Path) -> Option<u32> {

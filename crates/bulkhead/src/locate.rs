@@ -1,4 +1,4 @@
-//! Where things are: the configuration, the launcher's program, the run directory of a server.
+//! Where things are: the configuration, the launcher's program, the guard's.
 //!
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's files. Never: searches `PATH`, in
 //! which somebody else's `bulkheadd` could be.
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use config::Config;
 
-use crate::cli::Server;
 use crate::fault::Fault;
 
-const HERE: &str = "./bulkhead.toml";
-const SYSTEM: &str = "/etc/bulkhead/bulkhead.toml";
+/// The configuration in the current folder.
+pub const HERE: &str = "./bulkhead.toml";
+/// The configuration of the machine.
+pub const SYSTEM: &str = "/etc/bulkhead/bulkhead.toml";
 
 /// The configuration that was named, or else the first of the usual ones that exists.
 pub fn config(named: Option<&Path>) -> Result<PathBuf, Fault> {
@@ -26,14 +27,6 @@ pub fn config(named: Option<&Path>) -> Result<PathBuf, Fault> {
 /// Reads a configuration; its mistakes are the fault.
 pub fn load(path: &Path) -> Result<Config, Fault> {
     Config::load(path).map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))
-}
-
-/// The run directory of the server that is meant.
-pub fn run_dir(server: &Server) -> Result<PathBuf, Fault> {
-    match &server.run_dir {
-        Some(dir) => Ok(dir.clone()),
-        None => Ok(load(&config(server.config.as_deref())?)?.server.run_dir),
-    }
 }
 
 /// The launcher's program: beside this one, or in `../libexec/bulkhead`.

@@ -14,12 +14,14 @@ mod commands;
 mod conditioning;
 mod explain;
 mod fault;
+mod find;
 mod guard;
 mod isolation;
 mod layers;
 mod locate;
 mod memory;
 mod probe;
+mod ps;
 mod run;
 mod score;
 mod serve;
@@ -52,24 +54,23 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
             let warnings = if strict { check::Warnings::Mistakes } else { check::Warnings::Said };
             check::check(&config, json, warnings)
         }
+        Command::Ps { json } => ps::ps(json),
         Command::Status { server, view } if view.conditioning => {
-            conditioning::conditioning(&locate::run_dir(&server)?, view.json)
+            conditioning::conditioning(&find::run_dir(&server)?, view.json)
         }
         Command::Status { server, view } if view.certificates => {
-            certificates::certificates(&locate::run_dir(&server)?, view.json)
+            certificates::certificates(&find::run_dir(&server)?, view.json)
         }
-        Command::Status { server, view } => status::status(&locate::run_dir(&server)?, &view),
-        Command::Probe { name, server, json } => probe::probe(&locate::run_dir(&server)?, &name, json),
+        Command::Status { server, view } => status::status(&find::run_dir(&server)?, &view),
+        Command::Probe { name, server, json } => probe::probe(&find::run_dir(&server)?, &name, json),
         Command::Explain { partition, config, form } => {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
-        Command::Relaunch { name, server } => commands::relaunch(&locate::run_dir(&server)?, &name),
-        Command::Bans { clear: Some(address), server, .. } => {
-            bans::clear(&locate::run_dir(&server)?, address)
-        }
-        Command::Bans { clear: None, server, json } => bans::list(&locate::run_dir(&server)?, json),
-        Command::Reload { server } => commands::reload(&locate::run_dir(&server)?),
-        Command::Reopen { server } => commands::reopen(&locate::run_dir(&server)?),
-        Command::Stop { server } => commands::stop(&locate::run_dir(&server)?),
+        Command::Relaunch { name, server } => commands::relaunch(&find::run_dir(&server)?, &name),
+        Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
+        Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
+        Command::Reload { server } => commands::reload(&find::run_dir(&server)?),
+        Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
+        Command::Stop { server } => commands::stop(&find::any(&server)?),
     }
 }

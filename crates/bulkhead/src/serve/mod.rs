@@ -6,7 +6,9 @@
 pub mod options;
 pub mod text;
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
+use std::io::Read as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -39,13 +41,24 @@ pub fn serve(options: &Serve) -> Result<ExitCode, Fault> {
     let path = runtime.path.join("bulkhead.toml");
     fs::write(&path, &written.text).map_err(Fault::io(path.display()))?;
     locate::load(&path)?;
-    print(&greeting(options, &written.listeners))?;
+    let (mut serving, awaited) = std::io::pipe().map_err(Fault::io("cannot make a pipe"))?;
+    let folders =
+        options.folders().map(|folder| std::path::absolute(folder).unwrap_or_else(|_| folder.into()));
     let child = Command::new(&launcher)
+        .args(folders.flat_map(|folder| [OsString::from("--serves"), folder.into()]))
+        .arg("--awaited")
         .arg(&path)
+        .stdin(awaited)
         // A group of its own: Ctrl-C comes here only, and is passed on once.
         .process_group(0)
         .spawn()
         .map_err(Fault::io(launcher.display()))?;
+    // A launcher that does not come up closes the pipe, and has said why.
+    let greeting = greeting(options, &written.listeners);
+    std::thread::spawn(move || match serving.read(&mut [0; 16]) {
+        Ok(1..) => print(&greeting),
+        _ => Ok(()),
+    });
     let status = watch(child, &mut signals)?;
     // The launcher has said why; its code is 1 or 2, or it was killed.
     Ok(match status.code() {

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ArgMatches;
 use clap::{Args, CommandFactory as _, FromArgMatches as _};
@@ -104,6 +104,14 @@ impl Serve {
         }
         let listen = self.listen.or_else(|| LISTEN.parse().ok());
         listen.into_iter().map(|listen| (listen, !self.tls.is_empty())).collect()
+    }
+
+    /// The folders of all configurations.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.all().flat_map(|one| {
+            let hosts = one.host_sandbox.iter().skip(1).step_by(2).map(Path::new);
+            one.folder().into_iter().chain(&one.vhost).map(PathBuf::as_path).chain(hosts)
+        })
     }
 
     /// The folder that is served whatever the host is called.

@@ -25,23 +25,22 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Reads the command line: the configuration, and what `bulkhead serve` adds. `None` if it is another.
+    /// Reads the command line: what `bulkhead serve` adds, and the configuration. `None` if it is another.
     pub(crate) fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
-        // A later reload finds the file whatever the working directory is then.
-        let config = PathBuf::from(words.next()?);
-        let config = std::path::absolute(&config).unwrap_or(config);
-        let mut started = Self { config, ..Self::default() };
-        while let Some(word) = words.next() {
+        let mut started = Self::default();
+        loop {
+            let word = words.next()?;
             if word == "--serves" {
-                started.folders.get_or_insert_default().extend(words.next().map(PathBuf::from));
+                started.folders.get_or_insert_default().push(words.next()?.into());
             } else if word == "--awaited" {
                 started.folders.get_or_insert_default();
                 started.is_awaited = true;
             } else {
-                return None;
+                // A later reload finds the file whatever the working directory is then.
+                started.config = std::path::absolute(&word).unwrap_or_else(|_| word.into());
+                return words.next().is_none().then_some(started);
             }
         }
-        Some(started)
     }
 }
 
@@ -127,17 +126,17 @@ mod tests {
         );
         let run = parse(&["/a.toml"]).unwrap();
         assert_eq!((run.config.as_path(), run.folders, run.is_awaited), (Path::new("/a.toml"), None, false));
-        let serve = parse(&["/a.toml", "--serves", "/x", "--serves", "/y", "--awaited"]).unwrap();
+        let serve = parse(&["--serves", "/x", "--serves", "/y", "--awaited", "/a.toml"]).unwrap();
         assert_eq!(serve.folders, Some(vec!["/x".into(), "/y".into()]));
         assert!(serve.is_awaited);
         // Redirects and upstreams alone have no folder.
-        assert_eq!(parse(&["/a.toml", "--awaited"]).unwrap().folders, Some(vec![]));
+        assert_eq!(parse(&["--awaited", "/a.toml"]).unwrap().folders, Some(vec![]));
     }
 
     #[test]
     fn a_served_configuration_is_nothing_that_anybody_knows() {
         let process = Identity { pid: 1, started: 1, boot: "b".into(), namespace: 1 };
-        let started = parse(&["/run/x/bulkhead.toml", "--serves", "/srv"]).unwrap();
+        let started = parse(&["--serves", "/srv", "/run/x/bulkhead.toml"]).unwrap();
         let made = entry(process.clone(), started, Path::new("/run/x/run"), vec![]);
         assert_eq!((made.kind, made.config, made.run_dir), (Kind::Serve, None, Some("/run/x/run".into())));
         let made = entry(process, parse(&["/a.toml"]).unwrap(), Path::new("/run/x"), vec!["http://h".into()]);
