@@ -260,7 +260,7 @@ fn path(text: &str) -> Option<PathBuf> {
 /// Printable ASCII as it is, anything else and `%` as `%1B`.
 fn escape(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len()), |mut text, &byte| {
-        if byte != b'%' && (byte.is_ascii_graphic() || byte == b' ') {
+        if is_plain(byte) {
             text.push(char::from(byte));
         } else {
             // INVARIANT: a String takes what it is given.
@@ -270,13 +270,20 @@ fn escape(bytes: &[u8]) -> String {
     })
 }
 
+fn is_plain(byte: u8) -> bool {
+    byte != b'%' && (byte.is_ascii_graphic() || byte == b' ')
+}
+
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let (mut rest, mut bytes) = (text.as_bytes(), Vec::with_capacity(text.len()));
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
-        if byte != b'%' {
+        if is_plain(byte) {
             bytes.push(byte);
             continue;
+        }
+        if byte != b'%' {
+            return None;
         }
         let (digits, after) = rest.split_at_checked(2)?;
         let digits =
@@ -331,6 +338,8 @@ mod tests {
             ("run-dir /run", "run-dir run"),
             ("folder /srv/a", "folder /srv/%0"),
             ("folder /srv/a", "folder /srv/%00"),
+            ("folder /srv/a", "folder /srv/\0"),
+            ("folder /srv/a", "folder /srv/ä"),
             ("folder /srv/a", "folder "),
             ("folder /srv/a", "folder"),
             ("boot 6c1d", "boot \u{1b}6c1d"),

@@ -14,7 +14,6 @@ use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
 use crate::process::{Process, Stage};
-use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Version};
 use crate::unread::FIRST_START;
 use crate::{BROKEN_CHECK, Slot, Supervisor};
@@ -100,19 +99,14 @@ impl Supervisor {
         self.announce();
     }
 
-    /// Says once that everything is up.
+    /// Says once that everything is up: every gate accepts, as those are never given up.
     pub fn announce(&mut self) {
         let up = |state: &Slot| {
             state.broken.is_some()
                 || state.life == Life::Removed
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
-        // Each gate has sockets of its own, and without its filters it serves nothing: without one of these, some
-        // clients, or all, wait in vain.
-        let accepts = |(state, spec): (&Slot, &ProcessSpec)| {
-            state.broken.is_none() || !matches!(spec.role, Role::Gate | Role::Filter)
-        };
-        if self.announced || !self.slots.iter().all(up) || !self.slots.iter().zip(&self.specs).all(accepts) {
+        if self.announced || !self.slots.iter().all(up) {
             return;
         }
         self.announced = true;
