@@ -44,6 +44,7 @@ pub fn fuzz(data: &[u8]) {
         failed: None,
         length: None,
         host,
+        set: &[],
     });
     let names: HashSet<_> = all.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), all.len(), "a name that is there twice");
