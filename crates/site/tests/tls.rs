@@ -323,3 +323,46 @@ fn idle_connections_make_room_also_while_they_shake_hands() {
     assert!(idle[0].closed());
     assert_eq!(newer[9].ask("GET", "/small.txt", "").status, 200);
 }
+
+/// Sends `count` bytes and takes as many, both as fast as the server lets it; tells how long nothing moved at most.
+fn both_ways(peer: &mut common::Peer<common::tls::Secure>, count: usize) -> Duration {
+    let stream = &mut peer.stream;
+    stream.sock.set_nonblocking(true).unwrap();
+    let (mut sent, mut taken, mut moved, mut longest) = (0, 0, Instant::now(), Duration::ZERO);
+    // No byte of a head.
+    let piece = [1; 16 << 10];
+    while taken < count {
+        let mut progress = false;
+        if sent < count && !stream.conn.wants_write() {
+            sent += stream.conn.writer().write(&piece[..piece.len().min(count - sent)]).unwrap();
+        }
+        progress |= stream.conn.write_tls(&mut stream.sock).is_ok_and(|count| count > 0);
+        if stream.conn.read_tls(&mut stream.sock).is_ok_and(|count| count > 0) {
+            stream.conn.process_new_packets().unwrap();
+            let mut came = Vec::new();
+            let _ = stream.conn.reader().read_to_end(&mut came);
+            taken += came.iter().filter(|&&byte| byte == 1).count();
+            progress = true;
+        }
+        longest = longest.max(moved.elapsed());
+        match progress {
+            true => moved = Instant::now(),
+            false => std::thread::sleep(Duration::from_millis(1)),
+        }
+        assert!(moved.elapsed() < Duration::from_secs(20), "{sent} sent, {taken} taken");
+    }
+    longest
+}
+
+#[test]
+fn a_body_and_its_answer_at_once() {
+    let ends = ends();
+    let limits = Limits { body_bytes: 100 << 20, ..limits() };
+    let (server, client) = (Server::over(limits, Some(ends.server)), Arc::new(ends.client));
+    let count = 20 << 20;
+    let mut peer = secure(&server, &client);
+    peer.send(&format!("POST /svc/mirror HTTP/1.1\r\nHost: a\r\nContent-Length: {count}\r\n\r\n"));
+    // Whoever writes the answer and whoever reads the body are two tasks: neither takes the other's place with the runtime.
+    let longest = both_ways(&mut peer, count);
+    assert!(longest < Duration::from_millis(700), "{longest:?}");
+}

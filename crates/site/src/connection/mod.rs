@@ -183,7 +183,7 @@ impl Connection<'_> {
                 break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
             let raw = &data[used..used + head.length];
-            let next = self.fast(&head, raw, tick).unwrap_or_else(|| self.own(raw, &head, lines));
+            let next = self.fast(&head, lines, tick).unwrap_or_else(|| self.own(raw, &head, lines));
             used += head.length;
             answered = true;
             if !matches!(next, Next::Read) {
@@ -215,11 +215,11 @@ impl Connection<'_> {
     }
 
     /// Answers a request on the fast path, if that can; `Next::Read` stands for "answered, go on".
-    fn fast(&mut self, head: &Head<'_>, raw: &[u8], tick: u64) -> Option<Next> {
+    fn fast(&mut self, head: &Head<'_>, lines: &[Line<'_>], tick: u64) -> Option<Next> {
         let Some(socket) = &mut self.socket else {
             return Some(Next::Close);
         };
-        Some(match fast_path::answer(self.site, head, raw, socket, tick) {
+        Some(match fast_path::answer(self.site, head, lines, socket, tick) {
             Fast::General => return None,
             Fast::Refused(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
             Fast::Broken => Next::Close,

@@ -43,7 +43,7 @@ impl Socket {
 
     /// Whether bytes wait that were encrypted already.
     pub fn unsent(&self) -> bool {
-        matches!(self, Socket::Registered(Stream::Tls(tls)) if tls.unsent())
+        matches!(self, Socket::Registered(stream) if stream.is_unsent())
     }
 
     /// Sends the bytes of `slices`, one after the other, as far as the socket takes them at once; tells how many are

@@ -36,6 +36,11 @@ impl Stream {
         matches!(self, Stream::Tls(_))
     }
 
+    /// Whether bytes wait that were encrypted already.
+    pub fn is_unsent(&self) -> bool {
+        matches!(self, Stream::Tls(tls) if tls.unsent())
+    }
+
     /// The certificate that the client has shown, as it is passed on.
     pub fn client_certificate(&self) -> Option<HeaderValue> {
         match self {

@@ -180,13 +180,8 @@ impl Site {
         }
     }
 
-    /// Checks a whole head for what only attackers send, or nobody has reason to.
-    pub(crate) fn examine(&self, raw: &[u8]) -> Result<(), Refusal> {
-        checks::check(raw, self.strictness()).map_err(|_| Refusal::Malformed("a strange head"))
-    }
-
-    /// The same for a head that came in parts.
-    pub(crate) fn examine_fields<'a>(
+    /// Checks a head for what only attackers send, or nobody has reason to.
+    pub(crate) fn examine<'a>(
         &self,
         method: &str,
         target: &str,

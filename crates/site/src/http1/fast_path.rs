@@ -14,7 +14,7 @@ use crate::files::cache::Root;
 use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
 use crate::files::{File, Found};
-use crate::head::{Framing, Head, Refusal, Verb};
+use crate::head::{Framing, Head, Line, Refusal, Verb};
 
 /// What came of it.
 pub(crate) enum Fast {
@@ -37,8 +37,14 @@ enum Compared {
     Unsure,
 }
 
-/// Answers `head`, checked from `raw`, on `socket`, if it can be done at once.
-pub(crate) fn answer(site: &Site, head: &Head<'_>, raw: &[u8], socket: &mut Socket, tick: u64) -> Fast {
+/// Answers `head`, which has these lines, on `socket`, if it can be done at once.
+pub(crate) fn answer(
+    site: &Site,
+    head: &Head<'_>,
+    lines: &[Line<'_>],
+    socket: &mut Socket,
+    tick: u64,
+) -> Fast {
     let hsts = site.hsts_over(socket);
     let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
@@ -49,7 +55,7 @@ pub(crate) fn answer(site: &Site, head: &Head<'_>, raw: &[u8], socket: &mut Sock
         Some(entry) => entry,
         // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
         // others are checked: the gate has seen the first head of a connection only.
-        None => match (site.examine(raw), &root) {
+        None => match (examine(site, head, lines), &root) {
             (Err(refusal), _) => return Fast::Refused(refusal),
             (Ok(()), None) => return Fast::General,
             (Ok(()), Some(root)) => match fill(site, head, secure, root, tick) {
@@ -87,6 +93,10 @@ pub(crate) fn answer(site: &Site, head: &Head<'_>, raw: &[u8], socket: &mut Sock
         Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(slices, sent)) },
         Err(_) => Fast::Broken,
     }
+}
+
+fn examine(site: &Site, head: &Head<'_>, lines: &[Line<'_>]) -> Result<(), Refusal> {
+    site.examine(head.method, head.target, lines.iter().map(|line| (line.name.as_bytes(), line.value)))
 }
 
 /// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.

@@ -155,6 +155,8 @@ pub(super) struct ExchangeState {
     interim: Cell<&'static [u8]>,
     /// The task of the exchange, which is not always the one that reads the body.
     task: RefCell<Option<Waker>>,
+    /// The one that reads the body, if it waits for the client to take what is encrypted.
+    reader: RefCell<Option<Waker>>,
 }
 
 impl ExchangeState {
@@ -177,6 +179,7 @@ impl ExchangeState {
             expects: Cell::new(expects),
             interim: Cell::default(),
             task: RefCell::default(),
+            reader: RefCell::default(),
         }
     }
 
@@ -212,6 +215,34 @@ impl ExchangeState {
         }
     }
 
+    /// Whether encrypted bytes wait for the client.
+    pub fn is_unsent(&self) -> bool {
+        self.with_io(|exchange_io| exchange_io.stream.is_unsent()).unwrap_or_default()
+    }
+
+    /// Under TLS, reading has encrypted bytes sent as well, and so takes the writer's place with the runtime, which knows
+    /// one task for each direction. Gives the place back, and remembers whom to wake when the client has taken something.
+    pub fn return_writer(&self, cx: &Context<'_>) {
+        if self.is_unsent() {
+            *self.reader.borrow_mut() = Some(cx.waker().clone());
+        }
+        self.wake(Some(cx.waker()));
+    }
+
+    /// Has the client take what is encrypted, whoever did that.
+    pub fn poll_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_unsent() { self.poll_flush(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Notes that the client has taken something.
+    fn taken<T>(&self, polled: Option<Poll<io::Result<T>>>) -> Poll<io::Result<T>> {
+        let polled = polled.unwrap_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())));
+        if polled.is_ready() {
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        polled
+    }
+
     /// Somebody wants the body: a client that waits for that is told, if its response has not begun.
     pub fn ask_for_body(&self, cx: &Context<'_>) {
         if self.expects.take() && self.status.get() == 0 {
@@ -240,14 +271,12 @@ impl ExchangeState {
 
     /// Writes some of `slices`; tells how many bytes.
     pub fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let written = self.with_io(|exchange_io| self.output.poll_write(cx, &mut exchange_io.stream, slices));
-        written.unwrap_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
+        self.taken(self.with_io(|exchange_io| self.output.poll_write(cx, &mut exchange_io.stream, slices)))
     }
 
     /// Ready once the kernel has all that was written.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = self.with_io(|exchange_io| self.output.poll_flush(cx, &mut exchange_io.stream));
-        flushed.unwrap_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
+        self.taken(self.with_io(|exchange_io| self.output.poll_flush(cx, &mut exchange_io.stream)))
     }
 
     /// Ready once nobody reads the body of the request any more.

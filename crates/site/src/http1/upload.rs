@@ -67,7 +67,12 @@ impl Body for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         this.state.ask_for_body(cx);
-        match this.poll_piece(cx) {
+        let was_unsent = this.state.is_unsent();
+        let polled = this.poll_piece(cx);
+        if was_unsent || this.state.is_unsent() {
+            this.state.return_writer(cx);
+        }
+        match polled {
             Poll::Ready(Ok(piece)) => return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece)))),
             Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(BodyError::Client(error.into())))),
             Poll::Pending => this.state.sends.wait(),

@@ -74,8 +74,9 @@ pub(super) async fn drive(
             if let Poll::Ready(result) = exchange.as_mut().poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
-            let is_broken = matches!(state.poll_interim(cx), Poll::Ready(Err(_))) || state.cut.get();
-            if is_broken || (watch.is_on(state) && is_gone(cx, state, &mut visible)) {
+            let sent = [state.poll_interim(cx), state.poll_unsent(cx)];
+            let is_broken = sent.iter().any(|sent| matches!(sent, Poll::Ready(Err(_))));
+            if is_broken || state.cut.get() || (watch.is_on(state) && is_gone(cx, state, &mut visible)) {
                 return Poll::Ready(Outcome::Broken);
             }
             let stall = state.stall.borrow();

@@ -172,7 +172,7 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, Status
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
-    site.examine_fields(head.method, head.target, fields).map_err(Refusal::status)?;
+    site.examine(head.method, head.target, fields).map_err(Refusal::status)?;
     check_length(head.framing, limits.body_bytes).map_err(Refusal::status)?;
     let length = match head.framing {
         Framing::Length(length) => Some(length),
