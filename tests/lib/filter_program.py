@@ -5,7 +5,7 @@ import subprocess
 PYTHON = "/usr/bin/python3"
 #: What a filter in Python is: bundles from descriptor 3, and on to descriptor 4. Its words say what it does.
 FILTER = r"""
-import json, os, signal, socket, struct, sys
+import json, os, signal, socket, struct, sys, time
 
 inward, onward = socket.socket(fileno=3), socket.socket(fileno=4)
 FIXED = struct.Struct("<BBQ18s18sBI")
@@ -72,6 +72,10 @@ while True:
         os._exit(7)
     if b" /babble " in line:
         babble()
+    if b" /hold " in line:
+        print("filter holds", *deeds, file=sys.stderr, flush=True)
+        while not os.path.exists("filters/go"):
+            time.sleep(0.01)
     if b" /hang " in line:
         print("filter hangs", file=sys.stderr, flush=True)
         while True:

@@ -19,7 +19,7 @@ use worker::counters::Counters;
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Ban, Process, Reply};
+use crate::reply::{Affected, Ban, Changed, Process, Reply};
 use crate::secret::Secret;
 
 /// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
@@ -56,6 +56,8 @@ struct Gathered {
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
+    changes: Vec<Changed>,
+    effects: Vec<Affected>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
 }
@@ -103,14 +105,14 @@ impl Admin {
             | Command::Certificates {}
             | Command::Unban { .. }
             | Command::Reopen {}
-            | Command::Reload {}
+            | Command::Reload { .. }
             | Command::Probe { .. } => false,
         };
         let message = match command {
             Command::Status {} => AdminToLauncher::Status { ticket: number },
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
-            Command::Reload {} => AdminToLauncher::Reload { ticket: number },
+            Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
             Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },
             Command::Unban { address } => {
@@ -214,6 +216,20 @@ impl Admin {
         self.finish(ticket, |gathered| Reply::Certificates { ok: true, certificates: gathered.certificates });
     }
 
+    /// Takes something that a reload changes.
+    pub(crate) fn changed(&self, ticket: u32, changed: Changed) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.changes.push(changed);
+        }
+    }
+
+    /// Takes what a reload means for a process.
+    pub(crate) fn affected(&self, ticket: u32, affected: Affected) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.effects.push(affected);
+        }
+    }
+
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str) {
         self.finish(ticket, |gathered| Reply::status(missing.to_owned(), gathered.processes));
@@ -221,7 +237,10 @@ impl Admin {
 
     /// Takes the answer to a relaunch or a stop.
     pub(crate) fn answer(&self, ticket: u32, outcome: Outcome, reason: &str) {
-        self.finish(ticket, |_| match outcome {
+        self.finish(ticket, |gathered| match outcome {
+            Outcome::Done if !gathered.changes.is_empty() => {
+                Reply::Reloaded { ok: true, changes: gathered.changes, processes: gathered.effects }
+            }
             Outcome::Done => Reply::done(),
             Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),
             Outcome::Busy if reason.is_empty() => Reply::failed("another such order is under way"),

@@ -97,13 +97,14 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         | Command::Conditioning {}
         | Command::Bans {}
         | Command::Certificates {}
+        | Command::Reload { dry_run: true }
         | Command::Probe { .. } => Ok(()),
         Command::Unban { address } => {
             log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
         }
         Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
-        Command::Reload {} => log(&format!("reload ordered by uid {uid}, pid {pid}")),
+        Command::Reload { dry_run: false } => log(&format!("reload ordered by uid {uid}, pid {pid}")),
         Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
     };
 }

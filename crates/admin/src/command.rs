@@ -44,7 +44,11 @@ pub enum Command {
     /// Open the logs anew.
     Reopen {},
     /// Read the configuration again, and change what has changed.
-    Reload {},
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// End the server in order.
     Stop {},
 }
@@ -82,7 +86,9 @@ mod tests {
         assert_eq!(Command::parse(br#"{"command":"status"}"#), Ok(Command::Status {}));
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
-        assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload {}));
+        assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
+        let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
+        assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();

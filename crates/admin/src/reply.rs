@@ -4,7 +4,7 @@
 //! Never: writes a control character of theirs; JSON escapes it.
 
 use serde::Serialize;
-use wire::LauncherToAdmin;
+use wire::{LauncherToAdmin, Verb};
 
 use crate::certified::Certificate;
 use crate::conditioned::Conditioned;
@@ -71,6 +71,29 @@ pub(crate) struct Ban {
     pub(crate) seconds: u32,
 }
 
+/// Something that a reload changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Changed {
+    pub(crate) change: &'static str,
+    pub(crate) what: String,
+    pub(crate) keys: Vec<String>,
+}
+
+impl Changed {
+    pub(crate) fn new(verb: Verb, what: &str, keys: &str) -> Self {
+        let keys = keys.split(", ").filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        Self { change: verb.word(), what: what.to_owned(), keys }
+    }
+}
+
+/// What a reload means for a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Affected {
+    pub(crate) action: &'static str,
+    pub(crate) process: String,
+    pub(crate) why: String,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -83,6 +106,8 @@ pub(crate) enum Reply {
     Bans { ok: bool, bans: Vec<Ban> },
     /// Certificates of sites.
     Certificates { ok: bool, certificates: Vec<Certificate> },
+    /// What has changed, or would.
+    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.

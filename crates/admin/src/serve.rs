@@ -19,7 +19,7 @@ use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::reply::Process;
+use crate::reply::{Affected, Changed, Process};
 use crate::secret::Secret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
@@ -133,6 +133,13 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple } => {
             let certificate = Certificate::new(name.as_str(), file.as_str(), verdict, holding, &staple);
             admin.certificate(ticket, certificate);
+        }
+        LauncherToAdmin::Changed { ticket, verb, what, keys } => {
+            admin.changed(ticket, Changed::new(verb, what.as_str(), keys.as_str()));
+        }
+        LauncherToAdmin::Affected { ticket, act, process, why } => {
+            let (process, why) = (process.as_str().to_owned(), why.as_str().to_owned());
+            admin.affected(ticket, Affected { action: act.word(), process, why });
         }
         LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
         LauncherToAdmin::BansEnd { ticket } => admin.bans_end(ticket),

@@ -194,14 +194,22 @@ EXAMPLES:
     #[command(after_help = "\
 EXAMPLES:
   bulkhead reload
+  bulkhead reload --dry-run         (what would change, and which processes would start, get successors or end)
   bulkhead check && bulkhead reload --run-dir run
 
-Sites, services, listeners, limits and policies that have changed get new processes or routes; what they have begun, the
-processes of before finish. [server], [log] and filters change with a restart.")]
+Sites, services, listeners, filters, logs, limits and policies that have changed get new processes or routes; what they
+have begun, the processes of before finish. Some keys of [server] take a restart: the refusal says which, and why. SIGHUP
+to the launcher does the same; its result is in the log.")]
     Reload {
         /// Which server.
         #[command(flatten)]
         server: Server,
+        /// Say what would change, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Say it as JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
     #[command(after_help = "\

@@ -1,4 +1,4 @@
-//! `bulkhead relaunch`, `bulkhead reload`, `bulkhead reopen` and `bulkhead stop`.
+//! `bulkhead relaunch`, `bulkhead reopen` and `bulkhead stop`.
 //!
 //! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid
 //! file. Never: signals a process because of a pid file, which may be old: only one of which the start is known as well.
@@ -44,14 +44,6 @@ pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
             return Err(Fault::Failed(text));
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Has the configuration read again.
-pub fn reload(run_dir: &Path) -> Result<ExitCode, Fault> {
-    let before = Instant::now();
-    give(run_dir, &json!({ "command": "reload" }))?;
-    print(&format!("reloaded in {:.2} s", before.elapsed().as_secs_f64()))?;
     Ok(ExitCode::SUCCESS)
 }
 

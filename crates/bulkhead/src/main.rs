@@ -22,6 +22,7 @@ mod locate;
 mod memory;
 mod probe;
 mod ps;
+mod reload;
 mod run;
 mod score;
 mod serve;
@@ -69,7 +70,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Relaunch { name, server } => commands::relaunch(&find::run_dir(&server)?, &name),
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
-        Command::Reload { server } => commands::reload(&find::run_dir(&server)?),
+        Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),
     }

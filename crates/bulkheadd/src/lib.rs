@@ -5,7 +5,7 @@
 //! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
 //!
 //! From the bottom: the crate `supervisor` starts the processes in their jails, owns them, and says what each is sent
-//! before it serves; `components` are the launcher's other concerns, one a file; `launcher` has the event loop, and is alone
+//! before it serves; `components` are the launcher's other concerns, one a file, and `transactions` the changes under way; `launcher` has the event loop, and is alone
 //! in knowing all of them. Each uses only what is below. The guard, a program of its own, is built on `supervisor` as well.
 //!
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
@@ -13,6 +13,7 @@
 mod components;
 mod launcher;
 mod secret;
+mod transactions;
 
 use std::process::ExitCode;
 

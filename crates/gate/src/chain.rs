@@ -39,6 +39,12 @@ impl Chain {
         self.first.attach_filter(channel)
     }
 
+    /// Sends nothing more to the first filter; what waits for it is given back.
+    pub fn end(&self) {
+        self.first.finish();
+        self.first.reject_all();
+    }
+
     /// Sends a request to the first filter, or lets it wait for one.
     pub fn send(&self, outgoing: Outgoing) {
         self.first.send_uncounted(outgoing);

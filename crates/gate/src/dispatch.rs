@@ -96,7 +96,8 @@ impl Connection {
         .begin(gate, stage, now);
     }
 
-    fn begin(mut self, gate: &Rc<Gate>, stage: Stage, now: Instant) {
+    /// Finds out where the connection goes, now or when its head is whole.
+    pub fn begin(mut self, gate: &Rc<Gate>, stage: Stage, now: Instant) {
         match self.peek(gate, now) {
             // SECURITY: a worker may hand one connection back any number of times.
             Seen::Partial { .. }

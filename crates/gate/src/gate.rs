@@ -57,7 +57,7 @@ pub struct Gate {
     policies: OnceCell<Policies>,
     counters: Counters,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
-    chain: OnceCell<Chain>,
+    chain: RefCell<Option<Rc<Chain>>>,
     left: Notify,
 }
 
@@ -78,7 +78,7 @@ impl Gate {
             policies: OnceCell::new(),
             counters: Counters::default(),
             partitions: RefCell::default(),
-            chain: OnceCell::new(),
+            chain: RefCell::default(),
             left: Notify::new(),
         }))
     }
@@ -138,13 +138,20 @@ impl Gate {
     }
 
     /// The chain of filters, which `new` makes if there is none; every request goes through the chain from now on.
-    pub fn chain(&self, new: impl FnOnce() -> Chain) -> &Chain {
-        self.chain.get_or_init(new)
+    pub fn chain(&self, new: impl FnOnce() -> Chain) -> Rc<Chain> {
+        self.chain.borrow_mut().get_or_insert_with(|| Rc::new(new())).clone()
     }
 
     /// The chain of filters, if there is one.
-    pub fn filters(&self) -> Option<&Chain> {
-        self.chain.get()
+    pub fn filters(&self) -> Option<Rc<Chain>> {
+        self.chain.borrow().clone()
+    }
+
+    /// Has requests go to their partitions without filters from now on. What is in the chain comes back from it.
+    pub fn remove_chain(&self) {
+        // Not while it is borrowed: what waits for the chain is sent on.
+        let removed = self.chain.borrow_mut().take();
+        removed.into_iter().for_each(|chain| chain.end());
     }
 
     /// Does something with each way to processes of ours.

@@ -83,6 +83,15 @@ struct Setup {
 struct Staged {
     tables: Tables,
     sockets: Vec<(Rc<Listener>, OwnedFd)>,
+    chain: StagedChain,
+}
+
+/// What an update says of filters; nothing, if they stay what they are.
+#[derive(Default)]
+struct StagedChain {
+    first: Option<OwnedFd>,
+    last: Option<(u32, OwnedFd)>,
+    is_removed: bool,
 }
 
 impl Setup {
@@ -104,11 +113,43 @@ impl Setup {
             }
             (None, LauncherToGate::Update {}, None) => self.staged = Some(Staged::default()),
             (_, LauncherToGate::Commit {}, None) => return self.commit().await,
+            (None, message, descriptor) if self.staged.is_some() && is_of_chain(&message) => {
+                self.stage_chain(message, descriptor)?;
+            }
             (_, message, descriptor) => {
                 if let Some((message, descriptor)) = self.set_up_listener(message, descriptor)? {
                     self.handle_at_any_stage(message, descriptor)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn stage_chain(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+        let Some(Staged { chain, .. }) = &mut self.staged else { return Ok(()) };
+        match (message, descriptor) {
+            (LauncherToGate::ChainFirst {}, Some(channel)) => chain.first = Some(channel),
+            (LauncherToGate::ChainLast { chain: number }, Some(channel)) => {
+                chain.last = Some((number, channel));
+            }
+            (LauncherToGate::NoChain {}, None) => chain.is_removed = true,
+            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+        }
+        Ok(())
+    }
+
+    /// Has what an update says of filters hold.
+    fn adopt_chain(&self, chain: StagedChain) -> Result<(), Fault> {
+        if chain.is_removed {
+            self.gate.remove_chain();
+        }
+        match (chain.first, chain.last) {
+            (Some(first), Some((number, last))) => {
+                workers::chain(&self.gate).begin(first)?;
+                self.receive_from_chain(number, last)?;
+            }
+            (None, None) => {}
+            _ => return Err(Fault::Launcher("half a chain".into())),
         }
         Ok(())
     }
@@ -220,11 +261,12 @@ impl Setup {
     /// Puts the listeners that follow `Update` in the place of those that there are. The first time, connections are
     /// accepted from here on.
     async fn commit(&mut self) -> Result<(), Fault> {
-        let Some(Staged { mut tables, sockets }) = self.staged.take() else {
+        let Some(Staged { mut tables, sockets, chain }) = self.staged.take() else {
             return Err(Fault::Launcher("Commit without Update".into()));
         };
         tables.replace(self.gate.tables.take());
         *self.gate.tables.borrow_mut() = tables;
+        self.adopt_chain(chain)?;
         if let Some((policies, exempt)) = self.policies.take() {
             self.gate.adopt(Policies::new(policies.as_ref(), exempt));
             self.control.send(&ChildToLauncher::Ready {}, None).await?;
@@ -253,6 +295,11 @@ impl Setup {
         self.accepting.push((address, tokio::task::spawn_local(accepting)));
         Ok(())
     }
+}
+
+fn is_of_chain(message: &LauncherToGate) -> bool {
+    use LauncherToGate::{ChainFirst, ChainLast, NoChain};
+    matches!(message, ChainFirst {} | ChainLast { .. } | NoChain {})
 }
 
 fn parse(what: &str, network: &Text<64>) -> Result<Network, Fault> {

@@ -18,6 +18,7 @@ use crate::answer;
 use crate::chain::{Chain, Flow};
 use crate::connection::{Connection, Share};
 use crate::gate::{Gate, Limits};
+use crate::incomplete::Stage;
 use crate::listener::RouteTarget;
 use crate::partition::{Partition, Reports};
 use crate::refusal::Refusal;
@@ -47,7 +48,7 @@ fn new_partition(gate: &Rc<Gate>, name: String, site: u16) -> Rc<Partition> {
 }
 
 /// The chain of filters, which every request goes through from now on.
-pub fn chain(gate: &Rc<Gate>) -> &Chain {
+pub fn chain(gate: &Rc<Gate>) -> Rc<Chain> {
     gate.chain(|| {
         let flow = Rc::<Flow>::default();
         let filters = Filters { gate: Rc::downgrade(gate), flow: flow.clone() };
@@ -150,6 +151,10 @@ impl Owner for Filters {
         if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
             let connection = Connection::undelivered(outgoing, now);
+            if gate.filters().is_none() {
+                // The filters were removed while it waited for them.
+                return connection.begin(&gate, Stage::Begun, now);
+            }
             answer::refuse(&gate, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
         }
     }

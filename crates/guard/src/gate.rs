@@ -35,7 +35,7 @@ pub struct Gate {
 /// The spec of a role of the guard.
 pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> ProcessSpec {
     let (partition, site) = (NO_PARTITION, NO_PARTITION);
-    ProcessSpec { role, name: role.name().into(), partition, site, index, identity }
+    ProcessSpec { role, name: role.name().into(), partition, site, index, generation: 0, identity }
 }
 
 impl Gate {
@@ -58,7 +58,7 @@ impl Gate {
         let started = Started::new(&self.spec, started)?;
         let process = Process::new(0, started.child, Some(control), started.since);
         self.running = Some((process, started.stderr));
-        let mut messages = context.gate_setup(Vec::new(), &[], chain);
+        let mut messages = context.gate_setup(context.messages(), Vec::new(), &[], chain);
         let begin = messages.pop();
         messages.extend(listeners.at_first()?);
         messages.extend(begin);

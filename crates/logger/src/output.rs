@@ -85,8 +85,8 @@ impl Files {
     }
 
     /// Sets where lines of the error log go beside it.
-    pub fn set_syslog(&mut self, syslog: Syslog) {
-        self.syslog = Some(syslog);
+    pub fn set_syslog(&mut self, syslog: Option<Syslog>) {
+        self.syslog = syslog;
     }
 
     /// Sets the access log of a site; an earlier one is closed.

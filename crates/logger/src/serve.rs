@@ -186,7 +186,8 @@ impl Logger {
             LauncherToLogger::Stderr { label } => {
                 self.add(descriptor?, Reader::Lines(LineReader::new(label.as_str())))?;
             }
-            LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Syslog::new(descriptor?)),
+            LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Some(Syslog::new(descriptor?))),
+            LauncherToLogger::NoSyslog {} => self.files.borrow_mut().set_syslog(None),
             LauncherToLogger::Begin {} | LauncherToLogger::Report {} | LauncherToLogger::Confirm { .. } => {}
         }
         Ok(())

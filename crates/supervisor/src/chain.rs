@@ -17,17 +17,23 @@ use sys::process::Exit;
 use wire::Role;
 
 use crate::Supervisor;
-use crate::chain_ends::{Chain, ChainEnds};
+use crate::chain_ends::{Chain, ChainEnds, StagedChain, StartedChain};
 use crate::error::{Error, during};
+use crate::life::Life;
 use crate::process::Stage;
 use crate::spawn::context::duplicate;
 use crate::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
 impl Supervisor {
-    /// The specs of the filters, in the order of the chain.
-    fn filters(&self) -> Vec<usize> {
-        let filters = self.specs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Filter);
-        filters.map(|(slot, _)| slot).collect()
+    /// The slots of the filters that requests go through, in the order of the chain.
+    pub fn filters(&self) -> Vec<usize> {
+        self.filters_with(&[Life::Serving, Life::Leaving])
+    }
+
+    pub(crate) fn filters_with(&self, lives: &[Life]) -> Vec<usize> {
+        let fits =
+            |slot: &usize| self.specs[*slot].role == Role::Filter && lives.contains(&self.slots[*slot].life);
+        (0..self.specs.len()).filter(fits).collect()
     }
 
     /// Starts all filters, since `slot` has none; unless another one has to be waited for.
@@ -36,23 +42,43 @@ impl Supervisor {
         if self.filters().iter().any(|&other| self.slots[other].start_at.is_some()) {
             return;
         }
-        match self.start_chain() {
-            Ok(started) => {
+        match self.start_chain(&self.filters()) {
+            Ok((started, chain)) => {
                 for (slot, serial) in started {
                     self.slots[slot].current = Some(serial);
+                    self.set_serving(serial);
                 }
+                self.chain = chain;
+                self.send_chain_to_gates();
                 self.announce();
             }
             Err((slot, error)) => self.not_started(slot, &error),
         }
     }
 
-    /// Starts a process of every filter, and gives the gates the ends of the new chain; or starts none.
-    fn start_chain(&mut self) -> Result<Vec<(usize, u64)>, (usize, Error)> {
+    /// Has the staged chain take the place of the one that there is, which ends when it has passed on what it has.
+    pub fn use_staged_chain(&mut self) {
+        self.adopt_staged_chain();
+        self.send_chain_to_gates();
+        self.log.info("filters relaunched");
+    }
+
+    fn send_chain_to_gates(&mut self) {
+        for gate in self.active(Role::Gate, None) {
+            if let Err(error) = self.send_chain(gate) {
+                self.log.warning(format!("a gate is not told of the filters: {error}"));
+                // It would send requests into the old chain for ever; its successor is told.
+                self.give_up(gate);
+            }
+        }
+    }
+
+    /// Starts a process of each of these filters, and makes a chain of them; or starts none.
+    pub(crate) fn start_chain(&mut self, slots: &[usize]) -> Result<StartedChain, (usize, Error)> {
         let mut started = Vec::new();
         let mut made: Option<Chain> = None;
         self.chains += 1;
-        for slot in self.filters() {
+        for &slot in slots {
             match self.start_filter(slot, made.take()) {
                 Ok((serial, chain)) => {
                     started.push((slot, serial));
@@ -64,15 +90,15 @@ impl Supervisor {
                 }
             }
         }
-        self.chain = made;
-        for gate in self.active(Role::Gate, None) {
-            if let Err(error) = self.send_chain(gate) {
-                self.log.warning(format!("a gate is not told of the filters: {error}"));
-                // It would send requests into the old chain for ever; its successor is told.
-                self.give_up(gate);
-            }
+        Ok((started, made))
+    }
+
+    /// A filter says nothing: somebody else decides that it works.
+    pub(crate) fn set_serving(&mut self, serial: u64) {
+        if let Some(process) = self.processes.get_mut(&serial) {
+            process.stage = Stage::Serving;
+            process.deadline = None;
         }
-        Ok(started)
     }
 
     /// Starts the filter of `slot` behind those of `before`.
@@ -92,9 +118,6 @@ impl Supervisor {
         unread.push(Unread::new(duplicate(&bundles)?));
         let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;
         let serial = self.register(slot, started)?;
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.stage = Stage::Serving;
-        }
         let ends = ChainEnds { number: self.chains, first, last };
         let since = Instant::now();
         Ok((serial, Chain { ends, unread, since, look_at: since + self.unread_max() / LOOKS }))
@@ -107,12 +130,14 @@ impl Supervisor {
 
     /// When the launcher looks next whether the filters read.
     pub fn chain_deadline(&self) -> Option<Instant> {
-        self.chain.as_ref().map(|chain| chain.look_at)
+        let chain = self.chain.as_ref().map(|chain| chain.look_at);
+        chain.into_iter().chain(self.staged_chain.as_ref().and_then(StagedChain::look_at)).min()
     }
 
     /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing for
     /// these clients any more.
     pub fn chain_on_time(&mut self, now: Instant) {
+        self.look_at_staged_chain(now);
         let timeout = self.unread_max();
         let start_timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let Some(chain) = self.chain.as_mut().filter(|chain| chain.look_at <= now) else {
@@ -170,21 +195,6 @@ impl Supervisor {
         }
     }
 
-    /// Puts a new chain in the place of the present one, which ends when it has passed on what it has.
-    pub fn relaunch_chain(&mut self) -> Result<(), Error> {
-        let started = self.start_chain().map_err(|(_, error)| error)?;
-        for (slot, serial) in started {
-            let state = &mut self.slots[slot];
-            state.backoff.forgive();
-            state.start_at = None;
-            if let Some(old) = state.current.replace(serial) {
-                self.retire(old);
-            }
-        }
-        self.log.info("filters relaunched");
-        Ok(())
-    }
-
     /// The gates' ends of the chain, if the configuration has filters.
     ///
     /// SECURITY: while there is no chain, its ends are those of channels that nobody has any more: a gate that was told
@@ -195,7 +205,7 @@ impl Supervisor {
             Some(Chain { ends: ChainEnds { number, first, last }, .. }) => {
                 Ok(Some(ChainEnds { number: *number, first: duplicate(first)?, last: duplicate(last)? }))
             }
-            None if self.context.chain.is_empty() => Ok(None),
+            None if self.filters().is_empty() => Ok(None),
             None => Ok(Some(ChainEnds { number: 0, first: deserted()?, last: deserted()? })),
         }
     }
@@ -211,5 +221,6 @@ impl Supervisor {
     /// Lets go of the chain at the end: it ends when the gates have.
     pub fn leave_chain(&mut self) {
         self.chain = None;
+        self.staged_chain = None;
     }
 }

@@ -37,3 +37,27 @@ pub struct Chain {
     pub(crate) since: Instant,
     pub(crate) look_at: Instant,
 }
+
+/// The filters that were started, as slots and serial numbers, and the chain that they are.
+pub(crate) type StartedChain = (Vec<(usize, u64)>, Option<Chain>);
+
+/// A chain that is to take the place of another; see `staged_chain`.
+#[derive(Debug)]
+pub struct StagedChain {
+    pub(crate) chain: Option<Chain>,
+    pub(crate) members: Vec<(usize, u64)>,
+    /// The transaction that waits for it.
+    pub(crate) ticket: u32,
+    pub(crate) rests: u32,
+    pub(crate) look_at: Instant,
+    pub(crate) until: Instant,
+    /// Whether it was said that the chain has come up, or has not.
+    pub(crate) is_judged: bool,
+}
+
+impl StagedChain {
+    /// When to look at it next, if it is not known what becomes of it.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        (!self.is_judged).then_some(self.look_at)
+    }
+}

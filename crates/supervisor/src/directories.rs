@@ -18,8 +18,6 @@ pub struct Directories {
     pub state: PathBuf,
     /// The administrator's door, the pid file, the empty root.
     pub run: PathBuf,
-    /// Logs.
-    pub log: PathBuf,
     /// Held for as long as the launcher lives: one launcher per run directory.
     _lock: File,
 }
@@ -37,7 +35,7 @@ impl Directories {
             return Err(Error::Running { path });
         }
         fs::write(&path, format!("{}\n", std::process::id())).map_err(at("write", &path))?;
-        Ok(Self { state: server.state_dir.clone(), run, log: server.log_dir.clone(), _lock: lock })
+        Ok(Self { state: server.state_dir.clone(), run, _lock: lock })
     }
 
     /// An empty directory that nobody can write, to be a process's root.
@@ -50,18 +48,18 @@ impl Directories {
         }
         directory(&path)
     }
+}
 
-    /// A log file, opened for appending.
-    pub fn log_file(&self, name: &str) -> Result<File, Error> {
-        own_file(&self.log.join(name), 0o640, File::options().append(true))
-    }
+/// A log file in a folder of our own, opened for appending.
+pub fn log_file(path: &Path) -> Result<File, Error> {
+    own_file(path, 0o640, File::options().append(true))
+}
 
-    /// A log file that the operator wants elsewhere: in a folder that only root (or the user of a rootless run) can
-    /// write, or somebody could put a link there.
-    pub fn log_elsewhere(path: &Path) -> Result<File, Error> {
-        check_own(path.parent().unwrap_or(Path::new("/")))?;
-        own_file(path, 0o640, File::options().append(true))
-    }
+/// A log file that the operator wants elsewhere: in a folder that only root (or the user of a rootless run) can
+/// write, or somebody could put a link there.
+pub fn log_elsewhere(path: &Path) -> Result<File, Error> {
+    check_own(path.parent().unwrap_or(Path::new("/")))?;
+    log_file(path)
 }
 
 /// Opens a directory, to be handed to a child or to be its root.

@@ -71,8 +71,9 @@ impl Supervisor {
         wait(&self.epoll, events, left)
     }
 
-    /// Takes the signals that have come.
-    pub fn on_signal(&mut self) {
+    /// Takes the signals that have come; whether one asks for a reload.
+    pub fn on_signal(&mut self) -> bool {
+        let mut asks_for_reload = false;
         while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
             if signal == sys::signals::Signal::Stop {
                 if self.stopping.is_some() {
@@ -81,7 +82,9 @@ impl Supervisor {
                 }
                 self.stop();
             }
+            asks_for_reload |= signal == sys::signals::Signal::Reload;
         }
+        asks_for_reload
     }
 
     /// Takes the next message of a child, and sends it what waits.

@@ -22,7 +22,9 @@ pub mod report;
 pub mod restart;
 pub mod setup;
 pub mod shutdown;
+pub mod slots;
 pub mod spawn;
+pub mod staged_chain;
 pub mod survivors;
 pub mod unread;
 
@@ -36,7 +38,7 @@ use sys::process::Child;
 use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
 
 use crate::backoff::{Backoff, Rule};
-use crate::chain_ends::Chain;
+use crate::chain_ends::{Chain, StagedChain};
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::life::Life;
@@ -96,10 +98,16 @@ pub struct Supervisor {
     unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
     /// What the gates hold of the filters that run.
     chain: Option<Chain>,
+    /// A chain that is to take its place.
+    staged_chain: Option<StagedChain>,
+    /// What has become of that, until the launcher takes notice.
+    chain_came_up: Option<(u32, Result<(), String>)>,
     /// How many chains there have been.
     chains: u32,
     epoll: OwnedFd,
     signals: OwnedFd,
+    /// Removed slots whose processes others may still need.
+    departing: Vec<usize>,
     /// Children whose channel is watched for room as well.
     watched: HashSet<u64>,
     serial: u64,
@@ -134,9 +142,12 @@ impl Supervisor {
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
             chain: None,
+            staged_chain: None,
+            chain_came_up: None,
             chains: 0,
             epoll,
             signals,
+            departing: Vec::new(),
             watched: HashSet::new(),
             serial: 0,
             stopping: None,

@@ -69,7 +69,7 @@ pub struct Process {
     pub calls: Option<Listener>,
     /// Where it may write a core file, to be looked at when it has ended.
     pub core_folder: Option<OwnedFd>,
-    /// The administrator's order that waits for it to come up.
+    /// The transaction that it is part of.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
     pub protocol_violations: u32,

@@ -70,7 +70,7 @@ impl Supervisor {
         self.slots[slot].broken = broken;
     }
 
-    /// Takes notice that a process is ready; returns the command that waits for it.
+    /// Takes notice that a process is ready; returns the transaction that it is part of.
     pub fn on_ready(&mut self, serial: u64) -> Option<u32> {
         let process = self.processes.get_mut(&serial)?;
         if process.stage != Stage::Starting {
@@ -79,24 +79,36 @@ impl Supervisor {
         }
         process.stage = Stage::Serving;
         process.deadline = None;
-        let (slot, ticket) = (process.slot, process.ticket.take());
-        if ticket.is_some() && self.slots[slot].life != Life::Pending {
-            self.log.info(format!("{} relaunched", self.specs[slot].title()));
-        }
+        let ticket = process.ticket;
+        self.announce();
         ticket
     }
 
-    /// Has a process that is ready take the place of the one before it.
+    /// Has a successor that is ready take the place of the process before it; its transaction has ended.
     pub fn take_over(&mut self, serial: u64) {
-        let ready = self.processes.get(&serial).filter(|process| process.stage == Stage::Serving);
-        let Some(slot) = ready.map(|process| process.slot) else { return };
-        if self.slots[slot].next == Some(serial) {
-            self.slots[slot].next = None;
-            if let Some(old) = self.slots[slot].current.replace(serial) {
-                self.retire(old);
-            }
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let slot = process.slot;
+        process.ticket = None;
+        if self.slots[slot].life == Life::Serving {
+            self.log.info(format!("{} relaunched", self.specs[slot].title()));
         }
-        self.announce();
+        if self.slots[slot].next.take_if(|next| *next == serial).is_some()
+            && let Some(old) = self.slots[slot].current.replace(serial)
+        {
+            self.retire(old);
+        }
+    }
+
+    /// Ends a successor whose transaction has failed. One that serves already finishes what it has begun.
+    pub fn abandon(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let (slot, stage) = (process.slot, process.stage);
+        process.ticket = None;
+        self.slots[slot].next.take_if(|next| *next == serial);
+        match stage {
+            Stage::Serving => self.retire(serial),
+            _ => self.give_up(serial),
+        }
     }
 
     /// Says once that everything is up: every gate accepts, as those are never given up.
@@ -155,22 +167,38 @@ impl Supervisor {
             self.slots[slot].next = None;
             let reason = format!("the new process ended with {exit}; error.log has what it said");
             self.log.warning(format!("{title}: {reason}"));
-            failed = process.ticket.map(|ticket| (ticket, reason));
+            failed = process.ticket.map(|ticket| (ticket, format!("{title}: {reason}")));
+        } else if self.slots[slot].current == Some(serial) && self.slots[slot].life == Life::Removed {
+            self.slots[slot].current = None;
+            self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
+        } else if self.slots[slot].current == Some(serial) && self.is_pending_filter(slot) {
+            self.slots[slot].current = None;
+            let reason = format!("it ended with {exit}; error.log has what it said");
+            self.log.warning(format!("{title}: {reason}"));
+            failed = process.ticket.map(|ticket| (ticket, format!("{title}: {reason}")));
         } else if self.slots[slot].current == Some(serial) {
-            self.slots[slot].current = self.slots[slot].next.take();
+            // A filter of another chain is of no use in this one.
+            let is_filter = self.specs[slot].role == Role::Filter;
+            self.slots[slot].current = if is_filter { None } else { self.slots[slot].next.take() };
             if self.stopping.is_none() {
                 self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
-                let reason = || format!("it ended with {exit}; error.log has what it said");
+                let reason = || format!("{title}: it ended with {exit}; error.log has what it said");
                 failed = process.ticket.map(|ticket| (ticket, reason()));
                 self.decide_restart(slot, exit, lived, exit.to_string());
-                if self.specs[slot].role == Role::Filter {
+                if is_filter {
                     self.break_chain();
                 }
             }
         } else if exit != Exit::Clean && self.stopping.is_none() {
             self.log.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
+        self.retire_departing();
         failed
+    }
+
+    /// Whether a slot is for a filter that no gate knows yet.
+    fn is_pending_filter(&self, slot: usize) -> bool {
+        self.specs[slot].role == Role::Filter && self.slots[slot].life == Life::Pending
     }
 
     /// Ends a process whose set-up failed, which would wait for ever for what could not be sent; returns the command that
@@ -183,16 +211,18 @@ impl Supervisor {
             self.slots[slot].next = None;
         } else if self.slots[slot].current == Some(serial) {
             self.slots[slot].current = None;
-            if self.specs[slot].role == Role::Filter {
-                self.break_chain();
+            if !self.is_pending_filter(slot) {
+                if self.specs[slot].role == Role::Filter {
+                    self.break_chain();
+                }
+                self.not_started(slot, error);
             }
-            self.not_started(slot, error);
         }
         ticket
     }
 
-    /// Starts a successor for the process of a slot, or a process for a slot that has none, on the administrator's command.
-    pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<(), String> {
+    /// Starts a successor for the process of a slot, or a process for a slot that has none, as part of a transaction.
+    pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<u64, String> {
         self.slots[slot].backoff.forgive();
         let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serial = match self.slots[slot].current {
@@ -210,7 +240,7 @@ impl Supervisor {
             process.ticket = Some(ticket);
             process.deadline = Some(Instant::now() + deadline);
         }
-        Ok(())
+        Ok(serial)
     }
 
     /// Keeps what a process had logged until a logger has read it: the present one may be about to die too.

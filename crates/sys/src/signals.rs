@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub enum Signal {
     /// SIGTERM or SIGINT: end everything in order.
     Stop,
+    /// SIGHUP: read the configuration again.
+    Reload,
     /// Anything else that was asked for: nothing to do.
     Other,
 }
@@ -66,8 +68,11 @@ fn descriptor_of(signals: &[i32]) -> io::Result<OwnedFd> {
 
 /// Takes the next signal from `descriptor`; `None` when there is none.
 pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
-    let stops = |info: libc::signalfd_siginfo| matches!(info.ssi_signo as i32, libc::SIGTERM | libc::SIGINT);
-    Ok(next(descriptor)?.map(|info| if stops(info) { Signal::Stop } else { Signal::Other }))
+    Ok(next(descriptor)?.map(|info| match info.ssi_signo as i32 {
+        libc::SIGTERM | libc::SIGINT => Signal::Stop,
+        libc::SIGHUP => Signal::Reload,
+        _ => Signal::Other,
+    }))
 }
 
 /// The same for a guard: the next signal that is to be passed on.

@@ -271,6 +271,9 @@ messages! {
         /// There is no such partition any more: requests that wait for its workers are answered as those for a site that
         /// there is not. Connections that its workers hold go on.
         43 => RemovePartition { partition: u16 },
+        /// In an `Update`: there are no filters any more. What is in them comes back from them. `ChainFirst` and
+        /// `ChainLast` in an `Update` hold from its `Commit` on, as all that it says.
+        44 => NoChain {},
     }
 }
 
@@ -513,7 +516,8 @@ impl Field for AccessRight {
 messages! {
     /// From the launcher to the logger.
     pub enum LauncherToLogger {
-        /// The access log's format: 0 common, 1 combined, 2 JSON; and how long a line may wait in memory.
+        /// The access log's format: 0 common, 1 combined, 2 JSON; and how long a line may wait in memory. Again when it
+        /// has changed.
         1 => Format { format: u8, flush_ms: u32 },
         /// The access log of a site comes along, opened for appending.
         2 => AccessLog { site: u16 },
@@ -532,6 +536,8 @@ messages! {
         8 => Syslog {},
         /// Asks for `Confirmed`.
         9 => Confirm { ticket: u32 },
+        /// Lines of the error log are not sent to syslog any more.
+        10 => NoSyslog {},
     }
 }
 
@@ -554,6 +560,61 @@ choice! {
         1 => Failed,
         /// It cannot be done now: another of the kind is under way.
         2 => Busy,
+    }
+}
+
+choice! {
+    /// What happens to something that the configuration names.
+    pub enum Verb {
+        /// It comes.
+        0 => Added,
+        /// It stays, and is another.
+        1 => Changed,
+        /// It goes.
+        2 => Removed,
+        /// It begins anew.
+        3 => Relaunched,
+        /// It is read again.
+        4 => Reread,
+    }
+}
+
+impl Verb {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+            Self::Relaunched => "relaunched",
+            Self::Reread => "read again",
+        }
+    }
+}
+
+choice! {
+    /// What is done with a process when something has changed.
+    pub enum Act {
+        /// It is started.
+        0 => Start,
+        /// It gets a successor, which is started beside it.
+        1 => Replace,
+        /// It is sent messages.
+        2 => Update,
+        /// It finishes what it has begun, and ends.
+        3 => Stop,
+    }
+}
+
+impl Act {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Replace => "replace",
+            Self::Update => "update",
+            Self::Stop => "stop",
+        }
     }
 }
 
@@ -618,6 +679,10 @@ messages! {
         },
         /// The answer to `Certificates` is complete.
         23 => CertificatesEnd { ticket: u32 },
+        /// Before the answer to `Reload`: what has changed in the configuration, and which keys of it.
+        24 => Changed { ticket: u32, verb: Verb, what: Text<256>, keys: Text<512> },
+        /// After that: what it means for a process, and why.
+        25 => Affected { ticket: u32, act: Act, process: Text<128>, why: Text<512> },
     }
 }
 
@@ -646,7 +711,7 @@ messages! {
         21 => Unban { ticket: u32, address_high: u64, address_low: u64 },
         /// List all certificates of sites.
         22 => Certificates { ticket: u32 },
-        /// Read the configuration again, and change what has changed.
-        23 => Reload { ticket: u32 },
+        /// Read the configuration again, and change what has changed; or only say what would, if `dry_run`.
+        23 => Reload { ticket: u32, dry_run: bool },
     }
 }

@@ -15,12 +15,12 @@ use wire::tls::{
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
-    AccessRight, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher, Conditioning,
-    ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker, HeaderOf, Kind,
-    LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
+    AccessRight, Act, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher,
+    Conditioning, ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker,
+    HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
     ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, Text, ToGuard,
-    ToWorker, Unreachable, WorkerLimits,
+    ToWorker, Unreachable, Verb, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -287,7 +287,7 @@ impl Samples for AdminToLauncher {
             Self::Reopen { ticket: 4 },
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
-            Self::Reload { ticket: 8 },
+            Self::Reload { ticket: 8, dry_run: true },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
@@ -339,6 +339,7 @@ impl Samples for LauncherToGate {
             Self::Capacity { partition: 1, connections: u32::MAX },
             Self::Update {},
             Self::RemovePartition { partition: 1 },
+            Self::NoChain {},
             Self::Protocol { listener: 1, tls: true, h2c: false },
             Self::Redirect { listener: 1, host: text(255), path: text(1024), port: 443 },
             Self::Ban { partition: 1, address_high: u64::MAX, address_low: 0, seconds: u32::MAX },
@@ -556,6 +557,7 @@ impl Samples for LauncherToLogger {
             Self::Begin {},
             Self::Report {},
             Self::Syslog {},
+            Self::NoSyslog {},
             Self::Confirm { ticket: u32::MAX },
         ]
     }
@@ -601,6 +603,8 @@ impl Samples for LauncherToAdmin {
             Self::Ban { ticket: 1, name: text(128), address_high: u64::MAX, address_low: 0, seconds: 1 },
             Self::BansEnd { ticket: 2 },
             Self::CertificatesEnd { ticket: 3 },
+            Self::Changed { ticket: 4, verb: Verb::Removed, what: text(256), keys: text(512) },
+            Self::Affected { ticket: 5, act: Act::Stop, process: text(128), why: text(0) },
         ];
         all.extend(staples().map(|staple| Self::Certificate {
             ticket: 4,

@@ -3,10 +3,9 @@
 //! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
 //! what an administrator can, and no more. Never: a string from it.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
-use wire::{Counters, LauncherToAdmin, Outcome, Role, Text};
+use wire::{Counters, LauncherToAdmin, Role, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
@@ -15,9 +14,6 @@ use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
-
-/// The most relaunches under way.
-const RELAUNCHES_MAX: usize = 64;
 
 /// The answer about a target that there is no more.
 pub(crate) const GONE: &str = "the configuration has no such name any more";
@@ -29,14 +25,12 @@ pub struct AdminCommands {
     targets: Vec<(String, Vec<usize>)>,
     /// The status, which waits for the counters of all processes.
     status: FanOut,
-    /// Relaunches under way, by ticket: who asked, how many processes are still to come up, and what failed.
-    relaunches: HashMap<u32, (u64, usize, Vec<String>)>,
 }
 
 impl AdminCommands {
     /// Makes the table of what can be relaunched.
     pub fn new(specs: &[ProcessSpec]) -> Self {
-        let mut new = Self { targets: Vec::new(), status: FanOut::default(), relaunches: HashMap::new() };
+        let mut new = Self { targets: Vec::new(), status: FanOut::default() };
         new.adopt(specs.iter().enumerate());
         new
     }
@@ -58,6 +52,17 @@ impl AdminCommands {
         there.map(|(number, (name, _))| (number, name.as_str()))
     }
 
+    /// The name and the slots of a target; no slots, if it has gone with a change of the configuration.
+    pub fn target(&self, target: u16) -> Option<(String, Vec<usize>)> {
+        self.targets.get(usize::from(target)).cloned()
+    }
+
+    /// The slots that a name stands for.
+    pub fn slots_of(&self, name: &str) -> Vec<usize> {
+        let found = self.targets.iter().find(|(known, _)| known == name);
+        found.map_or_else(Vec::new, |(_, slots)| slots.clone())
+    }
+
     /// The slots of a target; none, if it has gone with a change of the configuration.
     pub fn slots(&self, target: u16) -> Option<&[usize]> {
         self.targets.get(usize::from(target)).map(|(_, slots)| &slots[..])
@@ -65,7 +70,7 @@ impl AdminCommands {
 }
 
 /// A new signer would have the files as they are now, and the old one's keys would go with it.
-fn signer_can_start(supervisor: &Supervisor) -> Result<(), String> {
+pub(crate) fn signer_can_start(supervisor: &Supervisor) -> Result<(), String> {
     let broken = supervisor.context().config.broken_certificates(&Examiner::new(Depth::Start));
     match broken.is_empty() {
         true => Ok(()),
@@ -184,71 +189,5 @@ impl AdminCommands {
             }
         }
         lines
-    }
-
-    /// Starts a successor for every process of a target; the old ones go when the new ones are ready.
-    pub(crate) fn begin_relaunch(
-        &mut self,
-        supervisor: &mut Supervisor,
-        admin: u64,
-        ticket: u32,
-        target: u16,
-    ) {
-        let Some(specs) = self.slots(target).map(<[usize]>::to_vec) else {
-            return supervisor.protocol_violation(admin);
-        };
-        if specs.is_empty() {
-            return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE);
-        }
-        if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Signer)
-            && let Err(reason) = signer_can_start(supervisor)
-        {
-            supervisor.warn(format!("relaunch: {reason}"));
-            return supervisor.answer_to(admin, ticket, Outcome::Failed, &reason);
-        }
-        if specs.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter) {
-            self.relaunches.insert(ticket, (admin, 0, vec![]));
-            let relaunched = supervisor.relaunch_chain();
-            return self.relaunched(supervisor, ticket, relaunched.map_err(|error| error.to_string()));
-        }
-        let busy = specs.iter().any(|&slot| supervisor.slot(slot).next.is_some());
-        if busy || self.relaunches.len() >= RELAUNCHES_MAX {
-            self.relaunches.insert(ticket, (admin, 0, vec![]));
-            return self.answer(supervisor, ticket, Outcome::Busy, "it is being relaunched already");
-        }
-        self.relaunches.insert(ticket, (admin, specs.len(), vec![]));
-        for slot in specs {
-            if let Err(reason) = supervisor.relaunch(slot, ticket) {
-                self.relaunched(supervisor, ticket, Err(reason));
-            }
-        }
-    }
-
-    /// One process of a relaunch has come up, or failed to.
-    pub(crate) fn relaunched(
-        &mut self,
-        supervisor: &mut Supervisor,
-        ticket: u32,
-        result: Result<(), String>,
-    ) {
-        let Some((_, left, failures)) = self.relaunches.get_mut(&ticket) else {
-            return;
-        };
-        *left = left.saturating_sub(1);
-        failures.extend(result.err());
-        if *left > 0 {
-            return;
-        }
-        let reason = failures.join("; ");
-        let outcome = if reason.is_empty() { Outcome::Done } else { Outcome::Failed };
-        self.answer(supervisor, ticket, outcome, &reason);
-    }
-
-    /// Answers the command of a relaunch.
-    fn answer(&mut self, supervisor: &mut Supervisor, ticket: u32, outcome: Outcome, reason: &str) {
-        match self.relaunches.remove(&ticket) {
-            Some((admin, ..)) => supervisor.answer_to(admin, ticket, outcome, reason),
-            None => supervisor.answer(ticket, outcome, reason),
-        }
     }
 }

@@ -20,15 +20,11 @@ use wire::{LauncherToSite, Role, Text};
 
 use crate::components::Component;
 use supervisor::Supervisor;
+use supervisor::change::plan::{FileStamp, Stamp, plan_files};
+use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
 use supervisor::setup::reloaded_files::{for_workers, open};
 use supervisor::setup::stapler::{self, NAMES};
-
-/// By what a file is known to have changed.
-type Stamp = (u64, u64, i64, i64, u64);
-
-/// The same for a file, and for that of its key.
-type Stamps = (Stamp, Option<Stamp>);
 
 /// What a file is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +38,18 @@ enum Purpose {
 }
 
 impl Purpose {
+    /// The name of the file among all that are read again.
+    fn id(&self, path: &Path) -> FileId {
+        let number = match self {
+            Self::Certificate { number, .. }
+            | Self::Site(_, LauncherToSite::ClientRevoked { number, .. }) => *number,
+            Self::Site(_, LauncherToSite::RuleUsers { rule, .. }) => *rule,
+            Self::Site(..) | Self::Names(_) => 0,
+        };
+        let (key, site) = self.named().unzip();
+        FileId { key: key.unwrap_or("names"), site, number, path: path.to_owned() }
+    }
+
     /// The key by which the operator has named the file, and the site.
     fn named(&self) -> Option<(&'static str, u16)> {
         match self {
@@ -61,11 +69,13 @@ struct ReloadedFile {
     /// The file of the key, of a certificate that has one.
     key: Option<PathBuf>,
     /// As they were when they were last given to those who read them.
-    given: Option<Stamps>,
+    given: Option<Stamp>,
     /// The signers that have yet to say what became of it.
     owed: Vec<u64>,
     /// What the signer has said last, if it is for one.
     said: (Verdict, Holding),
+    /// Whether a signer has said anything.
+    is_judged: bool,
     /// What was said against it, so that each objection is said once.
     objected: Vec<Objection>,
 }
@@ -73,16 +83,17 @@ struct ReloadedFile {
 impl ReloadedFile {
     fn new(purpose: Purpose, path: PathBuf) -> Self {
         let said = (Verdict::Unreadable, Holding::NOTHING);
-        Self { purpose, path, key: None, given: None, owed: Vec::new(), said, objected: Vec::new() }
+        let (key, given, is_judged) = (None, None, false);
+        Self { purpose, path, key, given, owed: Vec::new(), said, is_judged, objected: Vec::new() }
     }
 
     /// As the files are now, without opening them.
-    fn look(&self) -> io::Result<Stamps> {
+    fn look(&self) -> io::Result<Stamp> {
         Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
     }
 
     /// The files, and as they are now.
-    fn open(&self) -> io::Result<(File, Option<File>, Stamps)> {
+    fn open(&self) -> io::Result<(File, Option<File>, Stamp)> {
         let (file, key) = (open(&self.path)?, self.key.as_deref().map(open).transpose()?);
         let stamps = (stamp(&file)?, key.as_ref().map(stamp).transpose()?);
         Ok((file, key, stamps))
@@ -105,12 +116,15 @@ pub(crate) struct FileReload {
     certificates: BTreeMap<(u16, u16), usize>,
     every: Duration,
     next: Option<Instant>,
+    /// Files that were written since they were read, until the launcher takes notice.
+    written: Vec<Change>,
 }
 
 impl FileReload {
     pub(crate) fn of(config: &Config) -> Self {
+        let (every, next) = (Duration::ZERO, None);
         let mut none =
-            Self { files: Vec::new(), certificates: BTreeMap::new(), every: Duration::ZERO, next: None };
+            Self { files: Vec::new(), certificates: BTreeMap::new(), every, next, written: Vec::new() };
         none.adopt(config);
         none
     }
@@ -181,15 +195,21 @@ impl Component for FileReload {
             return;
         }
         self.next = Some(now + self.every);
+        let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
         for place in 0..self.files.len() {
             let file = &self.files[place];
             match file.look() {
-                Ok(found) if Some(found) == file.given => {}
-                Ok(_) => self.give(supervisor, place, &self.readers(supervisor, place)),
+                Ok(found) => {
+                    let id = file.purpose.id(&file.path);
+                    // One that was not there has been read as nothing.
+                    read.insert(id.clone(), file.given.unwrap_or_default());
+                    there.insert(id, found);
+                }
                 Err(error) => self.complain(supervisor, place, &error.to_string()),
             }
             self.object(supervisor, place);
         }
+        self.written = plan_files(&read, &there);
     }
 
     fn on_exit(&mut self, _supervisor: &mut Supervisor, ended: &mut Ended) {
@@ -198,8 +218,21 @@ impl Component for FileReload {
 }
 
 impl FileReload {
-    /// Gives a new signer every certificate, the channels being made elsewhere.
-    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) {
+    /// The files that were written since they were read, once.
+    pub(crate) fn take_written(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Has those who use a file read it again.
+    pub(crate) fn reread(&mut self, supervisor: &mut Supervisor, file: &FileId) {
+        let place = self.files.iter().position(|known| known.purpose.id(&known.path) == *file);
+        if let Some(place) = place {
+            let _ = self.give(supervisor, place, &self.readers(supervisor, place));
+        }
+    }
+
+    /// Gives a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
+    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
         let sites = (0u16..).zip(&supervisor.context().config.sites).filter(|(_, site)| site.tls.is_some());
         let hosts = sites.clone().flat_map(|(site, about)| {
             about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
@@ -210,8 +243,10 @@ impl FileReload {
         for message in named.chain(hosts).collect::<Vec<_>>() {
             supervisor.send(signer, &message, None);
         }
-        self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
+        let unread =
+            self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
         supervisor.send(signer, &LauncherToSigner::Begin {}, None);
+        unread
     }
 
     /// Gives a new stapler what is known of names.
@@ -219,12 +254,15 @@ impl FileReload {
         self.give_all(supervisor, stapler, |purpose| matches!(purpose, Purpose::Names(_)));
     }
 
-    fn give_all(&mut self, supervisor: &mut Supervisor, reader: u64, fits: impl Fn(&Purpose) -> bool) {
-        for place in 0..self.files.len() {
-            if fits(&self.files[place].purpose) {
-                self.give(supervisor, place, &[reader]);
-            }
-        }
+    fn give_all(
+        &mut self,
+        supervisor: &mut Supervisor,
+        reader: u64,
+        fits: impl Fn(&Purpose) -> bool,
+    ) -> Vec<String> {
+        let places = (0..self.files.len()).filter(|&place| fits(&self.files[place].purpose));
+        let places = places.collect::<Vec<_>>().into_iter();
+        places.filter_map(|place| self.give(supervisor, place, &[reader]).err()).collect()
     }
 
     /// Those who read a file.
@@ -240,7 +278,7 @@ impl FileReload {
     }
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
-    fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) {
+    fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) -> Result<(), String> {
         let purpose = self.files[place].purpose.clone();
         match self.files[place].open() {
             Ok((file, key, stamps)) => {
@@ -262,8 +300,12 @@ impl FileReload {
                         Purpose::Names(message) => supervisor.send(reader, message, file),
                     }
                 }
+                Ok(())
             }
-            Err(error) => self.complain(supervisor, place, &error.to_string()),
+            Err(error) => {
+                self.complain(supervisor, place, &error.to_string());
+                Err(format!("{}: {error}", self.about(supervisor, place).unwrap_or_default()))
+            }
         }
     }
 
@@ -295,7 +337,8 @@ impl FileReload {
         }
     }
 
-    /// Takes a signer's word about a file.
+    /// Takes a signer's word about a file. What is wrong, if the signer cannot use a file of which no other signer has said
+    /// so.
     pub(crate) fn on_certificate(
         &mut self,
         supervisor: &mut Supervisor,
@@ -303,11 +346,18 @@ impl FileReload {
         id: (u16, u16),
         verdict: Verdict,
         holding: Holding,
-    ) {
+    ) -> Option<String> {
         let place = self.certificates.get(&id).copied();
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
+        let mut worse = None;
         if let Some(place) = place {
-            self.files[place].said = (verdict, holding);
+            let file = &mut self.files[place];
+            let was_bad = file.is_judged && file.said.0 != Verdict::Good;
+            (file.said, file.is_judged) = ((verdict, holding), true);
+            if verdict != Verdict::Good && !was_bad {
+                let about = self.about(supervisor, place).unwrap_or_default();
+                worse = Some(format!("{about}: the file {}", verdict.words()));
+            }
         }
         match place {
             Some(place) if verdict == Verdict::Good => {
@@ -325,17 +375,18 @@ impl FileReload {
             // Nobody asked.
             None => supervisor.protocol_violation(serial),
         }
+        worse
     }
 }
 
 const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;
 
 /// As a file is now, without opening it.
-fn look(path: &Path) -> io::Result<Stamp> {
+fn look(path: &Path) -> io::Result<FileStamp> {
     stamp(&File::options().read(true).custom_flags(O_PATH).open(path)?)
 }
 
-fn stamp(file: &File) -> io::Result<Stamp> {
+fn stamp(file: &File) -> io::Result<FileStamp> {
     let found = file.metadata()?;
     Ok((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }

@@ -28,6 +28,8 @@ const WAITING_MAX: usize = 64;
 pub(crate) struct LogRotation {
     /// The files that are written.
     pub(crate) logs: Logs,
+    /// Those of a configuration that does not hold yet.
+    staged: Option<Logs>,
     asked: Vec<Asked>,
 }
 
@@ -42,7 +44,7 @@ struct Asked {
 impl LogRotation {
     /// For these files.
     pub(crate) fn new(logs: Logs) -> Self {
-        Self { logs, asked: Vec::new() }
+        Self { logs, staged: None, asked: Vec::new() }
     }
 }
 
@@ -127,15 +129,39 @@ impl LogRotation {
 
     /// Opens the logs of today and hands them to the loggers.
     fn reopen_logs(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
-        self.logs.reopen(supervisor.directories(), SystemTime::now())?;
+        self.logs.reopen(SystemTime::now())?;
         self.hand_over(supervisor)
     }
 
-    /// Opens the logs of the configuration that is now, and hands them to the loggers.
-    pub(crate) fn adopt_config(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
-        let config = &supervisor.context().config;
-        self.logs = Logs::open(config, supervisor.directories(), SystemTime::now())?;
-        self.hand_over(supervisor)
+    /// Opens the logs of the configuration that is to be. Loggers get those of the sites from `first` on, which nobody
+    /// else has.
+    pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, first: usize) -> Result<(), Error> {
+        let logs = Logs::open(&supervisor.context().config, SystemTime::now())?;
+        let sites = first..supervisor.context().config.sites.len();
+        for logger in supervisor.active(Role::Logger, None) {
+            for site in sites.clone() {
+                let file = duplicate(&logs.access[site])?;
+                supervisor.send(logger, &LauncherToLogger::AccessLog { site: site as u16 }, Some(file));
+            }
+        }
+        self.staged = Some(logs);
+        Ok(())
+    }
+
+    /// Has the loggers write the logs that were opened for the configuration that holds now.
+    pub(crate) fn adopt_staged(&mut self, supervisor: &mut Supervisor) {
+        let Some(logs) = self.staged.take() else { return };
+        self.logs = logs;
+        if let Err(error) = self.hand_over(supervisor) {
+            supervisor
+                .warn(format!("the loggers have not got all logs: {error}; `bulkhead reopen` tries again"));
+        }
+        self.log_missing_syslog(supervisor);
+    }
+
+    /// Forgets the logs of a configuration that was given up.
+    pub(crate) fn discard(&mut self) {
+        self.staged = None;
     }
 
     fn hand_over(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {

@@ -157,13 +157,13 @@ fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
     let config = &supervisor.context().config;
     let mut files = vec![
         supervisor.directories().state.join("uids"),
-        supervisor.directories().log.join("error.log"),
+        config.server.log_dir.join("error.log"),
         supervisor.directories().run.join("bulkheadd.pid"),
         "/etc/shadow".into(),
         "/etc/passwd".into(),
     ];
     for (index, site) in config.sites.iter().enumerate() {
-        files.push(supervisor.directories().log.join(format!("{}.access.log", site.name)));
+        files.push(config.server.log_dir.join(format!("{}.access.log", site.name)));
         if index != usize::from(own.site) || own.role != Role::Site {
             files.extend(
                 site.folder()

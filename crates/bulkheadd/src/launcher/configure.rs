@@ -10,6 +10,8 @@ use crate::launcher::Launcher;
 use supervisor::error::Error;
 use supervisor::life::Life;
 use supervisor::process::Stage;
+use supervisor::setup::Messages;
+use supervisor::slots::{Running, sockets_of};
 
 impl Launcher {
     /// Configures every process that was started; ends those for which that fails.
@@ -18,7 +20,9 @@ impl Launcher {
             if let Err(error) = self.configure(serial)
                 && let Some(ticket) = self.supervisor.not_configured(serial, &error)
             {
-                self.came_up(ticket, Err(error.to_string()));
+                let title =
+                    self.supervisor.process(serial).map(|process| self.supervisor.spec(process.slot).title());
+                self.came_up(serial, ticket, Err(format!("{}: {error}", title.unwrap_or_default())));
             }
         }
     }
@@ -45,10 +49,16 @@ impl Launcher {
             }
             Role::Admin => self.configure_admin(serial)?,
             Role::Gate => {
-                let sockets = supervisor.sockets_of(supervisor.spec(slot).index)?;
                 let chain = supervisor.chain_ends()?;
+                // What changes with a reload that is under way, a gate is sent when that holds.
+                let before = self.transactions.before();
+                let (tables, sockets) = match before {
+                    Some(Running { config, listeners, .. }) => (Messages { config }, &listeners[..]),
+                    None => (supervisor.context().messages(), supervisor.listeners()),
+                };
+                let sockets = sockets_of(sockets, supervisor.spec(slot).index)?;
                 let specs = supervisor.specs_for(Life::Serving);
-                let messages = supervisor.context().gate_setup(sockets, &specs, chain);
+                let messages = supervisor.context().gate_setup(tables, sockets, &specs, chain);
                 for (message, descriptor) in messages {
                     supervisor.send(serial, &message, descriptor);
                 }
@@ -64,11 +74,16 @@ impl Launcher {
                 }
             }
             Role::Service => {
-                for (message, descriptor) in supervisor.context().service_setup(supervisor.spec(slot)) {
-                    supervisor.send(serial, &message, descriptor);
+                for message in supervisor.context().messages().service_setup(supervisor.spec(slot)) {
+                    supervisor.send(serial, &message, None);
                 }
             }
-            Role::Signer => from.certificates.files.configure_signer(supervisor, serial),
+            Role::Signer => {
+                let unread = from.certificates.files.configure_signer(supervisor, serial);
+                if let Some(id) = supervisor.process(serial).and_then(|process| process.ticket) {
+                    unread.into_iter().for_each(|reason| self.transactions.fail(id, reason));
+                }
+            }
             Role::Connector => {
                 for (message, descriptor) in supervisor.context().connector_setup(supervisor.spec(slot))? {
                     supervisor.send(serial, &message, descriptor);

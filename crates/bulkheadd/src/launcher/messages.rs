@@ -8,6 +8,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
 use crate::launcher::Launcher;
+use crate::transactions::{Asker, Mode};
 use supervisor::events::Received;
 
 /// How many messages of one child are taken before the others get their turn.
@@ -40,11 +41,9 @@ impl Launcher {
     }
 
     fn on_ready(&mut self, serial: u64) {
-        // Before the old one retires: it may be the admin role, which is to pass the answer on.
         if let Some(ticket) = self.supervisor.on_ready(serial) {
-            self.came_up(ticket, Ok(()));
+            self.came_up(serial, ticket, Ok(()));
         }
-        self.supervisor.take_over(serial);
     }
 
     fn handle(&mut self, serial: u64, message: ChildToLauncher) {
@@ -59,9 +58,17 @@ impl Launcher {
                 to.conditioning_report.on_heavy(supervisor, serial, range);
             }
             ChildToLauncher::Shed { shed } => to.conditioning_report.on_shed(supervisor, serial, shed),
+            ChildToLauncher::Confirmed { ticket } if supervisor.on_confirmed(serial, ticket) => {
+                self.came_up(serial, ticket, Ok(()));
+            }
             ChildToLauncher::Confirmed { ticket } => to.log_rotation.on_confirmed(supervisor, serial, ticket),
             ChildToLauncher::Certificate { site, number, verdict, holding } => {
-                to.certificates.files.on_certificate(supervisor, serial, (site, number), verdict, holding);
+                let place = (site, number);
+                let worse = to.certificates.files.on_certificate(supervisor, serial, place, verdict, holding);
+                let ticket = supervisor.process(serial).and_then(|process| process.ticket);
+                if let (Some(reason), Some(id)) = (worse, ticket) {
+                    self.transactions.fail(id, reason);
+                }
             }
             ChildToLauncher::Staple { site, number, staple } => {
                 to.certificates.on_staple(supervisor, serial, (site, number), staple);
@@ -69,7 +76,7 @@ impl Launcher {
             ChildToLauncher::StaplesEnd {} => to.certificates.on_staples_end(supervisor, serial),
             ChildToLauncher::Committed {} => {
                 if let Some(ticket) = supervisor.on_committed(serial) {
-                    self.came_up(ticket, Ok(()));
+                    self.came_up(serial, ticket, Ok(()));
                 }
             }
             ChildToLauncher::ChainCut { chain } => supervisor.on_chain_cut(serial, chain),
@@ -90,18 +97,16 @@ impl Launcher {
             AdminToLauncher::Conditioning { ticket } => {
                 to.conditioning_report.begin_survey(supervisor, admin, ticket);
             }
-            AdminToLauncher::Relaunch { ticket, .. } if self.reload.is_some() => {
-                supervisor.answer_to(admin, ticket, Outcome::Busy, "the configuration is being reloaded");
-            }
-            AdminToLauncher::Relaunch { ticket, target } => {
-                to.admin_commands.begin_relaunch(supervisor, admin, ticket, target);
-            }
+            AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.slots(target) {
                 Some(&[slot, ..]) => to.probes.begin_probe(supervisor, admin, ticket, slot, kind),
                 Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
                 None => supervisor.protocol_violation(admin),
             },
-            AdminToLauncher::Reload { ticket } => self.begin_reload(admin, ticket),
+            AdminToLauncher::Reload { ticket, dry_run } => {
+                let mode = if dry_run { Mode::DryRun } else { Mode::CarryOut };
+                self.begin_reload(Asker::Admin { admin, ticket }, mode);
+            }
             AdminToLauncher::Reopen { ticket } => to.log_rotation.begin_reopen(supervisor, ticket),
             AdminToLauncher::Certificates { ticket } => {
                 to.certificates.begin_certificates(supervisor, admin, ticket);

@@ -9,6 +9,7 @@
 mod configure;
 mod messages;
 mod reload;
+mod transaction;
 
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
@@ -28,12 +29,12 @@ use crate::components::probes::Probes;
 use crate::components::registry::{Registry, Started};
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
+use crate::transactions::{Asker, Mode, Transactions};
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
 use supervisor::error::{Error, during};
 use supervisor::events::Event;
 use supervisor::own_log::OwnLog;
-use supervisor::setup::change::Reload;
 use supervisor::setup::log_files::Logs;
 use supervisor::setup::process_table::process_table;
 use supervisor::spawn::cgroup::Cgroups;
@@ -100,7 +101,7 @@ pub struct Launcher {
     config_path: PathBuf,
     /// Which uid is whose; `None` in a rootless run.
     identities: Option<Uids>,
-    reload: Option<Reload>,
+    transactions: Transactions,
     /// Held for as long as the launcher lives.
     uid_range: Option<UidRange>,
     /// The same.
@@ -136,7 +137,7 @@ impl Launcher {
             .iter()
             .map(|listener| listeners::listen_on(listener.address, gates))
             .collect::<Result<_, _>>()?;
-        let logs = Logs::open(&config, &directories, SystemTime::now())?;
+        let logs = Logs::open(&config, SystemTime::now())?;
         let (error_log, syslog) = logs.for_own_log()?;
         // Before anything is made that would be left by a signal.
         let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
@@ -172,7 +173,7 @@ impl Launcher {
             admin_socket,
             config_path,
             identities,
-            reload: None,
+            transactions: Transactions::default(),
             uid_range,
             _group_record: group_record,
             ended: ended.lines(),
@@ -246,7 +247,11 @@ impl Launcher {
         self.supervisor.wait(events, next.map(|at| at.saturating_duration_since(now)))?;
         for event in events.iter() {
             match Event::from(event) {
-                Event::Signal => self.supervisor.on_signal(),
+                Event::Signal => {
+                    if self.supervisor.on_signal() {
+                        self.begin_reload(Asker::Log, Mode::CarryOut);
+                    }
+                }
                 Event::Pipes => self.components.stderr_drain.written(Instant::now()),
                 Event::Exit(serial) => self.on_exit(serial),
                 Event::Channel(serial) => self.on_channel(serial),
@@ -262,8 +267,13 @@ impl Launcher {
     fn on_time(&mut self, now: Instant) {
         self.supervisor.on_time(now);
         self.configure_new();
+        self.look_at_chain();
         for component in self.components.all() {
             component.on_time(&mut self.supervisor, now);
+        }
+        let written = self.components.certificates.files.take_written();
+        if !written.is_empty() {
+            self.carry_out(Asker::Log, &written);
         }
         self.configure_new();
     }
@@ -283,7 +293,7 @@ impl Launcher {
             component.on_exit(&mut self.supervisor, &mut ended);
         }
         if let Some((ticket, reason)) = self.supervisor.on_end(ended) {
-            self.came_up(ticket, Err(reason));
+            self.came_up(serial, ticket, Err(reason));
         }
         self.supervisor.go_on_stopping();
     }

@@ -1,183 +1,181 @@
-//! Another configuration in the place of the one that runs: `bulkhead reload`.
+//! Another configuration in the place of the one that runs: `bulkhead reload`, and SIGHUP.
 //!
 //! Runs in: the launcher, as root. Sees: the configuration file, as at the start. Never: ends a process before those that
 //! take its place have come up; touches a process for which nothing has changed.
 //!
 //! First the processes of new and changed sites are started, beside those that serve. When all have come up, gates are
-//! sent the new listeners and routes, each gate in one transaction, and the processes of sites that have gone retire: what
-//! they have begun they finish, and their idle connections go back to gates. If one does not come up, all that were
-//! started end, and nothing has changed.
+//! sent the new listeners, routes and filters, each gate in one transaction, and the processes of sites that have gone
+//! retire: what they have begun they finish, and their idle connections go back to gates. If one does not come up, all
+//! that were started end, and nothing has changed.
 
-use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use config::Config;
-use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, NO_PARTITION, Outcome, Role, Text};
+use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
 use crate::launcher::Launcher;
+use crate::transactions::{Asker, Mode, Reload};
 use supervisor::Supervisor;
-use supervisor::change::Running;
+use supervisor::change::Change;
+use supervisor::change::prepare::{Effect, Prepared, leave_place, prepare};
 use supervisor::error::Error;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
-use supervisor::setup::change::{Change, Reload, Told, change, leave_place, merge, needs_restart};
-use supervisor::setup::process_table::{ProcessTable, signs};
-use supervisor::setup::stapler;
+use supervisor::setup::process_table::ProcessTable;
+use supervisor::slots::{Running, sockets_of};
 use supervisor::spawn::context::duplicate;
 use supervisor::spawn::listeners::listen_on;
 use supervisor::spawn::process_spec::ProcessSpec;
 
-/// The slots of workers of sites that serve.
-fn live_sites(supervisor: &Supervisor) -> impl Iterator<Item = usize> {
-    let slots = supervisor.specs().iter().enumerate();
-    let slots = slots.filter(|(slot, _)| supervisor.slot(*slot).life == Life::Serving);
-    slots.filter(|(_, spec)| spec.role == Role::Site).map(|(slot, _)| slot)
-}
-
-/// What the worker of a site is told, as a process of this life sees the others.
-fn told_site(supervisor: &Supervisor, slot: usize, life: Life) -> Told {
-    Told::site(supervisor.context(), supervisor.spec(slot), &supervisor.specs_for(life))
-}
+/// LIMIT: changes of one reload that are lines of the log.
+const LOGGED_MAX: usize = 20;
 
 impl Launcher {
-    /// Reads the configuration again and begins to change what has changed.
-    pub(super) fn begin_reload(&mut self, admin: u64, ticket: u32) {
-        if self.reload.is_some() || self.supervisor.is_relaunching() || self.supervisor.is_stopping() {
-            let reason = "something is being started; try again when that is done";
-            return self.supervisor.answer_to(admin, ticket, Outcome::Busy, reason);
+    /// Reads the configuration again, and begins to change what has changed.
+    pub(super) fn begin_reload(&mut self, asker: Asker, mode: Mode) {
+        if self.supervisor.is_stopping() {
+            return self.refuse_reload(asker, "the server stops");
         }
-        let (config, listeners) = match self.read_config() {
-            Ok(read) => read,
-            Err(reason) => return self.refuse_reload(admin, ticket, &reason),
-        };
-        let begun = Instant::now();
-        let (left, failures, gates, gone, updated) = (0, vec![], Change::Update, vec![], vec![]);
-        let (before, committed) = (None, false);
-        let reload = Reload { admin, ticket, begun, left, failures, before, committed, gates, gone, updated };
-        self.reload = Some(reload);
-        // Until all are started, none of them ends the change.
-        self.expect(1);
-        let result = self.begin_change(config, listeners);
-        self.on_progress(result);
-    }
-
-    fn refuse_reload(&mut self, admin: u64, ticket: u32, reason: &str) {
-        self.supervisor.warn(format!("reload: {reason}"));
-        self.supervisor.answer_to(admin, ticket, Outcome::Failed, reason);
-    }
-
-    /// The configuration as it is in the file now, and its listening sockets.
-    fn read_config(&mut self) -> Result<(Config, Vec<Vec<OwnedFd>>), String> {
+        if !self.transactions.is_empty() {
+            return match asker {
+                Asker::Admin { admin, ticket } => {
+                    let reason = "something is being started; try again when that is done";
+                    self.supervisor.answer_to(admin, ticket, Outcome::Busy, reason);
+                }
+                Asker::Log => self.transactions.is_reload_wanted = true,
+            };
+        }
         let examiner = Examiner::new(Depth::Start);
-        let config =
-            Config::load_with(&self.config_path, &examiner).map_err(|mistakes| mistakes.to_string())?;
-        let old = &self.supervisor.context().config;
-        let keys = needs_restart(old, &config);
-        if !keys.is_empty() {
-            return Err(format!("{} cannot change while the server runs; restart it", keys.join(", ")));
+        let prepared =
+            Config::load_with(&self.config_path, &examiner).map_err(|mistakes| mistakes.to_string());
+        let prepared = prepared.and_then(|config| prepare(&self.supervisor, config));
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(reason) => return self.refuse_reload(asker, &reason),
+        };
+        if mode == Mode::DryRun {
+            self.send_plan(asker, &prepared.changes, &prepared.effects);
+            return self.report(asker, "");
         }
+        match self.sockets(&prepared.config) {
+            Ok(sockets) => self.carry_out_reload(asker, prepared, sockets),
+            Err(error) => self.refuse_reload(asker, &error.to_string()),
+        }
+    }
+
+    pub(super) fn refuse_reload(&mut self, asker: Asker, reason: &str) {
+        self.supervisor.warn(format!("reload: {reason}; nothing has changed"));
+        if let Asker::Admin { admin, ticket } = asker {
+            self.supervisor.answer_to(admin, ticket, Outcome::Failed, reason);
+        }
+    }
+
+    /// Says what a reload does, or would do.
+    fn send_plan(&mut self, asker: Asker, changes: &[Change], effects: &[Effect]) {
+        let Asker::Admin { admin, ticket } = asker else { return };
+        for change in changes {
+            let (what, keys) = (Text::new(change.to_string()), Text::new(change.keys().join(", ")));
+            let line = LauncherToAdmin::Changed { ticket, verb: change.verb(), what, keys };
+            self.supervisor.send(admin, &line, None);
+        }
+        for Effect { act, process, why } in effects {
+            let (process, why) = (Text::new(process.as_str()), Text::new(why.as_str()));
+            let line = LauncherToAdmin::Affected { ticket, act: *act, process, why };
+            self.supervisor.send(admin, &line, None);
+        }
+    }
+
+    /// The listening sockets of a configuration: those that there are, and new ones.
+    fn sockets(&self, config: &Config) -> Result<Vec<Vec<OwnedFd>>, Error> {
+        let old = &self.supervisor.context().config.listeners;
         let gates = self.supervisor.specs().iter().filter(|spec| spec.role == Role::Gate).count();
-        let known = |address| old.listeners.iter().position(|listener| listener.address == address);
+        let known = |address| old.iter().position(|listener| listener.address == address);
         let sockets = config.listeners.iter().map(|listener| match known(listener.address) {
             Some(at) => self.supervisor.listeners()[at].iter().map(duplicate).collect(),
             None => listen_on(listener.address, gates),
         });
-        let sockets = sockets.collect::<Result<_, Error>>().map_err(|error| error.to_string())?;
-        Ok((config, sockets))
+        sockets.collect()
     }
 
-    /// Starts what is new.
-    fn begin_change(&mut self, mut config: Config, listeners: Vec<Vec<OwnedFd>>) -> Result<(), String> {
-        let text = |error: Error| error.to_string();
-        let supervisor = &mut self.supervisor;
-        let told: Vec<(usize, Told)> =
-            live_sites(supervisor).map(|slot| (slot, told_site(supervisor, slot, Life::Serving))).collect();
-        let told_gates = Told::gate(supervisor.context());
-        let old = &supervisor.context().config;
-        let tls_differs = old.tls != config.tls;
-        let first = old.sites.len();
-        let order = config.sites.iter().map(|site| site.name.clone()).collect();
-        let merged = merge(&old.sites, &config.sites)?;
-        config.sites = merged.sites;
-        let before = supervisor.replace_config(Running { config, listeners, order });
-        let Some(reload) = &mut self.reload else { return Ok(()) };
-        reload.before = Some(before);
-        reload.gates = change(&told_gates, &Told::gate(supervisor.context()));
-        let mut gone = merged.gone;
-        gone.iter().for_each(|&site| supervisor.leave_site(site));
-        self.add_sites(first)?;
-        // A site that is as it was may have to know of other routes, or of other limits.
-        let supervisor = &mut self.supervisor;
-        let second = supervisor.context().config.sites.len();
-        let mut updated = Vec::new();
-        for (slot, told) in told {
-            let site = supervisor.spec(slot).site;
-            if gone.contains(&site) {
-                continue;
-            }
-            match change(&told, &told_site(supervisor, slot, Life::Pending)) {
-                Change::None => {}
-                Change::Update => updated.push(slot),
-                Change::Replace => {
-                    gone.push(site);
-                    supervisor.leave_site(site);
-                    supervisor.change_sites(|sites| sites.push(sites[usize::from(site)].clone()));
-                }
-            }
+    /// Starts everything that a changed configuration needs.
+    fn carry_out_reload(&mut self, asker: Asker, prepared: Prepared, listeners: Vec<Vec<OwnedFd>>) {
+        let id = self.transactions.open(asker);
+        let Prepared {
+            changes,
+            effects,
+            config,
+            order,
+            first,
+            gone,
+            updated,
+            replaces_gates,
+            certificate_roles,
+            replaces_chain,
+        } = prepared;
+        gone.iter().for_each(|&site| self.supervisor.leave_site(site));
+        let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
+        let reload = Reload { changes, effects, before, gone, updated, replaces_gates, replaces_chain };
+        self.transactions.set_reload(id, reload);
+        let started = self.add_slots(first, &certificate_roles, replaces_chain);
+        let started = started.and_then(|()| self.components.log_rotation.stage(&mut self.supervisor, first));
+        match started.and_then(|()| self.adopt_sites()) {
+            Ok(()) => self.launch_all(id, &certificate_roles, replaces_gates, replaces_chain),
+            Err(error) => self.transactions.fail(id, error.to_string()),
         }
-        self.add_sites(second)?;
-        let sites = &self.supervisor.context().config.sites;
-        let has_tls = |site: usize| sites[site].tls.is_some();
-        let certificates =
-            tls_differs || (first..sites.len()).any(has_tls) || gone.iter().any(|&site| has_tls(site.into()));
-        if let Some(reload) = &mut self.reload {
-            (reload.gone, reload.updated) = (gone, updated);
-        }
-        self.components.log_rotation.adopt_config(&mut self.supervisor).map_err(text)?;
-        self.adopt_sites().map_err(text)?;
-        if certificates {
-            self.replace_roles(&[Role::Signer, Role::Stapler]);
-        }
-        let slots = 0..self.supervisor.specs().len();
-        let pending = slots.filter(|&slot| self.supervisor.slot(slot).life == Life::Pending);
-        pending.collect::<Vec<_>>().into_iter().for_each(|slot| self.launch(slot));
-        Ok(())
+        self.release(id);
     }
 
-    /// Adds the processes of the sites from this number on, and those of roles that they need and that there are none of.
-    fn add_sites(&mut self, from: usize) -> Result<(), String> {
-        let text = |error: Error| error.to_string();
+    /// Adds the processes of the sites from this number on, of filters, and of roles that there were none of.
+    fn add_slots(&mut self, first: usize, roles: &[(Role, Act)], replaces_chain: bool) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
-        let config = &supervisor.context().config;
-        let numbers = supervisor.specs().iter().map(|spec| spec.partition);
-        let next =
-            numbers.filter(|&number| number != NO_PARTITION).max().map_or(0, |last| usize::from(last) + 1);
-        let mut table = ProcessTable::new(config, self.identities.as_mut(), next);
-        let is_there = |slot| supervisor.slot(slot).life != Life::Removed;
-        let there = (0..).zip(supervisor.specs()).filter(|(slot, _)| is_there(*slot));
-        let roles: HashSet<Role> = there.map(|(_, spec)| spec.role).collect();
-        let has = |role| roles.contains(&role);
-        if signs(config) && !has(Role::Signer) {
-            table.add_role(Role::Signer, 0).map_err(text)?;
+        let generation = supervisor.next_generation();
+        let next = supervisor.next_partition();
+        let config = supervisor.context().config.clone();
+        let mut table = ProcessTable::new(&config, self.identities.as_mut(), next);
+        table.generation = generation;
+        for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Start) {
+            table.add_role(role, 0)?;
         }
-        if stapler::is_wanted(config) && !has(Role::Stapler) {
-            table.add_role(Role::Stapler, 0).map_err(text)?;
-        }
-        for site in from..config.sites.len() {
+        for site in first..config.sites.len() {
             let partition = table.next_partition();
-            table.add_site(site, partition).map_err(text)?;
+            table.add_site(site, partition)?;
         }
-        // What would be beyond is not given out.
-        if table.next_partition() > usize::from(NO_PARTITION) {
-            return Err("no number is left for a partition; restart the server".into());
+        for filter in (0..config.conditioning.filters.len()).filter(|_| replaces_chain) {
+            table.add_role(Role::Filter, filter)?;
         }
         let specs = table.specs;
         if let Some(identities) = &mut self.identities {
-            identities.save().map_err(text)?;
+            identities.save()?;
+        }
+        for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Stop) {
+            supervisor.leave_role(role);
+        }
+        if replaces_chain {
+            supervisor.leave_role(Role::Filter);
+            supervisor.set_filters(generation, &config);
         }
         supervisor.add_slots(specs);
         Ok(())
+    }
+
+    /// Starts everything that was added, and successors.
+    fn launch_all(&mut self, id: u32, roles: &[(Role, Act)], replaces_gates: bool, replaces_chain: bool) {
+        let replaced = |role| roles.contains(&(role, Act::Replace)) || role == Role::Gate && replaces_gates;
+        let slots = 0..self.supervisor.specs().len();
+        // Before the sites, which are to have their certificates at once.
+        let serves = |slot: &usize| self.supervisor.slot(*slot).life == Life::Serving;
+        let successors =
+            slots.clone().filter(serves).filter(|&slot| replaced(self.supervisor.spec(slot).role));
+        let pending = |slot: &usize| {
+            self.supervisor.slot(*slot).life == Life::Pending
+                && self.supervisor.spec(*slot).role != Role::Filter
+        };
+        let all: Vec<usize> = successors.chain(slots.filter(pending)).collect();
+        all.into_iter().for_each(|slot| self.launch(id, slot));
+        if replaces_chain {
+            self.stage_chain(id, Life::Pending);
+        }
     }
 
     /// Has the components know the sites that there are now.
@@ -187,75 +185,9 @@ impl Launcher {
         self.components.ticket_keys.adopt(config)
     }
 
-    /// Starts successors for the processes of roles.
-    fn replace_roles(&mut self, roles: &[Role]) {
-        let slots = (0..self.supervisor.specs().len()).filter(|&slot| {
-            roles.contains(&self.supervisor.spec(slot).role)
-                && self.supervisor.slot(slot).life == Life::Serving
-        });
-        slots.collect::<Vec<_>>().into_iter().for_each(|slot| self.launch(slot));
-    }
-
-    /// Starts a process for a slot, which the change waits for.
-    fn launch(&mut self, slot: usize) {
-        let Some(ticket) = self.reload.as_ref().map(|reload| reload.ticket) else { return };
-        self.expect(1);
-        if let Err(reason) = self.supervisor.relaunch(slot, ticket) {
-            self.on_progress(Err(format!("{}: {reason}", self.supervisor.spec(slot).title())));
-        }
-        self.configure_new();
-    }
-
-    fn expect(&mut self, processes: usize) {
-        self.reload.iter_mut().for_each(|reload| reload.left += processes);
-    }
-
-    /// A process that a command waits for has come up, or failed to.
-    pub(super) fn came_up(&mut self, ticket: u32, result: Result<(), String>) {
-        match &self.reload {
-            Some(reload) if reload.ticket == ticket => self.on_progress(result),
-            _ => self.components.admin_commands.relaunched(&mut self.supervisor, ticket, result),
-        }
-    }
-
-    /// A part of the change is done, or has failed.
-    fn on_progress(&mut self, result: Result<(), String>) {
-        let Some(reload) = &mut self.reload else { return };
-        reload.left = reload.left.saturating_sub(1);
-        reload.failures.extend(result.err());
-        if reload.left > 0 {
-            return;
-        }
-        let failed = !reload.failures.is_empty();
-        match reload.before.take() {
-            Some(before) if failed => self.roll_back(before),
-            Some(closed) => {
-                self.commit();
-                drop(closed);
-                // Gates and workers have yet to say that they use what they were sent.
-                if self.reload.as_ref().is_some_and(|reload| reload.left > 0) {
-                    return;
-                }
-            }
-            None => {}
-        }
-        self.end_reload();
-    }
-
-    fn end_reload(&mut self) {
-        let Some(reload) = self.reload.take() else { return };
-        if reload.failures.is_empty() {
-            self.supervisor.info(format!("reloaded in {:?}", reload.begun.elapsed()));
-            self.components.registry.on_reload(&mut self.supervisor);
-            return self.supervisor.answer_to(reload.admin, reload.ticket, Outcome::Done, "");
-        }
-        let reason = reload.failures.join("; ");
-        let reason = if reload.committed { format!("reloaded, but {reason}") } else { reason };
-        self.refuse_reload(reload.admin, reload.ticket, &reason);
-    }
-
-    /// Makes an end of what was started; what was there serves on.
-    fn roll_back(&mut self, mut before: Running) {
+    /// Makes an end of what was added; what was there serves on.
+    pub(super) fn roll_back(&mut self, reload: Reload) {
+        let Some(mut before) = reload.before else { return };
         // Their numbers are not given out again.
         let mut tried = self.supervisor.context().config.sites[before.config.sites.len()..].to_vec();
         tried.iter_mut().for_each(leave_place);
@@ -264,53 +196,90 @@ impl Launcher {
         for slot in self.supervisor.end_change(false) {
             self.supervisor.empty_slot(slot);
         }
+        self.components.log_rotation.discard();
         self.after_change();
     }
 
     /// Has what was started take the place of what was there.
-    fn commit(&mut self) {
-        let Some(Reload { gone, updated, gates: change, committed, .. }) = &mut self.reload else { return };
-        *committed = true;
-        let (gone, updated, change) = (std::mem::take(gone), std::mem::take(updated), *change);
+    pub(super) fn commit(&mut self, id: u32) {
+        let Some(reload) = self.transactions.get(id).and_then(|transaction| transaction.reload.as_mut())
+        else {
+            return;
+        };
+        let closed = reload.before.take();
+        let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
+        let (replaces_gates, replaces_chain) = (reload.replaces_gates, reload.replaces_chain);
         let removed = self.supervisor.end_change(true);
+        if replaces_chain {
+            self.supervisor.adopt_staged_chain();
+        }
         self.supervisor.change_sites(|sites| {
             gone.iter().for_each(|&site| leave_place(&mut sites[usize::from(site)]));
         });
+        self.components.log_rotation.adopt_staged(&mut self.supervisor);
+        for logger in self.supervisor.active(Role::Logger, None) {
+            if self.supervisor.expect_confirmation(logger, id) {
+                self.transactions.await_process(id, logger);
+            }
+        }
         self.move_bans(&removed);
         for gate in self.supervisor.active(Role::Gate, None) {
-            match self.update_gate(gate, &removed) {
+            let stays = !replaces_gates || self.supervisor.is_successor(gate);
+            match self.update_gate(gate, &removed, replaces_chain) {
                 Err(error) => {
-                    self.supervisor.warn(format!("a gate goes on with what it had: {error}"));
+                    self.transactions.fail(id, format!("a gate goes on with what it had: {error}"));
                 }
-                Ok(()) => self.expect_commit(gate, change),
+                Ok(()) => self.expect_commit(id, gate, stays),
             }
         }
         // After the gates: what a worker hands back must not come to it again.
-        updated.into_iter().for_each(|slot| self.update_site(slot));
-        removed.iter().for_each(|&slot| self.supervisor.empty_slot(slot));
+        updated.into_iter().for_each(|slot| self.update_site(id, slot));
+        self.supervisor.empty_slots(&removed);
+        // Sockets of listeners that have gone, now that gates are told.
+        drop(closed);
         self.after_change();
         self.log_warnings();
-        if change == Change::Replace {
-            self.replace_roles(&[Role::Gate]);
+    }
+
+    /// Has the transaction wait until a process says that it uses what it was sent, unless the process goes anyway.
+    fn expect_commit(&mut self, id: u32, serial: u64, stays: bool) {
+        if self.supervisor.expect_commit(serial, stays.then_some(id)) {
+            self.transactions.await_process(id, serial);
         }
     }
 
-    /// Has the change wait until a process says that it uses what it was sent, unless the process is replaced anyway.
-    fn expect_commit(&mut self, serial: u64, change: Change) {
-        let ticket = self.reload.as_ref().map(|reload| reload.ticket).filter(|_| change == Change::Update);
-        if self.supervisor.expect_commit(serial, ticket) {
-            self.expect(1);
+    /// Says how a reload has ended that holds.
+    pub(super) fn end_reload(&mut self, asker: Asker, begun: Instant, reload: &Reload, failure: &str) {
+        for change in reload.changes.iter().take(LOGGED_MAX) {
+            let keys = change.keys().join(", ");
+            let keys = if keys.is_empty() { keys } else { format!(": {keys}") };
+            self.supervisor.info(format!("reload: {change} {}{keys}", change.verb().word()));
         }
+        let more = reload.changes.len().saturating_sub(LOGGED_MAX);
+        if more > 0 {
+            self.supervisor.info(format!("reload: {more} more changes"));
+        }
+        if !failure.is_empty() {
+            let failure = format!("reloaded, but {failure}");
+            self.supervisor.warn(&failure);
+            return self.report(asker, &failure);
+        }
+        self.supervisor.info(format!("reloaded in {:?}", begun.elapsed()));
+        self.components.registry.on_reload(&mut self.supervisor);
+        self.send_plan(asker, &reload.changes, &reload.effects);
+        self.report(asker, "");
     }
 
-    /// Sends a gate the listeners and routes that there are now.
-    fn update_gate(&mut self, gate: u64, removed: &[usize]) -> Result<(), Error> {
+    /// Sends a gate the listeners and routes that there are now, and the filters if they are others.
+    fn update_gate(&mut self, gate: u64, removed: &[usize], replaces_chain: bool) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
-        let sockets = supervisor.sockets_of(supervisor.spec_of(gate).index)?;
-        let tables = supervisor.context().gate_tables(sockets, &supervisor.specs_for(Life::Serving));
+        let sockets = sockets_of(supervisor.listeners(), supervisor.spec_of(gate).index)?;
+        let chain = if replaces_chain { supervisor.chain_update()? } else { Vec::new() };
+        let specs = supervisor.specs_for(Life::Serving);
+        let tables = supervisor.context().messages().gate_tables(sockets, &specs);
         supervisor.send(gate, &LauncherToGate::Update {}, None);
-        for (message, socket) in tables {
-            supervisor.send(gate, &message, socket);
+        for (message, descriptor) in chain.into_iter().chain(tables) {
+            supervisor.send(gate, &message, descriptor);
         }
         for &slot in removed {
             let partition = supervisor.spec(slot).partition;
@@ -322,16 +291,16 @@ impl Launcher {
     }
 
     /// Sends the workers of a site whose each path is now.
-    fn update_site(&mut self, slot: usize) {
+    fn update_site(&mut self, id: u32, slot: usize) {
         let supervisor = &mut self.supervisor;
         let specs = supervisor.specs_for(Life::Serving);
-        let mut messages = supervisor.context().site_routes(supervisor.spec(slot), &specs);
+        let mut messages = supervisor.context().messages().site_routes(supervisor.spec(slot), &specs);
         messages.retain(|message| matches!(message, LauncherToSite::Route { .. }));
         messages.insert(0, LauncherToSite::Update {});
         messages.push(LauncherToSite::Commit {});
         for worker in supervisor.active(Role::Site, Some(slot)) {
             messages.iter().for_each(|message| self.supervisor.send(worker, message, None));
-            self.expect_commit(worker, Change::Update);
+            self.expect_commit(id, worker, true);
         }
     }
 
@@ -339,6 +308,9 @@ impl Launcher {
     fn move_bans(&mut self, removed: &[usize]) {
         for &slot in removed {
             let old = self.supervisor.spec(slot);
+            if !matches!(old.role, Role::Site | Role::Service) {
+                continue;
+            }
             let specs = self.supervisor.specs_for(Life::Serving);
             let same = |spec: &&&ProcessSpec| (spec.role, &spec.name) == (old.role, &old.name);
             let (old, new) = (old.partition, specs.iter().find(same).map(|spec| spec.partition));
@@ -353,8 +325,7 @@ impl Launcher {
         }
         let commands = &mut self.components.admin_commands;
         let known = commands.targets().map(|(target, _)| target).collect::<Vec<_>>();
-        let slots = self.supervisor.specs().iter().enumerate();
-        commands.adopt(slots.filter(|(slot, _)| self.supervisor.slot(*slot).life == Life::Serving));
+        commands.adopt(serving_specs(&self.supervisor));
         let new = commands.targets().filter(|(target, _)| !known.contains(target));
         let new = new.map(|(target, name)| LauncherToAdmin::Target { target, name: Text::new(name) });
         for message in new.collect::<Vec<_>>() {
@@ -363,4 +334,9 @@ impl Launcher {
             }
         }
     }
+}
+
+fn serving_specs(supervisor: &Supervisor) -> impl Iterator<Item = (usize, &ProcessSpec)> {
+    let slots = supervisor.specs().iter().enumerate();
+    slots.filter(|(slot, _)| supervisor.slot(*slot).life == Life::Serving)
 }

@@ -9,6 +9,7 @@ use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Tex
 
 use crate::Supervisor;
 use crate::error::Error;
+use crate::setup::Messages;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::reach::folder_of;
@@ -42,7 +43,9 @@ impl SpawnContext {
         messages.push((LauncherToConnector::Begin {}, None));
         Ok(messages)
     }
+}
 
+impl Messages<'_> {
     /// What a site's worker is sent of the servers behind it.
     pub fn backends_setup(&self, site: &Site) -> Vec<LauncherToSite> {
         let mut messages = Vec::new();

@@ -14,9 +14,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::{Config, Site};
+use config::{AccessFormat, Config, Site};
 
-use crate::directories::Directories;
+use crate::directories;
 use crate::error::{Error, during};
 use crate::own_log::civil;
 
@@ -34,7 +34,13 @@ const LOOK: Duration = Duration::from_secs(60);
 pub struct Logs {
     /// Those of access logs, without a day; the last one is for requests of no site.
     names: Vec<String>,
+    /// The folder of all but an error log that is elsewhere.
+    folder: PathBuf,
     error_file: Option<PathBuf>,
+    /// The shape of a line of an access log.
+    pub format: AccessFormat,
+    /// How long a line may wait.
+    pub flush_ms: u32,
     days: Option<Days>,
     /// The access logs, in the order of the sites; the last one is for requests of no site.
     pub access: Vec<File>,
@@ -45,8 +51,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Opens them for the first time.
-    pub fn open(config: &Config, places: &Directories, now: SystemTime) -> Result<Self, Error> {
+    /// Opens those of a configuration.
+    pub fn open(config: &Config, now: SystemTime) -> Result<Self, Error> {
         let log = |site: &Site| site.worker.access_log.clone();
         let live: HashSet<String> =
             config.sites.iter().filter(|site| !site.hosts.is_empty()).map(log).collect();
@@ -54,21 +60,25 @@ impl Logs {
         let name = |site: &Site| Some(log(site)).filter(|log| live.contains(log)).unwrap_or(NO_SITE.into());
         let names: Vec<String> = config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect();
         let days = config.log.daily.then(|| Days::new(now));
-        let error_file = config.log.error_file.clone();
+        let (folder, error_file) = (config.server.log_dir.clone(), config.log.error_file.clone());
+        directories::own_directory(&folder, 0o755)?;
         Ok(Self {
-            access: access(places, &names, days.as_ref().map(|_| now))?,
-            error: error(places, error_file.as_deref())?,
+            access: access(&folder, &names, days.as_ref().map(|_| now))?,
+            error: error(&folder, error_file.as_deref())?,
+            format: config.log.access_format,
+            flush_ms: config.log.flush_ms,
             syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
             names,
+            folder,
             error_file,
             days,
         })
     }
 
     /// Opens them again, under the names of today. Either all are new ones after it, or none.
-    pub fn reopen(&mut self, places: &Directories, now: SystemTime) -> Result<(), Error> {
-        let access = access(places, &self.names, self.days.as_ref().map(|_| now))?;
-        self.error = error(places, self.error_file.as_deref())?;
+    pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
+        let access = access(&self.folder, &self.names, self.days.as_ref().map(|_| now))?;
+        self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
             *syslog = Syslog::connect(Path::new(SYSLOG));
@@ -104,15 +114,15 @@ impl Logs {
     }
 }
 
-fn access(places: &Directories, names: &[String], day: Option<SystemTime>) -> Result<Vec<File>, Error> {
+fn access(folder: &Path, names: &[String], day: Option<SystemTime>) -> Result<Vec<File>, Error> {
     let suffix = day.map(|now| format!(".{}", name_of(day_of(now)))).unwrap_or_default();
-    names.iter().map(|name| places.log_file(&format!("{name}{suffix}"))).collect()
+    names.iter().map(|name| directories::log_file(&folder.join(format!("{name}{suffix}")))).collect()
 }
 
-fn error(places: &Directories, elsewhere: Option<&Path>) -> Result<File, Error> {
+fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
     match elsewhere {
-        Some(path) => Directories::log_elsewhere(path),
-        None => places.log_file("error.log"),
+        Some(path) => directories::log_elsewhere(path),
+        None => directories::log_file(&folder.join("error.log")),
     }
 }
 
@@ -279,7 +289,6 @@ mod tests {
     /// A folder that goes away with the test, and the logs of two sites in it.
     struct Bench {
         folder: tempfile::TempDir,
-        places: Directories,
         logs: Logs,
     }
 
@@ -292,9 +301,8 @@ mod tests {
                  [[site]]\nname = 'b'\nhost = ['b']\nroot = 'b'\n"
             );
             let config = Config::parse(&text, "f", folder.path()).unwrap();
-            let places = Directories::open(&config.server).unwrap();
-            let logs = Logs::open(&config, &places, now).unwrap();
-            Self { folder, places, logs }
+            let logs = Logs::open(&config, now).unwrap();
+            Self { folder, logs }
         }
 
         /// The files, with what is in each.
@@ -328,14 +336,14 @@ mod tests {
         assert_eq!(bench.names(), first);
         bench.write("before\n");
         assert!(!bench.logs.are_due(at(MIDNIGHT - 1)) && bench.logs.are_due(at(MIDNIGHT)));
-        bench.logs.reopen(&bench.places, at(MIDNIGHT)).unwrap();
+        bench.logs.reopen(at(MIDNIGHT)).unwrap();
         bench.write("after\n");
         let files = bench.files();
         assert_eq!(files.len(), 7);
         assert_eq!(files[0], ("access.log.20261120".into(), "before\n".into()));
         assert_eq!(files[1], ("access.log.20261121".into(), "after\n".into()));
         // An order on the same day adds to the file that is there.
-        bench.logs.reopen(&bench.places, at(MIDNIGHT + 5)).unwrap();
+        bench.logs.reopen(at(MIDNIGHT + 5)).unwrap();
         bench.write("later\n");
         assert_eq!(bench.files()[1].1, "after\nlater\n");
     }
@@ -353,13 +361,13 @@ mod tests {
         let mut bench = Bench::new("[log]\ndaily = true", at(MIDNIGHT - 1));
         let (log, away) = (bench.folder.path().join("log"), bench.folder.path().join("away"));
         std::fs::rename(&log, &away).unwrap();
-        assert!(bench.logs.reopen(&bench.places, at(MIDNIGHT)).is_err());
+        assert!(bench.logs.reopen(at(MIDNIGHT)).is_err());
         bench.write("kept\n");
         std::fs::rename(&away, &log).unwrap();
         assert_eq!(bench.files()[0], ("access.log.20261120".into(), "kept\n".into()));
         // It is still due, a while later.
         assert!(bench.logs.are_due(at(MIDNIGHT + 61)));
-        bench.logs.reopen(&bench.places, at(MIDNIGHT + 61)).unwrap();
+        bench.logs.reopen(at(MIDNIGHT + 61)).unwrap();
         assert_eq!(bench.names().len(), 7);
     }
 

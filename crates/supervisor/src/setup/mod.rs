@@ -3,7 +3,6 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: tells a process of what is another's.
 
 pub mod broker;
-pub mod change;
 pub mod configure;
 pub mod connector;
 pub mod files;
@@ -16,7 +15,7 @@ pub mod tls;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use config::{Checks, Config, Listener, Priority, Site};
+use config::{Checks, Config, Listener, Priority, Service, Site};
 use wire::{
     Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Role,
     RouteTarget, Text, WorkerLimits,
@@ -37,7 +36,99 @@ pub enum Opened {
     File(PathBuf),
 }
 
+/// What processes are sent as far as a configuration says it. Nothing is opened for it, so that it can be asked of a
+/// configuration that does not hold yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a> {
+    /// The configuration, each site at its number.
+    pub config: &'a Config,
+}
+
 impl SpawnContext {
+    /// What the configuration says to processes.
+    pub fn messages(&self) -> Messages<'_> {
+        Messages { config: &self.config }
+    }
+
+    /// What a gate is sent before it accepts: its limits, policies and sockets, the ends of the chain of filters if
+    /// there is one, and whose each path is. `tables` is the configuration that says what there is to accept.
+    pub fn gate_setup(
+        &self,
+        tables: Messages<'_>,
+        listeners: Vec<OwnedFd>,
+        specs: &[&ProcessSpec],
+        chain: Option<ChainEnds>,
+    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
+        let limits = self.messages().gate_limits().into_iter();
+        let mut messages: Vec<_> = limits.map(|message| (message, None)).collect();
+        messages.extend(chain.into_iter().flat_map(ChainEnds::messages));
+        messages.extend(tables.gate_tables(listeners, specs));
+        messages
+    }
+
+    /// What a site worker is sent before it serves.
+    pub fn site_setup(
+        &self,
+        spec: &ProcessSpec,
+        specs: &[&ProcessSpec],
+        ticket_keys: Vec<LauncherToSite>,
+    ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
+        let with_descriptors =
+            self.messages().site_messages(spec, specs).into_iter().map(|(message, opened)| {
+                let descriptor = match opened {
+                    None => None,
+                    Some(Opened::View(path)) => Some(self.view_of(&path)?),
+                    Some(Opened::File(path)) => {
+                        Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
+                    }
+                };
+                Ok((message, descriptor))
+            });
+        let mut messages = with_descriptors.collect::<Result<Vec<_>, _>>()?;
+        messages.extend(ticket_keys.into_iter().map(|secret| (secret, None)));
+        messages.push((LauncherToSite::Begin {}, None));
+        Ok(messages)
+    }
+
+    /// What the logger is sent before it writes; clients are sent of separately.
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let mut messages = self.log_files(logs)?;
+        messages.push((LauncherToLogger::Begin {}, None));
+        Ok(messages)
+    }
+
+    /// The format, every log file, and syslog.
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+        let format = match logs.format {
+            config::AccessFormat::Common => 0,
+            config::AccessFormat::Combined => 1,
+            config::AccessFormat::Json => 2,
+        };
+        let mut messages = vec![
+            (LauncherToLogger::Format { format, flush_ms: logs.flush_ms }, None),
+            (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?)),
+        ];
+        for (index, file) in logs.access.iter().enumerate() {
+            // The last one is for requests of no site.
+            let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
+            messages.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
+        }
+        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
+            messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+        } else if logs.syslog.is_none() {
+            messages.push((LauncherToLogger::NoSyslog {}, None));
+        }
+        Ok(messages)
+    }
+}
+
+impl Messages<'_> {
+    /// The site and the service that `spec` stands for, if it is a service.
+    pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
+        let site = self.config.sites.get(usize::from(spec.site))?;
+        (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
+    }
+
     /// Those of a site's processes.
     fn limits(&self, site: &Site) -> WorkerLimits {
         let limits = site.limits.over(&self.config.limits, &site.routes);
@@ -52,20 +143,6 @@ impl SpawnContext {
         }
     }
 
-    /// What a gate is sent before it accepts: its limits, policies and sockets, the ends of the chain of filters if
-    /// there is one, and whose each path is.
-    pub fn gate_setup(
-        &self,
-        listeners: Vec<OwnedFd>,
-        specs: &[&ProcessSpec],
-        chain: Option<ChainEnds>,
-    ) -> Vec<(LauncherToGate, Option<OwnedFd>)> {
-        let mut messages: Vec<_> = self.gate_limits().into_iter().map(|message| (message, None)).collect();
-        messages.extend(chain.into_iter().flat_map(ChainEnds::messages));
-        messages.extend(self.gate_tables(listeners, specs));
-        messages
-    }
-
     /// What holds for as long as a gate lives.
     pub fn gate_limits(&self) -> Vec<LauncherToGate> {
         let limits = &self.config.limits;
@@ -76,7 +153,7 @@ impl SpawnContext {
             connections: limits.connections,
             flush_ms: self.config.log.flush_ms,
         }];
-        messages.push(LauncherToGate::Conditioning { conditioning: policies(&self.config) });
+        messages.push(LauncherToGate::Conditioning { conditioning: policies(self.config) });
         for network in &self.config.conditioning.exempt {
             messages.push(LauncherToGate::Exempt { network: Text::new(network.as_str()) });
         }
@@ -153,29 +230,6 @@ impl SpawnContext {
             .map(|(index, _)| index as u16)
     }
 
-    /// What a site worker is sent before it serves.
-    pub fn site_setup(
-        &self,
-        spec: &ProcessSpec,
-        specs: &[&ProcessSpec],
-        ticket_keys: Vec<LauncherToSite>,
-    ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
-        let with_descriptors = self.site_messages(spec, specs).into_iter().map(|(message, opened)| {
-            let descriptor = match opened {
-                None => None,
-                Some(Opened::View(path)) => Some(self.view_of(&path)?),
-                Some(Opened::File(path)) => {
-                    Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
-                }
-            };
-            Ok((message, descriptor))
-        });
-        let mut messages = with_descriptors.collect::<Result<Vec<_>, _>>()?;
-        messages.extend(ticket_keys.into_iter().map(|secret| (secret, None)));
-        messages.push((LauncherToSite::Begin {}, None));
-        Ok(messages)
-    }
-
     /// What the configuration says to a site's worker, and what comes along; nothing is opened. A worker for which this
     /// is as it was needs no successor.
     pub fn site_messages(
@@ -185,14 +239,14 @@ impl SpawnContext {
     ) -> Vec<(LauncherToSite, Option<Opened>)> {
         let site = &self.config.sites[usize::from(spec.site)];
         let mut messages = vec![LauncherToSite::Limits { limits: self.limits(site), site: spec.site }];
-        messages.push(LauncherToSite::Conditioning { conditioning: policies(&self.config) });
+        messages.push(LauncherToSite::Conditioning { conditioning: policies(self.config) });
         for network in &self.config.conditioning.exempt {
             messages.push(LauncherToSite::Exempt { network: Text::new(network.as_str()) });
         }
         for listener in self.config.listeners.iter().filter(|listener| listener.shared_connections) {
             messages.push(LauncherToSite::SharedConnections { port: listener.address.port() });
         }
-        if !self.chain.is_empty() {
+        if !self.config.conditioning.filters.is_empty() {
             messages.push(LauncherToSite::Filtered {});
         }
         messages.extend(site.tls.iter().map(|tls| self.site_tls(tls)));
@@ -241,46 +295,23 @@ impl SpawnContext {
     }
 
     /// What a service worker is sent before it initialises.
-    pub fn service_setup(&self, spec: &ProcessSpec) -> Vec<(LauncherToService, Option<OwnedFd>)> {
+    pub fn service_setup(&self, spec: &ProcessSpec) -> [LauncherToService; 2] {
         // Filters are to see every request, not the first of each connection alone.
-        let owns_host = self.chain.is_empty()
+        let owns_host = self.config.conditioning.filters.is_empty()
             && self.service(spec).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
         // Its broker reads what its calls point at, which the kernel takes for the same.
         let dumps = self
             .service(spec)
             .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
         let jit = self.service(spec).is_some_and(|(_, service)| service.jit);
-        let limits = self.limits(&self.config.sites[usize::from(spec.site)]);
-        let limits = LauncherToService::Limits { limits, site: spec.site, owns_host, dumps, jit };
-        vec![(limits, None), (LauncherToService::Begin {}, None)]
-    }
-
-    /// What the logger is sent before it writes; clients are sent of separately.
-    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
-        let format = match self.config.log.access_format {
-            config::AccessFormat::Common => 0,
-            config::AccessFormat::Combined => 1,
-            config::AccessFormat::Json => 2,
+        let limits = LauncherToService::Limits {
+            limits: self.limits(&self.config.sites[usize::from(spec.site)]),
+            site: spec.site,
+            owns_host,
+            dumps,
+            jit,
         };
-        let mut messages =
-            vec![(LauncherToLogger::Format { format, flush_ms: self.config.log.flush_ms }, None)];
-        messages.extend(self.log_files(logs)?);
-        messages.push((LauncherToLogger::Begin {}, None));
-        Ok(messages)
-    }
-
-    /// Every log file, and syslog.
-    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
-        let mut messages = vec![(LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?))];
-        for (index, file) in logs.access.iter().enumerate() {
-            // The last one is for requests of no site.
-            let site = if index < self.config.sites.len() { index as u16 } else { NO_PARTITION };
-            messages.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
-        }
-        if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
-            messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
-        }
-        Ok(messages)
+        [limits, LauncherToService::Begin {}]
     }
 }
 

@@ -50,6 +50,8 @@ pub struct ProcessTable<'a> {
     identities: Option<&'a mut Uids>,
     /// The number of the next partition.
     partitions: usize,
+    /// The generation of filters that are added.
+    pub generation: u32,
     /// The processes.
     pub specs: Vec<ProcessSpec>,
 }
@@ -57,7 +59,7 @@ pub struct ProcessTable<'a> {
 impl<'a> ProcessTable<'a> {
     /// An empty table; the partitions that it numbers have numbers from `partitions` on.
     pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: usize) -> Self {
-        Self { config, identities, partitions, specs: Vec::new() }
+        Self { config, identities, partitions, generation: 0, specs: Vec::new() }
     }
 
     /// A number that no partition has.
@@ -119,7 +121,16 @@ impl<'a> ProcessTable<'a> {
         });
         let identity = identity.transpose()?;
         let (partition, site) = (partition as u16, site as u16);
-        self.specs.push(ProcessSpec { role, name: name.into(), partition, site, index, identity });
+        let generation = if role == Role::Filter { self.generation } else { 0 };
+        self.specs.push(ProcessSpec {
+            role,
+            name: name.into(),
+            partition,
+            site,
+            index,
+            generation,
+            identity,
+        });
         Ok(())
     }
 }

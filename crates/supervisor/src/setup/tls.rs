@@ -8,11 +8,11 @@ use config::{ClientCertificates, Listener, Resumption, Site, SiteTls, TlsVersion
 use wire::tls::{ClientAuth, Resume};
 use wire::{CHALLENGES, LauncherToGate, LauncherToSite, Text};
 
-use crate::spawn::context::SpawnContext;
+use crate::setup::Messages;
 
 type Told<Message> = (Message, Option<OwnedFd>);
 
-impl SpawnContext {
+impl Messages<'_> {
     /// What is spoken on which listener, and where there is https for whom; after the listeners.
     pub fn tls_messages(&self, messages: &mut Vec<Told<LauncherToGate>>) {
         for (index, listener) in self.config.listeners.iter().enumerate() {

@@ -59,8 +59,8 @@ pub struct SpawnContext {
     pub answers: Answers,
     /// How many processes were started.
     pub started: Cell<u64>,
-    /// The filters, in the order of their chain; see [`chain`].
-    pub chain: Vec<Service>,
+    /// The filters of each generation that runs, in the order of their chain; see [`chain`].
+    pub chains: HashMap<u32, Vec<Service>>,
 }
 
 impl SpawnContext {
@@ -89,7 +89,7 @@ impl SpawnContext {
             inspected: RefCell::default(),
             answers: Answers::default(),
             started: Cell::new(0),
-            chain: chain(&config),
+            chains: HashMap::from([(0, chain(&config))]),
             roles_folder: program::roles_folder()?,
             null: null.map_err(during("open /dev/null"))?.into(),
             config,
@@ -111,7 +111,7 @@ impl SpawnContext {
     /// The program of the operator's that `spec` runs in a jail of its own, if it runs one.
     pub fn guest(&self, spec: &ProcessSpec) -> Option<&Service> {
         match spec.role {
-            Role::Filter => self.chain.get(spec.index),
+            Role::Filter => self.chains.get(&spec.generation)?.get(spec.index),
             _ => self.service(spec).map(|(_, service)| service),
         }
     }

@@ -24,6 +24,8 @@ pub struct ProcessSpec {
     pub site: u16,
     /// Which service of the site (or whose), which gate or which filter it is.
     pub index: usize,
+    /// Of which chain of filters it is, by the number of the configuration that has it; 0 for what is no filter.
+    pub generation: u32,
     /// Its uid and gid; `None` in a rootless run.
     pub identity: Option<Identity>,
 }

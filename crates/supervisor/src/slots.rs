@@ -10,12 +10,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use config::Config;
+use wire::{LauncherToLogger, Role};
 
 use crate::backoff::Rule;
 use crate::error::Error;
 use crate::life::Life;
-use crate::process::Stage;
-use crate::spawn::context::duplicate;
+use crate::process::{Process, Stage};
+use crate::spawn::context::{chain, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::{Slot, Supervisor};
 
@@ -30,6 +31,11 @@ pub struct Running {
     pub order: Vec<String>,
 }
 
+/// The listening sockets of a gate, once more, of those by listener, then by gate.
+pub fn sockets_of(listeners: &[Vec<OwnedFd>], gate: usize) -> Result<Vec<OwnedFd>, Error> {
+    listeners.iter().map(|of| duplicate(&of[gate])).collect()
+}
+
 impl Supervisor {
     /// Adds slots, which others know nothing of until the change is committed.
     pub fn add_slots(&mut self, specs: Vec<ProcessSpec>) -> std::ops::Range<usize> {
@@ -37,6 +43,22 @@ impl Supervisor {
         self.slots.extend(specs.iter().map(|_| Slot { life: Life::Pending, ..Slot::default() }));
         self.specs.extend(specs);
         first..self.specs.len()
+    }
+
+    /// The configuration that runs, with the sites that serve in the order of the file.
+    pub fn running_config(&self) -> Config {
+        let mut config = self.context.config.clone();
+        config.sites.retain(|site| !site.hosts.is_empty());
+        let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
+        config.sites.sort_by_key(|site| places.get(&*site.name).copied());
+        config
+    }
+
+    /// The first number that no partition has had.
+    pub fn next_partition(&self) -> usize {
+        let numbers = self.specs.iter().map(|spec| spec.partition);
+        let last = numbers.filter(|&number| number != wire::NO_PARTITION).max();
+        last.map_or(0, |last| usize::from(last) + 1)
     }
 
     /// Has the slots of a site go with the change.
@@ -79,17 +101,45 @@ impl Supervisor {
         removed
     }
 
+    /// Retires the processes of slots that were removed: those of a site in the order in which they need each other. What
+    /// an old worker finishes may be an upload that it has yet to begin to pass on, to a service or by a connector.
+    pub fn empty_slots(&mut self, removed: &[usize]) {
+        self.departing.extend(removed);
+        self.retire_departing();
+    }
+
+    /// Retires the processes of removed slots that nobody needs any more.
+    pub(crate) fn retire_departing(&mut self) {
+        let departing = std::mem::take(&mut self.departing);
+        let (needed, free): (Vec<_>, Vec<_>) = departing.into_iter().partition(|&slot| self.is_needed(slot));
+        self.departing = needed;
+        free.into_iter().for_each(|slot| self.empty_slot(slot));
+    }
+
+    /// Whether a process lives that may need the one of this slot.
+    fn is_needed(&self, slot: usize) -> bool {
+        let spec = &self.specs[slot];
+        let takes = |spec| self.context.service(spec).is_some_and(|(_, service)| service.takes_connections);
+        let users: &[Role] = match spec.role {
+            // It has clients' connections of its own, which are to go on with its successor.
+            Role::Service if takes(spec) => &[],
+            Role::Service => &[Role::Site],
+            Role::Broker | Role::Connector => &[Role::Site, Role::Service],
+            _ => &[],
+        };
+        let uses = |process: &Process| {
+            let other = &self.specs[process.slot];
+            other.site == spec.site && users.contains(&other.role)
+        };
+        self.processes.values().any(uses)
+    }
+
     /// Retires the processes of a slot that was removed.
     pub fn empty_slot(&mut self, slot: usize) {
         let state = &mut self.slots[slot];
         (state.start_at, state.broken) = (None, None);
         let processes = [state.current.take(), state.next.take()];
         processes.into_iter().flatten().for_each(|serial| self.retire(serial));
-    }
-
-    /// The listening sockets of a gate, once more.
-    pub fn sockets_of(&self, gate: usize) -> Result<Vec<OwnedFd>, Error> {
-        self.listeners.iter().map(|of| duplicate(&of[gate])).collect()
     }
 
     /// A process is sent an update. One that serves is to say in time that it holds; whether there is such a one.
@@ -117,12 +167,64 @@ impl Supervisor {
             return None;
         }
         process.deadline = None;
-        process.ticket.take()
+        process.ticket
     }
 
-    /// Whether a successor is under way.
-    pub fn is_relaunching(&self) -> bool {
-        self.slots.iter().any(|slot| slot.next.is_some())
+    /// A logger is to say in time that it writes as it was told; whether there is such a one.
+    pub fn expect_confirmation(&mut self, logger: u64, ticket: u32) -> bool {
+        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let serving = self.processes.get_mut(&logger).filter(|process| process.stage == Stage::Serving);
+        let is_there = serving.is_some();
+        serving.into_iter().for_each(|process| {
+            (process.ticket, process.deadline) = (Some(ticket), Some(Instant::now() + timeout));
+        });
+        is_there.then(|| self.send(logger, &LauncherToLogger::Confirm { ticket }, None));
+        is_there
+    }
+
+    /// A logger has said so; whether this transaction has waited for it.
+    pub fn on_confirmed(&mut self, logger: u64, ticket: u32) -> bool {
+        let waiting = self.processes.get_mut(&logger).filter(|process| process.ticket == Some(ticket));
+        waiting.map(|process| process.deadline = None).is_some()
+    }
+
+    /// A transaction has ended: no process is part of it any more.
+    pub fn end_ticket(&mut self, ticket: u32) {
+        let part = self.processes.values_mut().filter(|process| process.ticket == Some(ticket));
+        part.for_each(|process| process.ticket = None);
+    }
+
+    /// Has the slots of a role go with the change.
+    pub fn leave_role(&mut self, role: Role) {
+        for (spec, slot) in self.specs.iter().zip(&mut self.slots) {
+            if spec.role == role && slot.life == Life::Serving {
+                slot.life = Life::Leaving;
+            }
+        }
+    }
+
+    /// Makes filters of this generation known, and forgets those of others that no slot has any more.
+    pub fn set_filters(&mut self, generation: u32, config: &Config) {
+        let used = |generation: &u32| {
+            let slots = self.specs.iter().zip(&self.slots);
+            slots
+                .filter(|(_, slot)| slot.life != Life::Removed)
+                .any(|(spec, _)| spec.generation == *generation)
+        };
+        let unused: Vec<u32> =
+            self.context.chains.keys().copied().filter(|generation| !used(generation)).collect();
+        unused.iter().for_each(|generation| drop(self.context.chains.remove(generation)));
+        self.context.chains.insert(generation, chain(config));
+    }
+
+    /// A generation that no filter has had.
+    pub fn next_generation(&self) -> u32 {
+        self.specs.iter().map(|spec| spec.generation).max().unwrap_or_default() + 1
+    }
+
+    /// Whether a process is to take the place of another.
+    pub fn is_successor(&self, serial: u64) -> bool {
+        self.slots.iter().any(|slot| slot.next == Some(serial))
     }
 
     /// Takes over another configuration; what was there comes back.

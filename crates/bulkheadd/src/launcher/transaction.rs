@@ -1,0 +1,205 @@
+//! Changes that are carried out as one: all that has to be started is started beside what runs, and takes its place when
+//! all of it has come up; or else it ends, and nothing has changed.
+//!
+//! Runs in: the launcher, as root. Sees: exits and readiness of processes. Never: ends a process before those that take its
+//! place have come up.
+//!
+//! A relaunch, a file that was written again and a changed configuration are all transactions. Of changed configurations
+//! there is one at a time, and no relaunch goes on meanwhile.
+
+use wire::{Outcome, Role};
+
+use crate::components::admin_commands::{GONE, signer_can_start};
+use crate::launcher::Launcher;
+use crate::transactions::{Asker, Mode, OPEN_MAX, Stage, Transaction};
+use supervisor::change::Change;
+use supervisor::life::Life;
+
+/// Processes that others have channels to: if a successor is given up, the channels to the one that stays are made again.
+const CONNECTED: [Role; 4] = [Role::Signer, Role::Stapler, Role::Connector, Role::Broker];
+
+impl Launcher {
+    /// Everything of a transaction has been started.
+    pub(super) fn release(&mut self, id: u32) {
+        self.transactions.get(id).into_iter().for_each(|transaction| transaction.is_held = false);
+        self.advance(id);
+    }
+
+    /// Starts successors for every process of a name; they take over when all are ready.
+    pub(super) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u16) {
+        let refuse = |launcher: &mut Self, outcome, reason: &str| {
+            launcher.supervisor.answer_to(admin, ticket, outcome, reason);
+        };
+        let Some((name, slots)) = self.components.admin_commands.target(target) else {
+            return self.supervisor.protocol_violation(admin);
+        };
+        let supervisor = &self.supervisor;
+        let is_filter = slots.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter);
+        let is_under_way = slots.iter().any(|&slot| supervisor.slot(slot).next.is_some())
+            || is_filter && supervisor.has_staged_chain();
+        if slots.is_empty() {
+            return refuse(self, Outcome::Failed, GONE);
+        }
+        if self.transactions.has_reload() {
+            return refuse(self, Outcome::Busy, "the configuration is being reloaded");
+        }
+        if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Signer)
+            && let Err(reason) = signer_can_start(&self.supervisor)
+        {
+            self.supervisor.warn(format!("relaunch: {reason}"));
+            return refuse(self, Outcome::Failed, &reason);
+        }
+        if is_under_way || self.transactions.open.len() >= OPEN_MAX {
+            return refuse(self, Outcome::Busy, "it is being relaunched already");
+        }
+        self.carry_out(Asker::Admin { admin, ticket }, &[Change::Relaunch(name)]);
+    }
+
+    /// Carries out changes that are none of the configuration's.
+    pub(super) fn carry_out(&mut self, asker: Asker, changes: &[Change]) {
+        let id = self.transactions.open(asker);
+        for change in changes {
+            match change {
+                Change::Relaunch(name) => self.start_successors(id, name),
+                Change::File(file) => self.components.certificates.files.reread(&mut self.supervisor, file),
+                _ => self.transactions.fail(id, format!("{change} changes by a reload alone")),
+            }
+        }
+        self.release(id);
+    }
+
+    fn start_successors(&mut self, id: u32, name: &str) {
+        let slots = self.components.admin_commands.slots_of(name);
+        if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Filter) {
+            return self.stage_chain(id, Life::Serving);
+        }
+        slots.into_iter().for_each(|slot| self.launch(id, slot));
+    }
+
+    /// Starts a chain of filters for a transaction.
+    pub(super) fn stage_chain(&mut self, id: u32, of: Life) {
+        match self.supervisor.stage_chain(of, id) {
+            Ok(started) => {
+                let transaction = self.transactions.get(id).into_iter();
+                transaction.for_each(|of| (of.has_chain, of.awaits_chain) = (started, started));
+            }
+            Err(error) => self.transactions.fail(id, format!("filter: {error}")),
+        }
+        self.configure_new();
+    }
+
+    /// Starts a process for a slot, which the transaction waits for.
+    pub(super) fn launch(&mut self, id: u32, slot: usize) {
+        match self.supervisor.relaunch(slot, id) {
+            Ok(serial) => {
+                self.transactions.await_process(id, serial);
+                let replaces = self.supervisor.slot(slot).life != Life::Pending;
+                if let Some(transaction) = self.transactions.get(id).filter(|_| replaces) {
+                    transaction.successors.push(serial);
+                }
+            }
+            Err(reason) => {
+                self.transactions.fail(id, format!("{}: {reason}", self.supervisor.spec(slot).title()));
+            }
+        }
+        self.configure_new();
+    }
+
+    /// A process of a transaction has come up, has said that it uses what it was sent, or has failed to.
+    pub(super) fn came_up(&mut self, serial: u64, id: u32, result: Result<(), String>) {
+        let Some(transaction) = self.transactions.get(id) else { return };
+        transaction.waiting.remove(&serial);
+        transaction.failures.extend(result.err());
+        self.advance(id);
+    }
+
+    /// Takes notice of what has become of a chain of filters.
+    pub(super) fn look_at_chain(&mut self) {
+        let Some((id, result)) = self.supervisor.take_chain_result() else { return };
+        let Some(transaction) = self.transactions.get(id) else { return };
+        transaction.awaits_chain = false;
+        transaction.failures.extend(result.err());
+        self.advance(id);
+    }
+
+    /// Takes the next step of a transaction, if nothing has to be waited for.
+    fn advance(&mut self, id: u32) {
+        let stopping = self.supervisor.is_stopping();
+        let Some(transaction) = self.transactions.get(id) else { return };
+        // A filter that has ended is one that nobody waits for any more.
+        let awaits_chain = transaction.awaits_chain && transaction.failures.is_empty();
+        if transaction.is_held || awaits_chain || !transaction.waiting.is_empty() {
+            return;
+        }
+        match transaction.stage {
+            Stage::Starting if stopping || !transaction.failures.is_empty() => {
+                self.undo(id);
+                self.end(id);
+            }
+            Stage::Starting => {
+                transaction.stage = Stage::Committed;
+                match (transaction.reload.is_some(), transaction.has_chain) {
+                    (true, _) => self.commit(id),
+                    (false, true) => self.supervisor.use_staged_chain(),
+                    (false, false) => {}
+                }
+                // Processes may have yet to say that they use what they were sent.
+                self.advance(id);
+            }
+            Stage::Committed => self.end(id),
+        }
+    }
+
+    /// Makes an end of what was started; what was there serves on.
+    fn undo(&mut self, id: u32) {
+        let Some(transaction) = self.transactions.get(id) else { return };
+        let (successors, reload) = (std::mem::take(&mut transaction.successors), transaction.reload.take());
+        if transaction.has_chain {
+            self.supervisor.discard_staged_chain();
+        }
+        if let Some(reload) = reload {
+            self.roll_back(reload);
+        }
+        for serial in successors {
+            let Some(slot) = self.supervisor.process(serial).map(|process| process.slot) else { continue };
+            self.supervisor.abandon(serial);
+            let role = self.supervisor.spec(slot).role;
+            let stays = self.supervisor.slot(slot).current.filter(|_| CONNECTED.contains(&role));
+            if let Some(stays) = stays
+                && let Err(error) = self.supervisor.connect(stays)
+            {
+                self.supervisor.warn(error);
+            }
+        }
+    }
+
+    /// Says how a transaction has ended, and has successors take over.
+    fn end(&mut self, id: u32) {
+        let Some(transaction) = self.transactions.open.remove(&id) else { return };
+        self.supervisor.end_ticket(id);
+        let Transaction { asker, begun, stage, failures, successors, reload, is_reload, .. } = transaction;
+        let reason = failures.join("; ");
+        match reload {
+            Some(reload) => self.end_reload(asker, begun, &reload, &reason),
+            None if is_reload => self.refuse_reload(asker, &reason),
+            None => self.report(asker, &reason),
+        }
+        // After the answer: the admin process that passes it on may be one that goes.
+        if stage == Stage::Committed {
+            successors.into_iter().for_each(|serial| self.supervisor.take_over(serial));
+        }
+        if std::mem::take(&mut self.transactions.is_reload_wanted) {
+            self.begin_reload(Asker::Log, Mode::CarryOut);
+        }
+    }
+
+    /// Says that all is done, or why nothing is.
+    pub(super) fn report(&mut self, asker: Asker, failure: &str) {
+        let outcome = if failure.is_empty() { Outcome::Done } else { Outcome::Failed };
+        match asker {
+            Asker::Admin { admin, ticket } => self.supervisor.answer_to(admin, ticket, outcome, failure),
+            Asker::Log if failure.is_empty() => {}
+            Asker::Log => self.supervisor.warn(failure),
+        }
+    }
+}

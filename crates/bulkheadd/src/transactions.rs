@@ -1,0 +1,152 @@
+//! Changes that are under way, each all or nothing: what was started for it, and what it waits for.
+//!
+//! Runs in: the launcher. Sees: no input. Never: does anything by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use supervisor::change::Change;
+use supervisor::change::prepare::Effect;
+use supervisor::slots::Running;
+
+/// LIMIT: transactions at a time.
+pub(crate) const OPEN_MAX: usize = 64;
+/// Who wants to know how it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker {
+    /// An admin process, for the client who has this ticket.
+    Admin { admin: u64, ticket: u32 },
+    /// Whoever reads the log.
+    Log,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Processes are being started. A failure undoes all of it.
+    Starting,
+    /// It holds; some processes have yet to say that they use what they were sent.
+    Committed,
+}
+
+/// Changes that are being carried out.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    pub(crate) asker: Asker,
+    pub(crate) begun: Instant,
+    pub(crate) stage: Stage,
+    /// Whether more is to be started before anything can end it.
+    pub(crate) is_held: bool,
+    /// Processes that have yet to come up, or to say that they use what they were sent.
+    pub(crate) waiting: BTreeSet<u64>,
+    /// Whether a chain of filters is part of it, and whether that has yet to come up.
+    pub(crate) has_chain: bool,
+    pub(crate) awaits_chain: bool,
+    pub(crate) failures: Vec<String>,
+    /// Processes that are to take the place of others.
+    pub(crate) successors: Vec<u64>,
+    pub(crate) is_reload: bool,
+    /// What becomes of the configuration, if that changes; nothing, if that was undone.
+    pub(crate) reload: Option<Reload>,
+}
+
+/// The transactions that are open, by number. Processes that are part of one have its number as their ticket.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    pub(crate) open: BTreeMap<u32, Transaction>,
+    last: u32,
+    /// Whether a signal has asked for a reload that could not begin yet.
+    pub(crate) is_reload_wanted: bool,
+}
+
+impl Transaction {
+    fn new(asker: Asker) -> Self {
+        Self {
+            asker,
+            begun: Instant::now(),
+            stage: Stage::Starting,
+            is_held: true,
+            waiting: BTreeSet::new(),
+            has_chain: false,
+            awaits_chain: false,
+            failures: Vec::new(),
+            successors: Vec::new(),
+            is_reload: false,
+            reload: None,
+        }
+    }
+}
+
+impl Transactions {
+    /// Opens a transaction, which nothing ends as long as it is held; its number.
+    pub(crate) fn open(&mut self, asker: Asker) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.open.insert(self.last, Transaction::new(asker));
+        self.last
+    }
+
+    /// Whether the configuration is being changed.
+    pub(crate) fn has_reload(&self) -> bool {
+        self.open.values().any(|transaction| transaction.is_reload)
+    }
+
+    /// The configuration that holds, while another one is being put in its place.
+    pub(crate) fn before(&self) -> Option<&Running> {
+        self.open.values().find_map(|transaction| transaction.reload.as_ref()?.before.as_ref())
+    }
+
+    /// Whether any is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The transaction of this number.
+    pub(crate) fn get(&mut self, id: u32) -> Option<&mut Transaction> {
+        self.open.get_mut(&id)
+    }
+
+    /// Makes a transaction one of a changed configuration.
+    pub(crate) fn set_reload(&mut self, id: u32, reload: Reload) {
+        if let Some(transaction) = self.open.get_mut(&id) {
+            (transaction.is_reload, transaction.reload) = (true, Some(reload));
+        }
+    }
+
+    /// Notes why a transaction cannot hold.
+    pub(crate) fn fail(&mut self, id: u32, reason: String) {
+        if let Some(transaction) = self.open.get_mut(&id) {
+            transaction.failures.push(reason);
+        }
+    }
+
+    /// Has a transaction wait for a process.
+    pub(crate) fn await_process(&mut self, id: u32, serial: u64) {
+        if let Some(transaction) = self.open.get_mut(&id) {
+            transaction.waiting.insert(serial);
+        }
+    }
+}
+
+/// Whether a reload is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is.
+    CarryOut,
+    /// It is only said what would be done.
+    DryRun,
+}
+
+/// A changed configuration that is being put in the place of the one before.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) effects: Vec<Effect>,
+    /// What holds again if one process does not come up.
+    pub(crate) before: Option<Running>,
+    /// Sites that go, by number.
+    pub(crate) gone: Vec<u16>,
+    /// The slots of workers that stay, and learn whose other paths are.
+    pub(crate) updated: Vec<usize>,
+    pub(crate) replaces_gates: bool,
+    pub(crate) replaces_chain: bool,
+}

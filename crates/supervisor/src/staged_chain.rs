@@ -1,0 +1,152 @@
+//! A chain of filters that is to take the place of the one that there is.
+//!
+//! Runs in: the launcher, as root. Sees: exits of filters, and the state that the kernel shows of each. Never: gives gates a
+//! chain of which a filter has not come up.
+//!
+//! A filter is any program and says nothing. It has come up when it rests: all of its work begins with a read that waits for
+//! a request. One that cannot work ends before it rests.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use wire::LauncherToGate;
+
+use crate::Supervisor;
+use crate::chain_ends::{ChainEnds, StagedChain};
+use crate::error::Error;
+use crate::life::Life;
+
+/// How often the launcher looks whether the filters of a staged chain rest.
+const LOOK: Duration = Duration::from_millis(50);
+/// LIMIT: at how many looks in a row all of them must rest: a program may wait for something while it starts.
+const RESTS: u32 = 4;
+
+impl Supervisor {
+    /// Starts a chain beside the one that there is: of the filters that are pending, or else of those that serve.
+    /// Returns whether anything has to be waited for.
+    pub fn stage_chain(&mut self, of: Life, ticket: u32) -> Result<bool, Error> {
+        let slots = self.filters_with(&[of]);
+        if slots.is_empty() {
+            return Ok(false);
+        }
+        let (members, chain) = self.start_chain(&slots).map_err(|(_, error)| error)?;
+        for &(slot, serial) in &members {
+            let state = &mut self.slots[slot];
+            match of {
+                Life::Pending => state.current = Some(serial),
+                _ => state.next = Some(serial),
+            }
+            if let Some(process) = self.processes.get_mut(&serial) {
+                process.ticket = Some(ticket);
+            }
+        }
+        let now = Instant::now();
+        let until = now + Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let (rests, look_at, is_judged) = (0, now + LOOK, false);
+        self.staged_chain = Some(StagedChain { chain, members, ticket, rests, look_at, until, is_judged });
+        Ok(true)
+    }
+
+    /// Whether a chain waits to take the place of the one that there is.
+    pub fn has_staged_chain(&self) -> bool {
+        self.staged_chain.is_some()
+    }
+
+    pub(crate) fn look_at_staged_chain(&mut self, now: Instant) {
+        let Some(staged) = self.staged_chain.as_mut().filter(|staged| !staged.is_judged) else { return };
+        if staged.look_at > now {
+            return;
+        }
+        staged.look_at = now + LOOK;
+        let rests = |(_, serial): &(usize, u64)| {
+            self.processes.get(serial).is_some_and(|process| rests(process.child.pid))
+        };
+        staged.rests = if staged.members.iter().all(rests) { staged.rests + 1 } else { 0 };
+        let late = now >= staged.until;
+        if staged.rests < RESTS && !late {
+            return;
+        }
+        staged.is_judged = true;
+        let result = match staged.rests >= RESTS {
+            true => Ok(()),
+            false => Err("the filters do not come to rest within `start_timeout`".to_owned()),
+        };
+        self.chain_came_up = Some((staged.ticket, result));
+    }
+
+    /// What has become of the staged chain, once: the transaction that waits, and whether all filters have come up.
+    pub fn take_chain_result(&mut self) -> Option<(u32, Result<(), String>)> {
+        self.chain_came_up.take()
+    }
+
+    /// Has the staged chain take the place of the one that there is, or none, if no filter serves any more. Gates are told
+    /// by the update that follows.
+    pub fn adopt_staged_chain(&mut self) {
+        let Some(staged) = self.staged_chain.take() else {
+            if self.filters().is_empty() {
+                self.chain = None;
+            }
+            return;
+        };
+        self.chain = staged.chain;
+        for (slot, serial) in staged.members {
+            self.set_serving(serial);
+            self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
+            let state = &mut self.slots[slot];
+            state.backoff.forgive();
+            state.start_at = None;
+            if state.next.take_if(|next| *next == serial).is_some()
+                && let Some(old) = state.current.replace(serial)
+            {
+                self.retire(old);
+            }
+        }
+    }
+
+    /// Ends the staged chain, which no gate knows.
+    pub fn discard_staged_chain(&mut self) {
+        self.chain_came_up = None;
+        for (slot, serial) in self.staged_chain.take().into_iter().flat_map(|staged| staged.members) {
+            let state = &mut self.slots[slot];
+            for place in [&mut state.next, &mut state.current] {
+                place.take_if(|there| *there == serial);
+            }
+            self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
+            self.give_up(serial);
+        }
+    }
+
+    /// What an update says to a gate of the filters, as they are now.
+    pub fn chain_update(&self) -> Result<Vec<(LauncherToGate, Option<std::os::fd::OwnedFd>)>, Error> {
+        Ok(match self.chain_ends()? {
+            Some(ends) => ChainEnds::messages(ends).into(),
+            None => vec![(LauncherToGate::NoChain {}, None)],
+        })
+    }
+}
+
+/// Whether the kernel says of a process that it waits for something.
+fn rests(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    // The name before the state is in parentheses and may hold any byte, parentheses included.
+    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_waits_rests() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while !rests(child.id()) {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!rests(child.id()));
+    }
+}
