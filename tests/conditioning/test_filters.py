@@ -197,12 +197,14 @@ class Jail(unittest.TestCase):
 
     def test_a_script_needs_its_interpreter(self):
         files = {"filter.py": f"#!{PYTHON}\n{FILTER}"}
-        settings = {"conditioning": {"filters": [["filter.py"]]}, "limits": {"start_timeout": "200ms"}}
-        server = Server([site()], programs=(), files=files, answers=503, **settings)
+        settings = {"conditioning": {"filters": [["filter.py"]]}}
+        server = Server([site()], programs=(), files=files, **settings)
         server.folder.joinpath("filter.py").chmod(0o755)
-        with server:
-            self.assertEqual(server.status("/"), 503)
-            self.assertIn("name its interpreter first", server.stderr())
+        self.addCleanup(shutil.rmtree, server.folder, ignore_errors=True)
+        for command in ("check", "run"):
+            done = server.command(command, server.config)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("name its interpreter first", done.stderr)
 
 
 @unittest.skipUnless(shutil.which("gcc"), "gcc is not here")

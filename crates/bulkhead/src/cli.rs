@@ -81,7 +81,8 @@ EXIT CODES: those of the command, 128 and its number if a signal has ended it; 2
     /// Find every mistake in a configuration, without running anything.
     #[command(after_help = "\
 EXAMPLES:
-  bulkhead check bulkhead.toml
+  bulkhead check
+  bulkhead check /etc/bulkhead/bulkhead.toml
   bulkhead check bulkhead.toml --json | jq '.[].message'
   bulkhead check --strict bulkhead.toml     for a pipeline: warnings are errors
 
@@ -90,8 +91,8 @@ Check as the user who starts the server: as root, folders are looked at for the 
 
 EXIT CODES: 0 it can be run (perhaps with warnings), 2 it cannot")]
     Check {
-        /// The configuration file.
-        config: PathBuf,
+        /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
+        config: Option<PathBuf>,
         /// Print an array of {file, line, column, message, helps}; empty if all is well.
         #[arg(long)]
         json: bool,

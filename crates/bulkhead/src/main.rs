@@ -53,7 +53,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Guard(options) => guard::guard(&options),
         Command::Check { config, json, strict } => {
             let warnings = if strict { check::Warnings::Mistakes } else { check::Warnings::Said };
-            check::check(&config, json, warnings)
+            check::check(&locate::config(config.as_deref())?, json, warnings)
         }
         Command::Ps { json } => ps::ps(json),
         Command::Status { server, view } if view.conditioning => {

@@ -64,6 +64,15 @@ const FORWARDED_HEADERS: [&str; 5] =
 
 /// `unix:app.sock` or `127.0.0.1:3000`.
 pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
+    if let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") {
+        let rest = rest.split('/').next().unwrap_or_default().replace("localhost", "127.0.0.1");
+        let rest = if rest.contains(':') { rest } else { format!("{rest}:80") };
+        let rule = match scheme {
+            "http" => "it is an address without a scheme and a path: `upstream` speaks HTTP/1.1",
+            _ => "no TLS is spoken to servers behind a site",
+        };
+        return Err(Fault::with_help(rule, format!("write for example `\"{}\"`", rest.escape_debug())));
+    }
     let Some(path) = text.strip_prefix("unix:") else {
         return hosts::address(text).map(Target::Tcp).map_err(|fault| {
             let rule = format!("it is neither `unix:` and a path nor an address; {}", fault.rule);
@@ -78,6 +87,7 @@ pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
     if path.is_empty() {
         return Err(Fault::with_help("the socket's path is empty", "write for example `\"unix:app.sock\"`"));
     }
+    names::literal(path)?;
     names::no_nul(path)?;
     let path = dir.join(path);
     match path.as_os_str().len() {
@@ -279,7 +289,19 @@ mod tests {
         assert_eq!(target("unix:app.sock", dir), Ok(Target::Unix("/srv/app.sock".into())));
         assert_eq!(target("unix:/run/a", dir), Ok(Target::Unix("/run/a".into())));
         assert_eq!(target("[::1]:80", dir), Ok(Target::Tcp("[::1]:80".parse().unwrap())));
-        for bad in ["", "unix:", "unix:a\0", "app.sock", "localhost:80", "127.0.0.1", "127.0.0.1:0"] {
+        let typed = target("http://localhost:3000/", dir).unwrap_err();
+        assert_eq!(typed.help.unwrap(), "write for example `\"127.0.0.1:3000\"`");
+        for bad in [
+            "",
+            "https://a",
+            "unix:~/a",
+            "unix:",
+            "unix:a\0",
+            "app.sock",
+            "localhost:80",
+            "127.0.0.1",
+            "127.0.0.1:0",
+        ] {
             assert!(target(bad, dir).is_err(), "{bad}");
         }
         assert!(target(&format!("unix:/{}", "x".repeat(107)), dir).is_err());
