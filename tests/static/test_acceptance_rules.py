@@ -83,7 +83,7 @@ REQUESTS = [
         "/x.thing", "/settings.INI", "/deep/app.log", "/none.log", "/none", "/api/users?q=1", "/api/", "/api/a%20b",
         "/whole/users", "/dead/x", "/%70rivate/x.html", "//private//x.html",
     )
-] + [("POST", "/api/up", 500_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
+] + [("POST", "/api/up", 500_000), ("POST", "/api/up", 2_000_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
 
 #: What is ours, and why.
 OURS = {

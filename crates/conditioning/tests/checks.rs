@@ -155,6 +155,48 @@ fn strange_heads_are_refused_strictly() {
     }
 }
 
+/// What people send to nginx, Apache and Caddy, and what only attackers send.
+#[test]
+fn the_standard_setting_passes_what_is_read_in_one_way() {
+    let standard = |target: &str, lines: &str| {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
+        check(head.as_bytes(), Setting::Standard).err()
+    };
+    let long = format!("/?{}", "a".repeat(8 << 10));
+    for (target, lines) in [
+        ("/@scope%2fname", ""),
+        ("/api/v4/projects/group%2Fproject", ""),
+        ("/?q=100%", ""),
+        ("/?q=`x`&y=a\\b&z=%00", ""),
+        ("/caf\u{e9}/100%25", ""),
+        ("/App%5CModel/%252F", ""),
+        ("////", ""),
+        (&long, ""),
+        ("/", "X_Custom: 1\r\n"),
+        ("/", "X-Original-URL: /x\r\n"),
+        ("/", "Connection: X-Whatever\r\n"),
+    ] {
+        assert_eq!(standard(target, lines), None, "{target:.60} {lines}");
+    }
+    for (target, fault) in [
+        ("/..", Fault::Climbing),
+        ("/a/%2e%2E/.%2e/b", Fault::Climbing),
+        ("/..;x/b", Fault::Climbing),
+        ("/%00", Fault::Hidden),
+        ("/a%0d%0aSet-Cookie:x", Fault::Hidden),
+        ("/%7f", Fault::Hidden),
+        ("/%", Fault::Encoding),
+        ("/%zz", Fault::Encoding),
+        ("/a\\b", Fault::Encoding),
+    ] {
+        assert_eq!(standard(target, ""), Some(fault), "{target}");
+    }
+    for host in ["a..b", "127.1", "0x7f.1", "user@a.test"] {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(check(head.as_bytes(), Setting::Standard), Err(Fault::Host), "{host}");
+    }
+}
+
 /// Every limit, on both of its sides.
 #[test]
 fn limits_are_where_they_are() {
@@ -195,6 +237,8 @@ proptest! {
     ], 0..200)) {
         let head = [b"GET /", &bytes[..], b" HTTP/1.1\r\nHost: a\r\nX: ", &bytes[..], b"\r\n\r\n"].concat();
         let (lenient, strict) = both(&head);
-        assert!(lenient.is_none() || strict.is_some());
+        let standard = check(&head, Setting::Standard).err();
+        assert!(lenient.is_none() || standard.is_some());
+        assert!(standard.is_none() || strict.is_some());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn conditioning(table: &Table<'_>, dir: &Path, problems: &mut Problem
         priority: priority.map_or(Priority::Recency, |priority| priority.value),
         share_max: shares(table, rules::SHARE_MAX, rules::SHARES, problems),
         share_max_v6: shares(table, rules::SHARE_MAX_V6, rules::SHARES, problems),
-        checks: checks.map_or(Checks::Strict, |checks| checks.value),
+        checks: checks.map_or(Checks::Standard, |checks| checks.value),
         exempt: exempt(table, problems),
         rate_max,
         rate_burst,
@@ -72,8 +72,9 @@ fn priority(text: &str) -> Result<Priority, Fault> {
 fn checks(text: &str) -> Result<Checks, Fault> {
     match text {
         "strict" => Ok(Checks::Strict),
+        "standard" => Ok(Checks::Standard),
         "lenient" => Ok(Checks::Lenient),
-        _ => Err(one_of("the checks are", text, &["strict", "lenient"])),
+        _ => Err(one_of("the checks are", text, &["strict", "standard", "lenient"])),
     }
 }
 

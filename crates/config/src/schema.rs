@@ -257,8 +257,10 @@ pub enum Priority {
 /// Which requests are refused for how they look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
-    /// What is dangerous, and what is unusual.
+    /// What is dangerous, what is read in several ways, and what is unusual.
     Strict,
+    /// What is dangerous, and what is read in several ways.
+    Standard,
     /// What is dangerous.
     Lenient,
 }

@@ -12,6 +12,7 @@ use request::head::{self, Checked, Head};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
+use worker::refused::Refused;
 
 use crate::connection::Connection;
 use crate::gate::Gate;
@@ -31,7 +32,7 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     let mut buffer = gate.peeked.borrow_mut();
     let head = match refusal {
         // It is none, or only a part.
-        Refusal::Head(_) => None,
+        Refusal::Head(refused) if !matches!(refused, head::Refusal::Strange(_)) => None,
         _ => match head::check(connection.copy_received(&mut buffer), gate.limits.head_bytes) {
             Checked::Whole(head) => Some(head),
             _ => None,
@@ -45,8 +46,9 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     }
     let is_head = head.as_ref().is_some_and(|head| head.method == "HEAD");
     let now_s = now_us() / 1_000_000;
-    let (answer, body_bytes) = error::closing(status, sentence, &date(now_s), &lines, is_head);
+    let (answer, body_bytes) = error::closing(status, &sentence, &date(now_s), &lines, is_head);
     note(gate, &connection, site, status, body_bytes, head.as_ref());
+    tell(gate, &connection, refusal, status, head.as_ref());
     drop(buffer);
     send_answer(gate, connection, answer.as_bytes(), now);
 }
@@ -54,6 +56,7 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 /// Refuses a client that speaks TLS, to which there is but a word to say.
 fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
     note(gate, &connection, site, refusal.words().0, 0, None);
+    tell(gate, &connection, refusal, refusal.words().0, None);
     send_answer(gate, connection, &refusal.alert(), now);
 }
 
@@ -81,6 +84,22 @@ fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Inst
     if !lingers {
         gate.connection_closed();
     }
+}
+
+/// Says in the error log why a request was refused.
+fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCode, head: Option<&Head<'_>>) {
+    let Some((reason, remedy)) = refusal.reason() else { return };
+    let refused = Refused {
+        status: status.as_u16(),
+        client: connection.peer.ip(),
+        method: head.map_or(b"", |head| head.method.as_bytes()),
+        host: head.map_or(b"", |head| head.host),
+        target: head.map_or(b"", |head| head.target.as_bytes()),
+        reason,
+        about: "",
+        remedy,
+    };
+    gate.refusals.note(&gate.log, refused);
 }
 
 fn note(

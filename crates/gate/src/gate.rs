@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use worker::counters::{Counters, DropCounters};
 use worker::dispatcher::{Dispatcher, Guarded};
 use worker::log::Log;
+use worker::refused::Refusals;
 
 use crate::chain::Chain;
 use crate::incomplete::{Incomplete, Stage};
@@ -42,6 +43,8 @@ pub struct Gate {
     pub limits: Limits,
     /// The log.
     pub log: Log,
+    /// Which refusals it has been told of.
+    pub refusals: Refusals,
     /// Where heads are looked at: bytes stay in the socket, so one place does for all connections.
     pub peeked: RefCell<Vec<u8>>,
     /// Connections without a whole request.
@@ -68,6 +71,7 @@ impl Gate {
         Ok(Rc::new(Self {
             limits,
             log,
+            refusals: Refusals::default(),
             // One byte more than a head may have shows that it has too many.
             peeked: RefCell::new(vec![0; limits.head_bytes.max(request::hello::HELLO_BYTES_MAX) + 1]),
             tamper_exempt: RefCell::default(),
@@ -164,7 +168,7 @@ impl Gate {
     pub fn refused(&self, peer: SocketAddr, local: SocketAddr, refusal: Refusal, now: Instant) {
         self.drops.note(|shed| match refusal {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
-            Refusal::Head(_) | Refusal::Strange => shed.malformed += 1,
+            Refusal::Head(_) => shed.malformed += 1,
             Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
             Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
             Refusal::NoSuchSite | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,

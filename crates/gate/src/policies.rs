@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use conditioning::checks::{self, Setting};
 use conditioning::{Bans, Exempt, Priority, Rate, ShareLimits, Shares};
 use wire::Conditioning;
-use worker::dispatcher::{Dispatcher, share_limits};
+use worker::dispatcher::{Dispatcher, setting, share_limits};
 
 /// LIMIT: clients of whom the workers of one partition have said how much they ask for; about 300 KiB.
 const HEARD_MAX: u32 = 4096;
@@ -39,11 +39,7 @@ impl Policies {
         Self {
             first_byte_timeout: conditioning
                 .map(|conditioning| milliseconds(conditioning.first_byte_timeout_ms)),
-            setting: if conditioning.is_some_and(|conditioning| conditioning.strict) {
-                Setting::Strict
-            } else {
-                Setting::Lenient
-            },
+            setting: conditioning.map_or(Setting::Lenient, |conditioning| setting(conditioning.checks)),
             priority: if conditioning.is_none_or(|conditioning| conditioning.recency) {
                 Priority::Recency
             } else {
@@ -64,8 +60,11 @@ impl Policies {
     }
 
     /// Whether a whole head is what no honest client sends.
-    pub fn is_strange(&self, head: &[u8]) -> bool {
-        checks::check(head, self.setting).is_err()
+    ///
+    /// # Errors
+    /// It is, for this reason.
+    pub fn examine(&self, head: &[u8]) -> Result<(), checks::Fault> {
+        checks::check(head, self.setting)
     }
 
     /// Whether a client may make one more request now.

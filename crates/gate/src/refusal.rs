@@ -1,5 +1,7 @@
 //! Why a gate answers a request itself, and in which words.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use request::head;
 
@@ -14,8 +16,6 @@ pub enum Refusal {
     Broken,
     /// No worker took the connection in time, or too many wait.
     Unavailable,
-    /// The head is good, and no honest client sends it.
-    Strange,
     /// The client makes more requests than it may.
     TooMany,
     /// The client makes more requests of one partition than it may, as this one's worker says.
@@ -32,28 +32,51 @@ pub enum Refusal {
 
 impl Refusal {
     /// The status code, and a sentence for people.
-    pub fn words(self) -> (StatusCode, &'static str) {
-        match self {
-            Self::Head(refusal) => (refusal.status(), refusal.sentence()),
+    pub fn words(self) -> (StatusCode, Cow<'static, str>) {
+        let (status, sentence) = match self {
+            Self::Head(refusal) => return (refusal.status(), refusal.sentence()),
             Self::NoSuchSite => (StatusCode::NOT_FOUND, "There is no such site here."),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "This part of the site is out of order."),
             Self::Unavailable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "This part of the site is not available at the moment.")
             }
-            Self::Strange => (StatusCode::BAD_REQUEST, "This server does not accept requests like this one."),
             Self::NotTls => (StatusCode::BAD_REQUEST, "This port speaks TLS: use https."),
             Self::Unseen => (StatusCode::BAD_REQUEST, "This port speaks HTTP/1.1 only."),
             Self::Redirect(_) => (StatusCode::PERMANENT_REDIRECT, "This site is at https."),
             Self::TooMany | Self::TooManyThere => {
                 (StatusCode::TOO_MANY_REQUESTS, "These are more requests than one client may make.")
             }
-        }
+        };
+        (status, sentence.into())
+    }
+
+    /// Why, and what the operator can do, for the log; nothing of what is no mistake.
+    pub fn reason(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::Head(refusal) => (refusal.reason(), refusal.remedy()),
+            Self::NoSuchSite => ("no site has this host and path", "name the host in a [[site]]"),
+            Self::Broken => ("its process keeps ending and was given up", "`bulkhead status` has the reason"),
+            Self::Unavailable => {
+                ("no worker took the request in time", "`bulkhead status` says whether it runs")
+            }
+            Self::NotTls => {
+                ("plain HTTP on a listener with `tls`", "`redirect_to_https` of another [[listen]]")
+            }
+            Self::Unseen => {
+                ("what no filter can see", "`unfiltered` of [[listen]] lets it pass the filters by")
+            }
+            Self::TooMany | Self::TooManyThere => (
+                "more requests than `rate_max` of a client",
+                "raise `rate_max` and `rate_burst`, or name the client in `exempt`",
+            ),
+            Self::Redirect(_) => return None,
+        })
     }
 
     /// Whether it counts against the client, who will be banned for several.
     pub fn is_offence(self) -> bool {
-        use head::Refusal::{Late, Malformed, TooLarge};
-        matches!(self, Self::Head(Late | Malformed(_) | TooLarge) | Self::Strange | Self::TooMany)
+        use head::Refusal::{Late, Malformed, Strange, TooLarge};
+        matches!(self, Self::Head(Late | Malformed(_) | Strange(_) | TooLarge) | Self::TooMany)
     }
 
     /// A fatal alert (RFC 8446 6): the record of a connection that has not come to keys.

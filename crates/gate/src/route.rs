@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use request::head::Head;
+use request::head::{self, Head};
 use wire::NO_PARTITION;
 
 use crate::connection::{Connection, Seen};
@@ -17,8 +17,8 @@ impl Connection {
     pub fn route(&self, gate: &Gate, raw: &[u8], head: &Head<'_>, now: Instant) -> Seen {
         let listener = gate.listener(self.local);
         let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
-        if gate.policies().is_strange(raw) {
-            return Seen::Refused(Refusal::Strange, NO_PARTITION);
+        if let Err(fault) = gate.policies().examine(raw) {
+            return Seen::Refused(Refusal::Head(head::Refusal::Strange(fault.words())), NO_PARTITION);
         }
         // What comes from the filters has been counted already.
         if counted && !self.filtered && !gate.policies().within_rate(self.peer.ip(), now) {

@@ -338,7 +338,7 @@ fn strange_heads_are_refused_by_setting() {
         let odd = b"GET /%2e%2e/%00 HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec();
         let gate = Gate::start_with(Limits::default(), vec![conditioning_message(policies())]).await;
         assert!(gate.ask(beck.as_bytes()).await.starts_with("HTTP/1.1 400 "));
-        let conditioning = Conditioning { strict: true, ..policies() };
+        let conditioning = Conditioning { checks: wire::Checks::Strict, ..policies() };
         let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
         let worker = gate.worker(1).await;
         assert!(gate.ask(&odd).await.starts_with("HTTP/1.1 400 "));

@@ -3,6 +3,7 @@
 //! Runs in: gates and site workers, unprivileged; pure, no input or output. Untrusted input: all of it. Must never:
 //! panic, allocate on the way to a good answer, or accept a head that two parsers could read differently.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use memchr::memchr_iter;
@@ -17,6 +18,8 @@ pub const HEADER_LINES_MAX: usize = 100;
 pub enum Refusal {
     /// The bytes are not a request head, or one that could be read in two ways.
     Malformed(&'static str),
+    /// A request that is one, and that no honest client sends.
+    Strange(&'static str),
     /// More bytes or lines than the limit.
     TooLarge,
     /// Another version than HTTP/1.0 and HTTP/1.1.
@@ -35,7 +38,7 @@ impl Refusal {
     /// The status code of the answer.
     pub fn status(self) -> http::StatusCode {
         match self {
-            Refusal::Malformed(_) => http::StatusCode::BAD_REQUEST,
+            Refusal::Malformed(_) | Refusal::Strange(_) => http::StatusCode::BAD_REQUEST,
             Refusal::TooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Refusal::NotImplemented => http::StatusCode::NOT_IMPLEMENTED,
@@ -45,17 +48,46 @@ impl Refusal {
         }
     }
 
-    /// What people are told of it.
-    pub fn sentence(self) -> &'static str {
+    /// What is wrong, for the log.
+    pub fn reason(self) -> &'static str {
         match self {
-            Refusal::Malformed(_) => "What was sent is not a valid HTTP request.",
+            Refusal::Malformed(what) | Refusal::Strange(what) => what,
+            Refusal::TooLarge => "a request head that is too long",
+            Refusal::Version => "another version of HTTP than 1.0 and 1.1",
+            Refusal::NotImplemented => "CONNECT or TRACE",
+            Refusal::Expectation => "an unknown `Expect`",
+            Refusal::Late => "a request that did not arrive in time",
+            Refusal::BodyTooLarge => "a request body that is too large",
+        }
+    }
+
+    /// What the operator can do, if clients that mean well are refused; may be empty.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Refusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
+            Refusal::TooLarge => "`head_bytes` of [limits] lets longer ones pass",
+            Refusal::Late => "`head_timeout` of [conditioning] gives more time",
+            Refusal::BodyTooLarge => "`body_bytes` of [limits], a site or a route lets larger ones pass",
+            _ => "",
+        }
+    }
+
+    /// What people are told of it.
+    pub fn sentence(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Refusal::Malformed(what) => {
+                return format!("What was sent is not a valid HTTP request: {what}.").into();
+            }
+            Refusal::Strange(what) => {
+                return format!("This server does not accept requests like this one: {what}.").into();
+            }
             Refusal::TooLarge => "The request head is longer than this server allows.",
             Refusal::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
             Refusal::NotImplemented => "This server is not a proxy.",
             Refusal::Expectation => "This server knows no such expectation.",
             Refusal::Late => "The request did not arrive in time.",
             Refusal::BodyTooLarge => "The request body is larger than this server allows.",
-        }
+        })
     }
 }
 

@@ -154,7 +154,7 @@ fn connections_in_use_are_not_closed_for_others() {
 
 #[test]
 fn later_heads_are_checked_like_the_first() {
-    let server = Server::with(Limits { strict: true, ..limits() });
+    let server = Server::with(Limits { checks: conditioning::checks::Setting::Strict, ..limits() });
     for path in ["/svc/../../x", "/svc/a%2fb", "/svc/%00", "/////////////////////////"] {
         let mut peer = server.connect();
         assert_eq!(peer.ask("GET", "/small.txt", "").status, 200);

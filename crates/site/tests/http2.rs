@@ -258,7 +258,8 @@ fn chosen_by_alpn() {
 #[test]
 fn other_peoples_clients_pass_the_strict_checks() {
     let ends = common::tls::ends();
-    let server = Server::over(Limits { strict: true, ..limits() }, Some(ends.server));
+    let server =
+        Server::over(Limits { checks: conditioning::checks::Setting::Strict, ..limits() }, Some(ends.server));
     let url = format!("https://{}/big.bin", server.address);
     let run = |program: &str, words: &[&str]| {
         let output = std::process::Command::new(program).args(words).arg(&url).output().unwrap();

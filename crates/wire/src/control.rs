@@ -95,6 +95,18 @@ record! {
     }
 }
 
+choice! {
+    /// Which requests are refused for how they look, as `conditioning::checks::Setting` has it.
+    pub enum Checks {
+        /// Those that do harm.
+        0 => Lenient,
+        /// Those as well that are read in several ways.
+        1 => Standard,
+        /// Those as well that are unusual.
+        2 => Strict,
+    }
+}
+
 record! {
     /// The policies of conditioning, as configured. Shares are thousandths of `connections`.
     pub struct Conditioning {
@@ -106,8 +118,8 @@ record! {
         response_min_rate: u32,
         /// Whether waiting requests are served by recency; otherwise in order.
         recency: bool,
-        /// Whether what is unusual but not dangerous is refused as well.
-        strict: bool,
+        /// Which requests are refused for how they look.
+        checks: Checks,
         /// The share of an IPv4 /8.
         share_8: u16,
         /// The share of an IPv4 /16.

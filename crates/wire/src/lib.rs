@@ -22,7 +22,7 @@ pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};
 pub use control::{
-    ADMIN_SECRET_CHARS, AccessRight, Act, AdminToLauncher, Backend, CHALLENGES, ChildToLauncher,
+    ADMIN_SECRET_CHARS, AccessRight, Act, AdminToLauncher, Backend, CHALLENGES, Checks, ChildToLauncher,
     Conditioning, Counters, HeaderOf, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
     LauncherToSite, NO_PARTITION, Outcome, ProbeKind, ProxyHeader, RouteTarget, RuleAction, Shed, Source,
     Speech, Verb, WorkerLimits, address_of, halves, range_text,

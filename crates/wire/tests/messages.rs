@@ -15,7 +15,7 @@ use wire::tls::{
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
-    AccessRight, Act, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, ChildToLauncher,
+    AccessRight, Act, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, Checks, ChildToLauncher,
     Conditioning, ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker,
     HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
@@ -94,7 +94,7 @@ fn conditioning() -> Vec<Conditioning> {
         body_min_rate: 2,
         response_min_rate: 3,
         recency: true,
-        strict: false,
+        checks: Checks::Lenient,
         share_8: 4,
         share_16: 5,
         share_24: 6,
@@ -106,7 +106,9 @@ fn conditioning() -> Vec<Conditioning> {
         ban_after: 12,
         ban_time_ms: u32::MAX,
     };
-    vec![Conditioning { recency: false, strict: true, share_8: u16::MAX, ..some.clone() }, some]
+    let standard = Conditioning { checks: Checks::Standard, ..some.clone() };
+    let strict = Conditioning { recency: false, checks: Checks::Strict, share_8: u16::MAX, ..some.clone() };
+    vec![strict, standard, some]
 }
 
 fn worker_limits() -> WorkerLimits {

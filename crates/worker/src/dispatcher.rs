@@ -28,6 +28,16 @@ pub use guarded::Guarded;
 use outgoing::{Client, Waits};
 pub use outgoing::{Outgoing, Owner};
 
+/// Which requests are refused for how they look.
+pub fn setting(checks: wire::Checks) -> conditioning::checks::Setting {
+    use conditioning::checks::Setting;
+    match checks {
+        wire::Checks::Lenient => Setting::Lenient,
+        wire::Checks::Standard => Setting::Standard,
+        wire::Checks::Strict => Setting::Strict,
+    }
+}
+
 /// The shares that the launcher has said.
 pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
     ShareLimits {

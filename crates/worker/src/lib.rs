@@ -11,6 +11,7 @@ pub mod counters;
 pub mod dispatcher;
 pub mod log;
 pub mod receiver;
+pub mod refused;
 pub mod routes;
 mod start;
 

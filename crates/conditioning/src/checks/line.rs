@@ -89,7 +89,7 @@ fn check_by_name(name: &[u8], value: &[u8], setting: Setting, limits: &Limits) -
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     let strict = setting == Setting::Strict;
     match name.len() {
-        4 if is(b"host") => check_host(value, strict),
+        4 if is(b"host") => check_host(value, setting != Setting::Lenient),
         // Becomes HTTP_PROXY, which programs take for their own setting (CVE-2016-5385).
         5 if is(b"proxy") => Err(Fault::Forged),
         // Each range is a part of an answer to be held at once (CVE-2011-3192).

@@ -4,7 +4,8 @@
 //! panics, or takes longer than a few looks at each byte.
 //!
 //! The crate `request` decides what a head *is*, and refuses what could be read in two ways; this refuses what is
-//! unambiguous and harmful (`Lenient`), or merely strange (`Strict`). It knows nothing of a head but its lines, so a
+//! unambiguous and harmful (`Lenient`), what readers take for different things (`Standard`), or what is merely strange
+//! (`Strict`). It knows nothing of a head but its lines, so a
 //! filter may use it alone.
 
 mod line;
@@ -17,6 +18,9 @@ use std::fmt;
 pub enum Setting {
     /// Only what does harm to programs that are not careful.
     Lenient,
+    /// What two readers could understand differently, and attacks, as well; what Apache, nginx and Caddy pass and servers
+    /// behind them read in one way, is passed.
+    Standard,
     /// What is unusual as well, though some harmless client might send it.
     Strict,
 }
@@ -125,7 +129,14 @@ pub enum Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.write_str(self.words())
+    }
+}
+
+impl Fault {
+    /// What is wrong, for a sentence.
+    pub fn words(self) -> &'static str {
+        match self {
             Self::Shape => "not a whole request head",
             Self::Control => "a control character",
             Self::Folded => "a header line in several parts",
@@ -147,14 +158,14 @@ impl fmt::Display for Fault {
             Self::Host => "a strange Host",
             Self::Connection => "a Connection that takes away what is not its own",
             Self::Forged => "a header line that is only used for attacks",
-        })
+        }
     }
 }
 
 impl Setting {
     fn limits(self) -> &'static Limits {
         match self {
-            Self::Lenient => &LENIENT,
+            Self::Lenient | Self::Standard => &LENIENT,
             Self::Strict => &STRICT,
         }
     }

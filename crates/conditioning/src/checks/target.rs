@@ -37,6 +37,10 @@ pub fn check(method: &[u8], target: &[u8], setting: Setting, limits: &Limits) ->
     check_slashes(path, limits)?;
     match setting {
         Setting::Lenient => Ok(()),
+        Setting::Standard => {
+            check_path(path)?;
+            check_climbing(path)
+        }
         Setting::Strict => {
             check_encoding(path, true)?;
             check_encoding(query, false)?;
@@ -87,6 +91,27 @@ fn decoded(rest: &[u8]) -> Option<u8> {
         [high, low, ..] => Some(hex(*high)? << 4 | hex(*low)?),
         _ => None,
     }
+}
+
+/// What a path may have that is read in one way: any escape but that of a control character, and any byte but a
+/// backslash, which some programs take for a slash. A query is its reader's own business.
+fn check_path(path: &[u8]) -> Result<(), Fault> {
+    let mut rest = path;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'%' => {
+                let byte = decoded(after).ok_or(Fault::Encoding)?;
+                rest = &after[2..];
+                if byte.is_ascii_control() {
+                    return Err(Fault::Hidden);
+                }
+            }
+            b'\\' => return Err(Fault::Encoding),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn check_encoding(text: &[u8], in_path: bool) -> Result<(), Fault> {

@@ -303,9 +303,9 @@ pub(super) const CONDITIONING: &[Row] = &[
     ),
     Row::other(
         "checks",
-        "`\"strict\"` or `\"lenient\"`",
-        "`\"strict\"`",
-        "`\"lenient\"` lets pass what is unusual but not dangerous",
+        "`\"strict\"`, `\"standard\"` or `\"lenient\"`",
+        "`\"standard\"`",
+        "which requests are refused for how they look: [checks](guide/conditioning.md#checks-what-a-request-may-look-like)",
     ),
     Row::other(
         "exempt",

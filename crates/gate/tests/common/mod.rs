@@ -179,7 +179,7 @@ pub fn policies() -> Conditioning {
         body_min_rate: 0,
         response_min_rate: 0,
         recency: true,
-        strict: false,
+        checks: wire::Checks::Lenient,
         share_8: 1000,
         share_16: 1000,
         share_24: 1000,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use conditioning::MinRate;
+use conditioning::checks::Setting;
 use wire::WorkerLimits;
 
 /// LIMIT: a connection on which nothing moves for so long while the client is waited for is closed.
@@ -36,8 +37,8 @@ pub struct Limits {
     pub response_rate: MinRate,
     /// Connections; when there are nearly so many, idle ones are closed.
     pub connections: u32,
-    /// Whether heads that are unusual but not dangerous are refused as well.
-    pub strict: bool,
+    /// Which requests are refused for how they look.
+    pub checks: Setting,
     /// How long a request waits for a service to start; 503 after that.
     pub start_timeout: Duration,
 }
@@ -55,7 +56,7 @@ impl Limits {
             body_rate: MinRate::new(MIN_RATE, GRACE),
             response_rate: MinRate::new(MIN_RATE, GRACE),
             connections: limits.connections,
-            strict: true,
+            checks: Setting::Strict,
             start_timeout: ms(limits.start_timeout_ms),
         }
     }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use request::error;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
+use worker::refused::Refused;
 
 use crate::connection::socket::Socket;
 use crate::connection::state::{Connection, Ended, LastResponse, Next};
 use crate::connection::stream::Stream;
 use crate::head::Refusal;
-use crate::http::access_record::Logged;
+use crate::http::access_record::{Access, Logged};
 
 /// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
 /// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
@@ -31,6 +32,24 @@ impl Connection<'_> {
             Refusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
+        let access = Access::refused(&self.conn, refusal.status().as_u16(), 0, self.since);
+        let access = match &logged {
+            Some(logged) => logged.describe(access),
+            None => access,
+        };
+        let (method, target) = (access.method.as_bytes(), access.target.as_bytes());
+        // Of what was no head, the first line, such as it is.
+        let line = self.preread.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+        self.site.worker.refused(Refused {
+            status: access.status,
+            client: self.conn.peer.ip(),
+            method,
+            host: access.host,
+            target: if method.is_empty() { line } else { target },
+            reason: refusal.reason(),
+            about: "",
+            remedy: refusal.remedy(),
+        });
         Next::End(LastResponse::refusal(refusal, logged))
     }
 
@@ -42,7 +61,7 @@ impl Connection<'_> {
         self.site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
         let hsts = hsts.as_ref().map_or_else(String::new, |hsts| String::from_utf8_lossy(&hsts.line).into());
-        let (text, body_bytes) = error::closing(status, sentence, &self.site.clock.date(), &hsts, is_head);
+        let (text, body_bytes) = error::closing(status, &sentence, &self.site.clock.date(), &hsts, is_head);
         let sent = self.write(text.as_bytes()).await;
         self.record_later(logged.as_ref(), status.as_u16(), body_bytes as u64);
         if sent.is_some() {

@@ -208,7 +208,7 @@ impl Connection<'_> {
 
     /// Makes a request of a checked head, for the general path.
     fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Next {
-        match ReceivedHead::new(raw, head, lines, self.site.worker.limits().body_bytes) {
+        match ReceivedHead::new(raw, head, lines) {
             Ok(head) => Next::General(head),
             Err(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
         }

@@ -2,6 +2,7 @@
 //!
 //! Untrusted input: none that this module looks at. Must never: lose a byte that was read.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -77,7 +78,7 @@ pub(crate) struct Sending {
 pub(crate) struct LastResponse {
     pub status: StatusCode,
     /// For people; may be empty.
-    pub sentence: &'static str,
+    pub sentence: Cow<'static, str>,
     /// What the log says of the request; `None` if its head was refused.
     pub logged: Option<Logged>,
 }
@@ -85,7 +86,7 @@ pub(crate) struct LastResponse {
 impl LastResponse {
     /// To a request with this head.
     pub fn new(status: StatusCode, head: &Head<'_>) -> Box<Self> {
-        Box::new(Self { status, sentence: "", logged: Some(Logged::new(head, head.minor)) })
+        Box::new(Self { status, sentence: Cow::Borrowed(""), logged: Some(Logged::new(head, head.minor)) })
     }
 
     /// To a request that is refused.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conditioning::checks::{self, Setting};
+use conditioning::checks;
 use http::Response;
 use http::header::HeaderValue;
 use request::accept_encoding::Negotiator;
@@ -187,12 +187,8 @@ impl Site {
         target: &str,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), Refusal> {
-        let checked = checks::check_fields(method, target, fields, self.strictness());
-        checked.map_err(|_| Refusal::Malformed("a strange head"))
-    }
-
-    fn strictness(&self) -> Setting {
-        if self.worker.limits().strict { Setting::Strict } else { Setting::Lenient }
+        let checked = checks::check_fields(method, target, fields, self.worker.limits().checks);
+        checked.map_err(|fault| Refusal::Strange(fault.words()))
     }
 }
 

@@ -3,21 +3,22 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: hosts and paths of requests. Must never:
 //! answer for another site.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use conditioning::{Exempt, Network, Priority, ShareLimits};
 use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning};
-use worker::dispatcher::share_limits;
+use worker::dispatcher::{setting, share_limits};
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
+use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest};
 use worker::routes::Routes;
 
 use crate::config::limits::Limits;
@@ -31,23 +32,6 @@ use crate::proxy::backends::Backends;
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::router::rules::Rules;
-
-/// LIMIT: between two lines about connections that failed under TLS: anybody can make as many as they like.
-const LOG_EVERY: Duration = Duration::from_secs(10);
-
-/// How many were not told of, and since when.
-#[derive(Default)]
-struct LogLimiter(Cell<(Option<Instant>, u64)>);
-
-impl LogLimiter {
-    /// How many there were in the meantime, if it is time for another line.
-    fn tell(&self, now: Instant) -> Option<u64> {
-        let (last, untold) = self.0.get();
-        let tell = last.is_none_or(|last| now.duration_since(last) >= LOG_EVERY);
-        self.0.set(if tell { (Some(now), 0) } else { (last, untold + 1) });
-        tell.then_some(untold)
-    }
-}
 
 /// A line about a connection that failed under TLS.
 struct Failed<'a> {
@@ -96,29 +80,6 @@ impl fmt::Display for Full<'_> {
     }
 }
 
-/// A line about a request that led to the source of a script.
-struct KeptSource<'a> {
-    peer: SocketAddr,
-    path: &'a [u8],
-    others: u64,
-}
-
-impl fmt::Display for KeptSource<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = String::from_utf8_lossy(self.path);
-        write!(
-            f,
-            "403 for {}: the file `{path}` is the source of a script, which is never sent; add a route that runs it, or \
-             name its suffix in `send_sources`",
-            self.peer.ip()
-        )?;
-        if self.others > 0 {
-            write!(f, " (and {} others since the last such line)", self.others)?;
-        }
-        Ok(())
-    }
-}
-
 /// What the launcher has told this worker.
 pub struct WorkerState {
     /// Which requests are this worker's to answer.
@@ -135,7 +96,7 @@ pub struct WorkerState {
     /// Whether requests go through filters.
     pub filtered: bool,
     tls_failures: LogLimiter,
-    sources: LogLimiter,
+    refusals: Refusals,
     pub(super) limit: ConcurrencyLimit,
     /// Streams of HTTP/2 that are answered.
     pub(super) streams: ConcurrencyLimit,
@@ -168,7 +129,7 @@ impl WorkerState {
             log,
             filtered: false,
             tls_failures: LogLimiter::default(),
-            sources: LogLimiter::default(),
+            refusals: Refusals::default(),
             limit: ConcurrencyLimit::new(limits.connections),
             streams: streams(limits.connections),
             shares: ShareLimits::default(),
@@ -184,7 +145,7 @@ impl WorkerState {
     /// Takes over the policies.
     pub fn condition(&mut self, policies: &Conditioning) {
         self.limits.set_min_rates(policies.body_min_rate, policies.response_min_rate);
-        self.limits.strict = policies.strict;
+        self.limits.checks = setting(policies.checks);
         self.rate = (policies.rate_max, policies.rate_burst);
         self.priority = if policies.recency { Priority::Recency } else { Priority::Fifo };
         self.shares = share_limits(policies);
@@ -308,11 +269,9 @@ impl WorkerState {
         !self.rates.limit() || !known() || self.rates.allow(conn.peer.ip(), now, &self.receiver)
     }
 
-    /// Logs a request that was refused because it led to the source of a script.
-    pub(crate) fn kept_source(&self, peer: SocketAddr, path: &[u8]) {
-        if let Some(others) = self.sources.tell(Instant::now()) {
-            self.log.event(Level::Warning, KeptSource { peer, path, others });
-        }
+    /// Logs a request that was refused.
+    pub(crate) fn refused(&self, refused: RefusedRequest<'_>) {
+        self.refusals.note(&self.log, refused);
     }
 
     /// Has a backend answer, as soon as the body of the request has come and the backend has a place. `files` are those
@@ -367,18 +326,5 @@ impl WorkerState {
     /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_connections_are_told_of_once_in_a_while_and_all_are_counted() {
-        let (limiter, begin) = (LogLimiter::default(), Instant::now());
-        let tell = |seconds: f64| limiter.tell(begin + Duration::from_secs_f64(seconds));
-        assert_eq!([tell(0.0), tell(0.1), tell(9.9)], [Some(0), None, None]);
-        assert_eq!([tell(10.0), tell(19.9), tell(20.0)], [Some(2), None, Some(1)]);
     }
 }

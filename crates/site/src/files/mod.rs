@@ -35,10 +35,19 @@ pub enum Missing {
     Forbidden,
     /// There is none: 404.
     NotFound,
+    /// A link leads out of the root: 404, as nobody shall learn what is there.
+    Outside,
     /// The system has no room for it now: 503.
     Busy,
     /// It cannot be told: 500.
     Failed(Errno),
+}
+
+impl Missing {
+    /// Whether it is as if there were no file.
+    pub fn is_absent(self) -> bool {
+        matches!(self, Missing::NotFound | Missing::Outside)
+    }
 }
 
 /// What identifies one state of one file.
@@ -289,9 +298,8 @@ fn missing(errno: Errno) -> Missing {
     match errno {
         Errno::ACCESS | Errno::PERM => Missing::Forbidden,
         // EXDEV is what openat2 says of a path that would leave the root.
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO => {
-            Missing::NotFound
-        }
+        Errno::XDEV => Missing::Outside,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Missing::NotFound,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Missing::Busy,
         other => Missing::Failed(other),
     }

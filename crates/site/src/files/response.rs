@@ -37,7 +37,7 @@ pub(crate) fn status_of(missing: Missing) -> StatusCode {
     match missing {
         Missing::Malformed => StatusCode::BAD_REQUEST,
         Missing::Forbidden => StatusCode::FORBIDDEN,
-        Missing::NotFound => StatusCode::NOT_FOUND,
+        Missing::NotFound | Missing::Outside => StatusCode::NOT_FOUND,
         Missing::Busy => StatusCode::SERVICE_UNAVAILABLE,
         Missing::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }

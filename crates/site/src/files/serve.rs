@@ -28,6 +28,7 @@ use crate::http::compress::{Effort, Encoder, PIECE_BYTES};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
 use crate::router::authorize::{Origin, authorize};
+use crate::router::refused::Asked;
 use crate::router::rules::{RouteMatch, Rule, Rules};
 
 /// Bytes by which an encoded form must be smaller than the file to be kept.
@@ -56,6 +57,8 @@ pub(crate) async fn answer<'r>(
         let refusal = response::method(&request.method);
         return Outcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
     };
+    let Parts { method, uri, headers, .. } = request;
+    let asked = Asked { conn, method, uri, headers };
     let resolved = resolve(&site.rules, root, path, route);
     if let Some(refused) = authorize(site, &resolved.rules, Origin::Server, conn, &request.headers).await {
         return Outcome::Answer(refused);
@@ -69,21 +72,25 @@ pub(crate) async fn answer<'r>(
     match resolved.found {
         Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), request, file).await),
         Ok(Found::Source(name)) => {
-            site.worker.kept_source(conn.peer, &name);
+            asked.refuse_source(site, &name);
             Outcome::Missing(response::error(StatusCode::FORBIDDEN))
         }
         Ok(Found::Elsewhere(path)) => {
             let location = response::with_query(path, request.uri.query());
             Outcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
         }
-        Err(Missing::NotFound) if site.cache.settings().listing => {
+        Err(missing) if missing.is_absent() && site.cache.settings().listing => {
+            asked.refuse_file(site, path, missing);
             match listing::answer(&root.files, path, &request.headers) {
                 Some(listed) => Outcome::Answer(listed),
                 None => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
             }
         }
-        Err(Missing::NotFound) => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
-        Err(missing) => Outcome::Answer(file_response::missing(missing)),
+        Err(missing) => {
+            asked.refuse_file(site, path, missing);
+            let refusal = file_response::missing(missing);
+            if missing.is_absent() { Outcome::Missing(refusal) } else { Outcome::Answer(refusal) }
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Uri};
 
-use crate::head::{Framing, Refusal};
 use crate::http::body::BoundedBody;
 use crate::http::conn_info::ConnInfo;
 
@@ -26,17 +25,6 @@ impl CheckedRequest {
         tidy(&mut parts);
         set_certificate(&mut parts.headers, shown);
         Self { conn, message: Request::from_parts(parts, body) }
-    }
-}
-
-/// Refuses a request that announces a body of more than `limit` bytes.
-///
-/// # Errors
-/// It does.
-pub(crate) fn check_length(framing: Framing, limit: u64) -> Result<(), Refusal> {
-    match framing {
-        Framing::Length(length) if length > limit => Err(Refusal::BodyTooLarge),
-        Framing::None | Framing::Length(_) | Framing::Chunked => Ok(()),
     }
 }
 
@@ -99,13 +87,5 @@ mod tests {
         let request = made(Some(":own:"));
         assert_eq!((request.headers()["client-cert"].as_bytes(), names(&request).len()), (&b":own:"[..], 2));
         assert_eq!(request.uri(), "/x?y");
-    }
-
-    #[test]
-    fn a_body_beyond_the_limit_is_refused_by_its_length() {
-        assert_eq!(check_length(Framing::Length(11), 10), Err(Refusal::BodyTooLarge));
-        for framing in [Framing::Length(10), Framing::None, Framing::Chunked] {
-            assert_eq!(check_length(framing, 10), Ok(()));
-        }
     }
 }

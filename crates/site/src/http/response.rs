@@ -22,9 +22,15 @@ pub(crate) struct Own;
 
 /// An error answer.
 pub fn error(status: StatusCode) -> Response<ResponseBody> {
+    error_saying(status, "")
+}
+
+/// An error answer with what is wrong, in words of ours, or none.
+pub(crate) fn error_saying(status: StatusCode, what: &'static str) -> Response<ResponseBody> {
     let mut response = without_page(status);
     response.extensions_mut().insert(Own);
-    *response.body_mut() = ResponseBody::Full(error::page(status, "").into());
+    let sentence = if what.is_empty() { String::new() } else { format!("The request was refused: {what}.") };
+    *response.body_mut() = ResponseBody::Full(error::page(status, &sentence).into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(error::CONTENT_TYPE));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

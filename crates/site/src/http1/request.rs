@@ -11,7 +11,6 @@ use http::{Method, Request, StatusCode, Uri, Version};
 
 use crate::head::{Framing, Head, Line, Refusal};
 use crate::http::access_record::Logged;
-use crate::http::request::check_length;
 use crate::http::websocket;
 use crate::http1::response::RequestTraits;
 
@@ -32,14 +31,8 @@ impl ReceivedHead {
     /// Of a head with these lines, which were found in `raw`.
     ///
     /// # Errors
-    /// Its body is too large, or its parts are none for the `http` crate.
-    pub fn new(
-        raw: &[u8],
-        head: &Head<'_>,
-        lines: &[Line<'_>],
-        body_bytes: u64,
-    ) -> Result<Box<Self>, Refusal> {
-        check_length(head.framing, body_bytes)?;
+    /// Its parts are none for the `http` crate.
+    pub fn new(raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Result<Box<Self>, Refusal> {
         let raw = Copied { of: raw, bytes: Bytes::copy_from_slice(raw) };
         let mut request = Request::new(());
         *request.method_mut() =
@@ -132,7 +125,7 @@ mod tests {
     fn received(raw: &str) -> Result<Box<ReceivedHead>, Refusal> {
         let mut room = Room::default();
         match check_lines(raw.as_bytes(), usize::MAX, &mut room) {
-            (Checked::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines, 100),
+            (Checked::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines),
             other => panic!("{raw:?}: {other:?}"),
         }
     }
@@ -162,14 +155,6 @@ mod tests {
         assert_eq!(made("GET http://a HTTP/1.0\r\n\r\n"), ("/".into(), a()));
         assert_eq!(made("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), ("*".into(), a()));
         assert_eq!(made("GET / HTTP/1.0\r\n\r\n"), ("/".into(), None));
-    }
-
-    #[test]
-    fn a_body_that_is_too_large_is_refused_with_its_head() {
-        let post =
-            |length| received(&format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
-        assert!(post(100).is_ok());
-        assert_eq!(post(101).err(), Some(Refusal::BodyTooLarge));
     }
 
     #[test]

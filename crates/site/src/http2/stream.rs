@@ -29,7 +29,7 @@ use crate::http::access_record::{Access, Logged};
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::Codec;
-use crate::http::request::{CheckedRequest, check_length};
+use crate::http::request::CheckedRequest;
 use crate::http::response;
 use crate::http::websocket;
 use crate::http1::CLIENT_GONE;
@@ -167,13 +167,11 @@ struct Admitted {
 
 /// The checks that a request of HTTP/1.1 goes through.
 fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, StatusCode> {
-    let limits = site.worker.limits();
     if !site.worker.owns(head.host, head.path) {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
     site.examine(head.method, head.target, fields).map_err(Refusal::status)?;
-    check_length(head.framing, limits.body_bytes).map_err(Refusal::status)?;
     let length = match head.framing {
         Framing::Length(length) => Some(length),
         // RFC 9113 8.2.2: the library refuses what would say this.

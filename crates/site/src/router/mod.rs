@@ -8,6 +8,7 @@ mod custom_error;
 mod destination;
 mod dispatch;
 pub mod hook;
+pub(crate) mod refused;
 pub mod rules;
 
 use std::rc::Rc;
@@ -25,6 +26,7 @@ use crate::context::Site;
 use crate::files::cache::{Root, Roots};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::compress::dynamic::{self, Asked};
+use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::set_path;
 use crate::http::request::CheckedRequest;
 use crate::http::response;
@@ -36,22 +38,31 @@ pub(crate) async fn respond(
 ) -> Response<ResponseBody> {
     let raw = request.uri().path().to_owned();
     let Ok(path) = NormalPath::parse(&raw) else {
-        return response::error(StatusCode::BAD_REQUEST);
+        return refuse_path(site, conn, &request, "a path with dot segments, or an encoding that is none");
     };
     let Ok(mut route) = site.rules.find(&path) else {
-        return response::error(StatusCode::BAD_REQUEST);
+        return refuse_path(site, conn, &request, "a path in which a backend could read dot segments");
     };
     if !is_ours_in_every_reading(site, &request, &path) {
-        return response::error(StatusCode::BAD_REQUEST);
+        return refuse_path(site, conn, &request, "a path that a backend could read as one of another site");
     }
     normalize(&mut request);
-    let is_too_large = route.body_bytes().is_some_and(|limit| request.body_mut().limit_to(limit));
+    let limit = route.body_bytes().unwrap_or(site.worker.limits().body_bytes);
+    let is_too_large = request.body_mut().limit_to(limit);
     let asked = Asked::new(request.method(), request.headers(), conn.tls);
     let root = root_of(site, &request);
     let kept = custom_error::Kept::of(site.cache.settings(), &request);
     let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
-        Some(refused) => Answered::own(refused),
-        None if is_too_large => Answered::own(response::error(StatusCode::PAYLOAD_TOO_LARGE)),
+        Some(refused) => {
+            if refused.status() == StatusCode::FORBIDDEN {
+                asked_of(conn, &request).refuse_client(site, &route.covering);
+            }
+            Answered::own(refused)
+        }
+        None if is_too_large => {
+            asked_of(conn, &request).refuse_body(site, limit);
+            Answered::own(response::error(StatusCode::PAYLOAD_TOO_LARGE))
+        }
         None => {
             let location = Location { root: root.as_ref(), path: &path, route: &mut route };
             // Boxed: a future of its own size would enlarge that of every request.
@@ -67,6 +78,20 @@ pub(crate) async fn respond(
     };
     add_headers(&route, response.headers_mut());
     response
+}
+
+fn refuse_path(
+    site: &Site,
+    conn: ConnInfo,
+    request: &Request<BoundedBody>,
+    reason: &'static str,
+) -> Response<ResponseBody> {
+    asked_of(conn, request).refuse(site, StatusCode::BAD_REQUEST, reason, "", "");
+    response::error_saying(StatusCode::BAD_REQUEST, reason)
+}
+
+fn asked_of<B>(conn: ConnInfo, request: &Request<B>) -> refused::Asked<'_> {
+    refused::Asked { conn, method: request.method(), uri: request.uri(), headers: request.headers() }
 }
 
 /// Whether the path is this site's however a backend could read it.

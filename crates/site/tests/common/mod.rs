@@ -91,7 +91,7 @@ pub fn limits() -> Limits {
         response_rate: RATE,
         connections: 1000,
         // These tests are about what the server itself makes of strange requests.
-        strict: false,
+        checks: conditioning::checks::Setting::Lenient,
         start_timeout: Duration::from_secs(5),
     }
 }

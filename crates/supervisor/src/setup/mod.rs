@@ -325,7 +325,11 @@ pub fn policies(config: &Config) -> Conditioning {
         body_min_rate: policies.body_min_rate,
         response_min_rate: policies.response_min_rate,
         recency: policies.priority == Priority::Recency,
-        strict: policies.checks == Checks::Strict,
+        checks: match policies.checks {
+            Checks::Lenient => wire::Checks::Lenient,
+            Checks::Standard => wire::Checks::Standard,
+            Checks::Strict => wire::Checks::Strict,
+        },
         share_8,
         share_16,
         share_24,

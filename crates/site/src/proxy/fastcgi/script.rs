@@ -68,7 +68,7 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
             Ok(Found::File(_) | Found::Source(_)) => {
                 return Ok(Some(Script { name: path[..end].to_vec(), info: path[end..].to_vec() }));
             }
-            Ok(Found::Elsewhere(_)) | Err(Missing::NotFound) => {}
+            Ok(Found::Elsewhere(_)) | Err(Missing::NotFound | Missing::Outside) => {}
             Err(missing) => return Err(missing),
         }
     }

@@ -1,0 +1,106 @@
+//! What the log says of requests that are refused by rules, or by the files that they lead to.
+//!
+//! Untrusted input: the head of a request; the logger escapes it. Must never: say of a refusal less than the operator
+//! needs to end it.
+
+use http::header::HeaderMap;
+use http::{Method, StatusCode, Uri, header};
+use request::path::NormalPath;
+use rewrite::Matcher;
+use worker::refused::Refused;
+
+use crate::context::Site;
+use crate::files::Missing;
+use crate::http::conn_info::ConnInfo;
+use crate::router::rules::Rule;
+
+/// A request, as far as the log tells of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub conn: ConnInfo,
+    pub method: &'a Method,
+    pub uri: &'a Uri,
+    pub headers: &'a HeaderMap,
+}
+
+impl Asked<'_> {
+    /// Logs that the request was refused.
+    pub fn refuse(self, site: &Site, status: StatusCode, reason: &'static str, about: &str, remedy: &str) {
+        let field = self.headers.get(header::HOST).map_or(&b""[..], |host| host.as_bytes());
+        let host = self.uri.authority().map_or(field, |authority| authority.as_str().as_bytes());
+        let target = self.uri.path_and_query().map_or("", |target| target.as_str());
+        site.worker.refused(Refused {
+            status: status.as_u16(),
+            client: self.conn.peer.ip(),
+            method: self.method.as_str().as_bytes(),
+            host,
+            target: target.as_bytes(),
+            reason,
+            about,
+            remedy,
+        });
+    }
+
+    /// The same of one that led to the source of a script at `name`.
+    pub fn refuse_source(self, site: &Site, name: &[u8]) {
+        let about = format!("the file `{}`", String::from_utf8_lossy(name));
+        let (reason, remedy) = (
+            "the source of a script is never sent",
+            "add a route that runs it, or name its suffix in `send_sources`",
+        );
+        self.refuse(site, StatusCode::FORBIDDEN, reason, &about, remedy);
+    }
+
+    /// The same of one that led to a file that cannot be had; nothing of one that is not there.
+    pub fn refuse_file(self, site: &Site, path: &NormalPath<'_>, missing: Missing) {
+        let name =
+            String::from_utf8_lossy(path.as_bytes().strip_prefix(b"/").unwrap_or_default()).into_owned();
+        let (status, uid) = (crate::files::response::status_of(missing), rustix::process::getuid().as_raw());
+        let (reason, about, remedy) = match missing {
+            Missing::Forbidden => (
+                "the file, or a folder above it, may not be read",
+                format!("`{name}` of `root`, by uid {uid}"),
+                format!("`chmod o+r` the file and `o+x` its folders, or `setfacl -m u:{uid}:rX` each"),
+            ),
+            Missing::Outside => (
+                "a symbolic link leads out of `root`",
+                format!("`{name}`"),
+                "put what it leads to into `root`: a bind mount, or a copy".to_owned(),
+            ),
+            Missing::Failed(errno) => {
+                ("the file cannot be read", format!("`{name}`: {errno}"), String::new())
+            }
+            Missing::Busy => {
+                ("no descriptor or memory is left for the file", format!("`{name}`"), String::new())
+            }
+            Missing::NotFound | Missing::Malformed => return,
+        };
+        self.refuse(site, status, reason, &about, &remedy);
+    }
+
+    /// The same of one whose client the rules do not let in.
+    pub fn refuse_client(self, site: &Site, rules: &[&Rule]) {
+        let Some(rule) = rules.iter().find(|rule| !rule.policy.allows(self.conn.peer.ip())) else { return };
+        let about = match rule.number {
+            Some(0) => "those of the site".to_owned(),
+            _ => format!("those of the route with {}", shown(&rule.matcher)),
+        };
+        self.refuse(site, StatusCode::FORBIDDEN, "`allow` and `deny` do not let the client in", &about, "");
+    }
+
+    /// The same of one whose body is longer than it may be.
+    pub fn refuse_body(self, site: &Site, limit: u64) {
+        let refusal = request::head::Refusal::BodyTooLarge;
+        let about = format!("at most {limit} bytes");
+        self.refuse(site, refusal.status(), refusal.reason(), &about, refusal.remedy());
+    }
+}
+
+/// A rule by the keys that the configuration has.
+pub(crate) fn shown(matcher: &Matcher) -> String {
+    let pattern = matcher.pattern.as_ref().map(rewrite::Pattern::text);
+    let keys =
+        [("path", matcher.path.as_deref()), ("suffix", matcher.suffix.as_deref()), ("pattern", pattern)];
+    let keys = keys.into_iter().filter_map(|(key, value)| Some(format!("`{key} = \"{}\"`", value?)));
+    keys.collect::<Vec<_>>().join(" and ")
+}

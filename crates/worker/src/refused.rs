@@ -1,0 +1,138 @@
+//! Lines of the error log about requests that were refused: each reason at once, and then no more often than people read.
+//!
+//! Untrusted input: what clients send; the logger escapes it. Must never: let clients fill the log, or keep silent about
+//! what was left out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use wire::log::Level;
+
+use crate::log::Log;
+
+/// LIMIT: between two lines for one reason: anybody can have as many requests refused as they like.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// LIMIT: bytes of a request's target in a line.
+const TARGET_BYTES_MAX: usize = 300;
+
+/// How many were not told of, and since when.
+#[derive(Debug, Default)]
+pub struct LogLimiter(Cell<(Option<Instant>, u64)>);
+
+impl LogLimiter {
+    /// How many there were in the meantime, if it is time for another line.
+    pub fn tell(&self, now: Instant) -> Option<u64> {
+        let (last, untold) = self.0.get();
+        let tell = last.is_none_or(|last| now.duration_since(last) >= LOG_EVERY);
+        self.0.set(if tell { (Some(now), 0) } else { (last, untold + 1) });
+        tell.then_some(untold)
+    }
+}
+
+/// A request that was refused, as the log tells of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// What the client was told.
+    pub status: u16,
+    /// The client.
+    pub client: IpAddr,
+    /// The method; empty where there is no whole request.
+    pub method: &'a [u8],
+    /// The host that was asked for; may be empty.
+    pub host: &'a [u8],
+    /// The target, as sent.
+    pub target: &'a [u8],
+    /// Why, as a part of a sentence.
+    pub reason: &'static str,
+    /// What more there is to say of this one, such as a file or an upstream; may be empty.
+    pub about: &'a str,
+    /// What the operator can do; may be empty.
+    pub remedy: &'a str,
+}
+
+/// The reasons that have been told of.
+#[derive(Debug, Default)]
+pub struct Refusals(RefCell<HashMap<&'static str, LogLimiter>>);
+
+impl Refusals {
+    /// Logs a refusal, unless one for the same reason was logged just now.
+    pub fn note(&self, log: &Log, refused: Refused<'_>) {
+        let told = self.0.borrow_mut().entry(refused.reason).or_default().tell(Instant::now());
+        if let Some(others) = told {
+            log.event(Level::Warning, Line { refused, others });
+        }
+    }
+}
+
+/// A line.
+struct Line<'a> {
+    refused: Refused<'a>,
+    others: u64,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { status, client, method, host, target, reason, about, remedy } = self.refused;
+        write!(f, "{status} for {client}")?;
+        let target = &target[..target.len().min(TARGET_BYTES_MAX)];
+        let text = String::from_utf8_lossy;
+        match (method.is_empty(), target.is_empty()) {
+            (true, true) => {}
+            (true, false) => write!(f, " \"{}\"", text(target))?,
+            (false, _) => write!(f, " \"{} {}{}\"", text(method), text(host), text(target))?,
+        }
+        write!(f, ": {reason}")?;
+        for more in [about, remedy].into_iter().filter(|more| !more.is_empty()) {
+            write!(f, "; {more}")?;
+        }
+        if self.others > 0 {
+            write!(f, " (and {} others since the last such line)", self.others)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_every_ten_seconds_with_what_it_left_out() {
+        let (limiter, begin) = (LogLimiter::default(), Instant::now());
+        let tell = |seconds: f64| limiter.tell(begin + Duration::from_secs_f64(seconds));
+        assert_eq!([tell(0.0), tell(0.1), tell(9.9)], [Some(0), None, None]);
+        assert_eq!([tell(10.0), tell(19.9), tell(20.0)], [Some(2), None, Some(1)]);
+    }
+
+    #[test]
+    fn what_a_line_says() {
+        let refused = Refused {
+            status: 403,
+            client: "192.0.2.1".parse().unwrap(),
+            method: b"GET",
+            host: b"a.test",
+            target: b"/x",
+            reason: "the file may not be read",
+            about: "`public/x`, by uid 51001",
+            remedy: "chmod o+r",
+        };
+        let said = Line { refused, others: 2 }.to_string();
+        assert_eq!(
+            said,
+            "403 for 192.0.2.1 \"GET a.test/x\": the file may not be read; `public/x`, by uid 51001; chmod o+r (and 2 \
+             others since the last such line)"
+        );
+        let long = vec![b'a'; 1000];
+        let bare = Refused { method: b"", target: b"", about: "", remedy: "", ..refused };
+        assert_eq!(
+            Line { refused: bare, others: 0 }.to_string(),
+            "403 for 192.0.2.1: the file may not be read"
+        );
+        let cut = Line { refused: Refused { target: &long, ..refused }, others: 0 }.to_string();
+        assert!(cut.len() < 500, "{cut}");
+    }
+}
