@@ -341,3 +341,100 @@ fn records_everything() {
     }
     assert_eq!((records.len(), records[4].2), (5, 400));
 }
+
+#[test]
+fn a_response_of_unknown_length_ends_as_its_version_knows() {
+    let server = Server::start();
+    for lines in ["", "Connection: keep-alive\r\n"] {
+        let mut peer = server.connect();
+        peer.send(&format!("GET /svc/chunks HTTP/1.0\r\n{lines}\r\n"));
+        let answer = peer.answer(false);
+        assert!(answer.head.starts_with("HTTP/1.0 200 OK\r\n"));
+        assert_eq!((answer.field("connection"), answer.field("transfer-encoding")), (Some("close"), None));
+        assert_eq!(answer.text(), "chunk 2;chunk 1;chunk 0;");
+    }
+    // What HEAD is told of it is no framing, and the connection goes on.
+    let mut peer = server.connect();
+    let answer = peer.ask("HEAD", "/svc/chunks", "");
+    assert_eq!((answer.field("content-length"), answer.field("transfer-encoding")), (None, None));
+    assert_eq!(peer.ask("HEAD", "/svc/text", "").field("content-length"), Some("4000"));
+    assert_eq!(peer.ask("GET", "/svc/chunks", "").text(), "chunk 2;chunk 1;chunk 0;");
+}
+
+#[test]
+fn a_chunked_body_may_come_in_any_pieces() {
+    let server = Server::start();
+    let body = "3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\n";
+    for cut in 0..=body.len() {
+        let mut peer = server.connect();
+        peer.stream.set_nodelay(true).unwrap();
+        peer.send("POST /svc/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let (first, second) = body.split_at(cut);
+        peer.send(first);
+        std::thread::sleep(Duration::from_millis(2));
+        peer.send(second);
+        let answer = peer.answer(false);
+        assert_eq!((answer.text(), answer.field("connection")), ("abc0123456789", Some("close")), "{cut}");
+        assert!(peer.closed());
+    }
+    // What breaks off in the framing is refused, also in the midst.
+    for (first, second) in [("3\r\nabc\r\n", "x\r\n"), ("", "3 \r\nabc\r\n0\r\n\r\n"), ("3\r\nab", "cd\r\n")]
+    {
+        let mut peer = server.connect();
+        peer.send("POST /svc/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        peer.send(first);
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = peer.stream.write_all(second.as_bytes());
+        assert!(!peer.rest().starts_with(b"HTTP/1.1 200"), "{first:?} {second:?}");
+    }
+}
+
+#[test]
+fn a_client_that_has_said_all_is_answered() {
+    let server = Server::start();
+    for (head, status) in [
+        ("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 404),
+        ("GET /small.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n", 206),
+        ("DELETE /small.txt HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        ("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n", 413),
+    ] {
+        let mut peer = server.connect();
+        peer.send(head);
+        peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(peer.answer(false).status, status);
+        assert!(peer.closed());
+    }
+}
+
+#[test]
+fn an_interim_response_comes_with_the_wish_for_the_body_alone() {
+    let server = Server::start();
+    let mut peer = server.connect();
+    // Without a body there is nothing to wait for.
+    peer.send("GET /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(peer.answer(false).status, 404);
+    // Nor in HTTP/1.0.
+    peer.send("POST /svc/echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
+    assert_eq!(peer.answer(false).text(), "abc");
+    peer.send(
+        "POST /svc/echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
+    assert_eq!(peer.answer(false).status, 100);
+    peer.send("3\r\nabc\r\n0\r\n\r\n");
+    assert_eq!(peer.answer(false).text(), "abc");
+}
+
+#[test]
+fn what_is_refused_is_logged_as_far_as_its_head_is_known() {
+    let server = Server::start();
+    assert_eq!(
+        server.ask("POST /svc/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").status,
+        413
+    );
+    let broken = "POST /svc/mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx";
+    assert_eq!(server.ask(broken).status, 400);
+    assert_eq!(server.ask("GET /small.txt HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n").status, 400);
+    let records = server.records();
+    let heads: Vec<_> = records.iter().map(|one| (one.0.as_str(), one.1.as_str(), one.2)).collect();
+    assert_eq!(heads, [("POST", "/svc/echo", 413), ("POST", "/svc/mirror", 400), ("", "", 400)]);
+}

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::connection::min_rate::Pace;
-use crate::connection::stream::{Stream, first};
+use crate::connection::stream::Stream;
 
 /// The sending side of a connection.
 pub(crate) struct Output {
@@ -49,7 +49,8 @@ impl Output {
             Some(at) if now < at => false,
             before => {
                 self.probe.set(Some(self.takes.probe(now)));
-                before.is_some()
+                // The runtime knows nothing of a socket that it has just got.
+                before.is_some() || self.written.get() == 0
             }
         }
     }
@@ -65,7 +66,7 @@ impl Output {
         let mut polled = stream.poll_write_vectored(cx, slices, &mut moved);
         if self.wrote(&polled, moved) {
             moved = 0;
-            if let Ok(count) = stream.try_write(first(slices), &mut moved) {
+            if let Ok(count) = stream.try_write_vectored(slices, &mut moved) {
                 polled = Poll::Ready(Ok(count));
             }
             if moved > 0 {
@@ -87,7 +88,7 @@ impl Output {
         let mut polled = stream.poll_flush(cx, &mut moved);
         if self.wrote(&polled, moved) {
             moved = 0;
-            if stream.try_write(&[], &mut moved).is_ok() {
+            if stream.try_write_vectored(&[], &mut moved).is_ok() {
                 polled = Poll::Ready(Ok(()));
             }
             if moved > 0 {

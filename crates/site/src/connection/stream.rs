@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::HeaderValue;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -117,15 +117,16 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::poll_write`], but asks the kernel, and not the runtime, whether there is room.
-    pub fn try_write(&mut self, bytes: &[u8], moved: &mut usize) -> io::Result<usize> {
+    /// As [`Stream::poll_write_vectored`], but asks the kernel, and not the runtime, whether there is room.
+    pub fn try_write_vectored(&mut self, slices: &[IoSlice<'_>], moved: &mut usize) -> io::Result<usize> {
         match self {
             Stream::Plain(tcp) => {
-                let count = rustix::net::send(&*tcp, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                let count = rustix::net::sendmsg(&*tcp, slices, &mut SendAncillaryBuffer::default(), flags)?;
                 *moved += count;
                 Ok(count)
             }
-            Stream::Tls(tls) => tls.try_write(bytes, moved),
+            Stream::Tls(tls) => tls.try_write(first(slices), moved),
         }
     }
 
@@ -147,7 +148,7 @@ impl Stream {
 }
 
 /// The first slice that is not empty.
-pub(super) fn first<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
+fn first<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
     slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice)
 }
 

@@ -93,7 +93,8 @@ pub(crate) async fn exchange(
     }
     let over = conclude(site, &state, outcome, traits.minor);
     let over = match state.tunnel.take() {
-        Some(opened) => pass_through(over, opened, site.worker.limits().idle_timeout).await,
+        // Boxed: this case is rare.
+        Some(opened) => Box::pin(pass_through(over, opened, site.worker.limits().idle_timeout)).await,
         None => over,
     };
     (over, logged)
@@ -110,7 +111,8 @@ async fn answer(
     let conn = request.conn;
     let response = match refused {
         Some(status) => websocket::refusal(status),
-        None => router::respond(site, request).await,
+        // Boxed: it is large, and would be moved with all that is around it.
+        None => Box::pin(router::respond(site, request)).await,
     };
     let mut response = site.finish(conn, Codec::Http1, state.intake.get(), only_final(response));
     state.status.set(response.status().as_u16());

@@ -72,7 +72,8 @@ pub(crate) async fn respond(
     let mut response = match (answered.own, kept) {
         (true, None) => answered.response,
         (true, Some(kept)) => {
-            custom_error::apply(site, root.as_ref(), &route, conn, kept, answered.response).await
+            // Boxed: this case is rare.
+            Box::pin(custom_error::apply(site, root.as_ref(), &route, conn, kept, answered.response)).await
         }
         (false, _) => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
     };
