@@ -11,9 +11,11 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, mkdirat, openat,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -148,8 +150,10 @@ pub fn candidates() -> Vec<Candidate> {
 /// The file of this process, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Registration {
-    folder: OwnedFd,
+    folder: Rc<OwnedFd>,
     path: PathBuf,
+    /// Locked for as long as the server runs: that is seen from other PID namespaces as well.
+    locked: File,
     /// What the file says.
     entry: Entry,
 }
@@ -168,13 +172,12 @@ impl Registration {
         for candidate in candidates {
             match candidate.open(true) {
                 Ok(Some(folder)) => {
-                    let path = candidate.path();
+                    let (folder, path) = (Rc::new(folder), candidate.path());
                     if let Ok(listing) = Listing::of(&folder, &path) {
                         listing.clean();
                     }
-                    let registration = Self { folder, path, entry };
-                    registration.write()?;
-                    return Ok(registration);
+                    let locked = write(&folder, &path, &entry)?;
+                    return Ok(Self { folder, path, locked, entry });
                 }
                 Ok(None) => {}
                 Err(fault) => first = first.or(Some(fault)),
@@ -194,23 +197,26 @@ impl Registration {
     /// It cannot be written.
     pub fn update(&mut self, change: impl FnOnce(&mut Entry)) -> Result<(), Fault> {
         change(&mut self.entry);
-        self.write()
+        self.locked = write(&self.folder, &self.path, &self.entry)?;
+        Ok(())
     }
+}
 
-    /// Puts a whole file in the place of the one before.
-    fn write(&self) -> Result<(), Fault> {
-        let name = name_of(&self.entry.process);
-        let beside = format!(".{name}");
-        let path = self.path.join(&name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // One that was left by this very process, whose write did not end well.
-        let _ = unlinkat(&self.folder, &beside, AtFlags::empty());
-        let file =
-            openat(&self.folder, &beside, flags, Mode::from_raw_mode(0o600)).map_err(io("make", &path))?;
-        let written = File::from(file).write_all(&self.entry.encode());
-        let renamed = written.and_then(|()| Ok(renameat(&self.folder, &beside, &self.folder, &name)?));
-        renamed.map_err(|source| Fault::Io { what: "write", path, source })
-    }
+/// Puts a whole file in the place of the one before, and locks it.
+fn write(folder: &OwnedFd, path: &Path, entry: &Entry) -> Result<File, Fault> {
+    let name = name_of(&entry.process);
+    let beside = format!(".{name}");
+    let path = path.join(&name);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // One that was left by this very process, whose write did not end well.
+    let _ = unlinkat(folder, &beside, AtFlags::empty());
+    let file = openat(folder, &beside, flags, Mode::from_raw_mode(0o600)).map_err(io("make", &path))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io("lock", &path))?;
+    let mut file = File::from(file);
+    let written = file.write_all(&entry.encode());
+    let renamed = written.and_then(|()| Ok(renameat(folder, &beside, folder, &name)?));
+    renamed.map_err(|source| Fault::Io { what: "write", path, source })?;
+    Ok(file)
 }
 
 impl Drop for Registration {
@@ -236,7 +242,7 @@ pub struct Listing {
     /// Files and folders that were not believed.
     pub refused: Vec<Fault>,
     /// The files of servers that have died, and the folders that they are in.
-    dead: Vec<(OwnedFd, String)>,
+    dead: Vec<(Rc<OwnedFd>, String)>,
 }
 
 /// All servers of this user that were written down, in all folders.
@@ -248,7 +254,7 @@ fn list_among(candidates: &[Candidate]) -> Listing {
     let mut all = Listing::default();
     for candidate in candidates {
         let listed = candidate.open(false).and_then(|folder| match folder {
-            Some(folder) => Listing::of(&folder, &candidate.path()),
+            Some(folder) => Listing::of(&Rc::new(folder), &candidate.path()),
             None => Ok(Listing::default()),
         });
         match listed {
@@ -265,29 +271,25 @@ fn list_among(candidates: &[Candidate]) -> Listing {
 }
 
 impl Listing {
-    fn of(folder: &OwnedFd, path: &Path) -> Result<Self, Fault> {
+    fn of(folder: &Rc<OwnedFd>, path: &Path) -> Result<Self, Fault> {
         let mut listing = Self::default();
-        let entries = Dir::read_from(folder).map_err(io("read", path))?;
+        let entries = Dir::read_from(folder.as_ref()).map_err(io("read", path))?;
         for entry in entries.take(ENTRIES_MAX) {
             let entry = entry.map_err(io("read", path))?;
             let Some((name, pid, started)) = name(entry.file_name()) else { continue };
             match read(folder, name, path) {
-                Ok(entry) if (entry.process.pid, entry.process.started) != (pid, started) => {
+                Ok((entry, _)) if (entry.process.pid, entry.process.started) != (pid, started) => {
                     let why = "it is about another process than its name".to_owned();
                     listing.refused.push(Fault::Malformed { path: path.join(name), why });
                 }
-                Ok(entry) => {
-                    let lives = entry.process.lives();
-                    // What means another process there is left to those who are there.
-                    if !lives && entry.process.is_from_here() {
-                        let folder = folder.try_clone().map_err(|source| Fault::Io {
-                            what: "open",
-                            path: path.into(),
-                            source,
-                        })?;
-                        listing.dead.push((folder, name.to_owned()));
+                Ok((entry, file)) => {
+                    let (lives, is_from_here) = (entry.process.lives(), entry.process.is_from_here());
+                    // In another PID namespace its number means another process; its lock is the same everywhere.
+                    let is_unlocked = || flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+                    if !lives && (is_from_here || is_unlocked()) {
+                        listing.dead.push((folder.clone(), name.to_owned()));
                     }
-                    if lives || entry.process.is_from_here() {
+                    if is_from_here {
                         listing.servers.push(Found { entry, lives });
                     }
                 }
@@ -320,7 +322,7 @@ fn name(bytes: &CStr) -> Option<(&str, u32, u64)> {
     (format!("{pid}-{started}") == name).then_some((name, pid, started))
 }
 
-fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<Entry, Fault> {
+fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<(Entry, File), Fault> {
     let path = path.join(name);
     // Not blocking: it could be a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -330,10 +332,13 @@ fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<Entry, Fault> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Fault::Malformed { path, why: "it is not a file".into() });
     }
-    let mut bytes = Vec::new();
-    let read = File::from(file).take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    let (mut bytes, file) = (Vec::new(), File::from(file));
+    let read = (&file).take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|source| Fault::Io { what: "read", path: path.clone(), source })?;
-    Entry::parse(&bytes).map_err(|malformed| Fault::Malformed { path, why: malformed.to_string() })
+    match Entry::parse(&bytes) {
+        Ok(entry) => Ok((entry, file)),
+        Err(malformed) => Err(Fault::Malformed { path, why: malformed.to_string() }),
+    }
 }
 
 /// Checks that this user alone can change what was opened.

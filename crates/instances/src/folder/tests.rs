@@ -70,13 +70,17 @@ fn dead_servers_are_told_from_living_ones_and_removed() {
     let registration = scratch.register().unwrap();
     // Its pid is that of a process that lives: this one.
     let left = scratch.plant(&dead(1));
-    let elsewhere = Entry { process: Identity { namespace: 1, ..dead(2).process }, ..dead(2) };
-    let elsewhere = scratch.plant(&elsewhere);
+    // In other PID namespaces one runs, and one has ended.
+    let in_another =
+        |started| Entry { process: Identity { namespace: 1, ..dead(started).process }, ..dead(started) };
+    let (elsewhere, ended) = (scratch.plant(&in_another(2)), scratch.plant(&in_another(3)));
+    let file = File::open(&elsewhere).unwrap();
+    file.lock().unwrap();
     let listing = scratch.list();
     let lives: Vec<bool> = listing.servers.iter().map(|found| found.lives).collect();
     assert_eq!(lives, [false, true]);
     listing.clean();
-    assert!(!left.exists() && elsewhere.exists());
+    assert!(!left.exists() && elsewhere.exists() && !ended.exists());
     assert_eq!(scratch.list().servers.len(), 1);
     // So does the next server that starts.
     let left = scratch.plant(&dead(3));
