@@ -59,6 +59,15 @@ class Filters(unittest.TestCase):
             for load in loads:
                 load.finish().assert_clean(self)
 
+    def test_gates_go_under_load_without_a_loss(self):
+        """A gate that goes leaves what comes from the filters to the others."""
+        with Changing(["zero=two"]) as server:
+            load = Load(server.port, "/probe", "main.test", seconds=4, connections=4)
+            for size in ("4KiB", "5KiB", "6KiB"):
+                self.assertIsNone(server.reload([MAIN], conditioning=filters(["zero=two"]), limits={"head_bytes": size}))
+                server.relaunch("gate")
+            load.finish().assert_clean(self)
+
     def test_what_is_in_the_old_chain_finishes_there(self):
         for chain in ([["zero=other"]], []):
             with self.subTest(chain=chain), Changing(["zero=two"]) as server, server.connect() as held:
@@ -137,7 +146,7 @@ class Logs(unittest.TestCase):
 
     def test_how_long_lines_wait_is_known_to_every_process(self):
         before = self.server.pids("gate", "site main")
-        load = Load(self.server.port, "/", "main.test", seconds=3, connections=2, close=True)
+        load = Load(self.server.port, "/", "main.test", seconds=3, connections=2)
         self.reload(log={"flush": "50ms"})
         load.finish().assert_clean(self)
         gone = lambda: not any(set(old) & set(new) for old, new in zip(before, self.server.pids("gate", "site main")))
@@ -235,7 +244,7 @@ class Failures(unittest.TestCase):
         """A reload that fails; why."""
         server, before = self.server, self.pids()
         status = sorted((line["name"], line["pid"]) for line in server.order(command="status")["processes"])
-        load = Load(server.port, "/probe", "main.test", seconds=2, connections=2, close="limits" in settings)
+        load = Load(server.port, "/probe", "main.test", seconds=2, connections=2)
         kept = server.connect()
         self.assertEqual(kept.get("/two").text, "two\n")
         sites = [MAIN | {"root": "elsewhere"}, site("new"), *more]

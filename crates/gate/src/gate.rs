@@ -238,6 +238,19 @@ impl Gate {
         }
     }
 
+    /// Waits until every connection is passed on, answered or gone, and none has come for a while: workers hand back what
+    /// idles, and some of it may be on its way.
+    pub async fn settle(&self, quiet: Duration) {
+        loop {
+            self.empty().await;
+            let had = self.counters.connections.get();
+            tokio::time::sleep(quiet).await;
+            if self.held() == 0 && self.counters.connections.get() == had {
+                return;
+            }
+        }
+    }
+
     /// What `bulkhead status` shows: connections here, those in workers' hands not counted twice.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()

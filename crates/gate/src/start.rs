@@ -6,6 +6,7 @@
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -29,6 +30,8 @@ use crate::workers;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
+/// LIMIT: how long a retiring gate that has nothing left waits for what workers have just handed back.
+const LAST_HAND_BACKS: Duration = Duration::from_millis(100);
 
 type Control = Channel<LauncherToGate, ChildToLauncher>;
 
@@ -59,7 +62,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     }
     // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
     setup.accepting.iter().for_each(|(_, task)| task.abort());
-    let _ = tokio::time::timeout(LAST_HEADS, gate.empty()).await;
+    let _ = tokio::time::timeout(LAST_HEADS, gate.settle(LAST_HAND_BACKS)).await;
     gate.log.flush().await;
     Ok(())
 }
@@ -76,6 +79,8 @@ struct Setup {
     unrouted: Vec<(Rc<Listener>, OwnedFd)>,
     /// Those that accept, by the addresses of their sockets.
     accepting: Vec<(SocketAddr, JoinHandle<()>)>,
+    /// What receives from the last filter of the newest chain.
+    from_chain: RefCell<Option<JoinHandle<()>>>,
 }
 
 /// Listeners that do not hold yet, and their sockets.
@@ -97,7 +102,8 @@ struct StagedChain {
 impl Setup {
     fn new(gate: Rc<Gate>, control: Rc<Control>) -> Self {
         let (policies, staged) = (Some(Default::default()), Some(Staged::default()));
-        Self { gate, control, policies, staged, unrouted: Vec::new(), accepting: Vec::new() }
+        let from_chain = RefCell::default();
+        Self { gate, control, policies, staged, unrouted: Vec::new(), accepting: Vec::new(), from_chain }
     }
 
     async fn handle(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
@@ -207,6 +213,10 @@ impl Setup {
             (LauncherToGate::ChainLast { chain }, Some(channel)) => {
                 self.receive_from_chain(chain, channel)?
             }
+            (LauncherToGate::LeaveChain {}, None) => {
+                // What is unread stays in the channel, which gates share.
+                self.from_chain.take().into_iter().for_each(|task| task.abort());
+            }
             (LauncherToGate::Attach { partition }, Some(channel)) => {
                 workers::partition(gate, partition).dispatcher.attach(channel)?
             }
@@ -249,12 +259,14 @@ impl Setup {
     fn receive_from_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
         let received = workers::end_chain(&self.gate, channel)?;
         let control = self.control.clone();
-        tokio::task::spawn_local(async move {
+        let receiving = tokio::task::spawn_local(async move {
             if received.await == ChannelEnd::ProtocolViolations {
                 // If the launcher is gone, so is this process.
                 let _ = control.send(&ChildToLauncher::ChainCut { chain }, None).await;
             }
         });
+        // An earlier one goes on to the end of its chain.
+        drop(self.from_chain.replace(Some(receiving)));
         Ok(())
     }
 

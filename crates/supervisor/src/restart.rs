@@ -95,7 +95,15 @@ impl Supervisor {
         if self.slots[slot].next.take_if(|next| *next == serial).is_some()
             && let Some(old) = self.slots[slot].current.replace(serial)
         {
+            self.leave_chain_to_others(old);
             self.retire(old);
+        }
+    }
+
+    /// Has a gate that goes, while others stay, take nothing more from the filters.
+    fn leave_chain_to_others(&mut self, gate: u64) {
+        if self.spec_of(gate).role == Role::Gate && self.chain.is_some() {
+            self.send(gate, &LauncherToGate::LeaveChain {}, None);
         }
     }
 
@@ -106,7 +114,10 @@ impl Supervisor {
         process.ticket = None;
         self.slots[slot].next.take_if(|next| *next == serial);
         match stage {
-            Stage::Serving => self.retire(serial),
+            Stage::Serving => {
+                self.leave_chain_to_others(serial);
+                self.retire(serial);
+            }
             _ => self.give_up(serial),
         }
     }

@@ -286,6 +286,8 @@ messages! {
         /// In an `Update`: there are no filters any more. What is in them comes back from them. `ChainFirst` and
         /// `ChainLast` in an `Update` hold from its `Commit` on, as all that it says.
         44 => NoChain {},
+        /// Before the end of the channel: other gates take what comes from the filters, and this one nothing more.
+        45 => LeaveChain {},
     }
 }
 

@@ -248,14 +248,15 @@ impl Receiver {
         }
     }
 
-    /// The source to hand `guard`'s connection back to: where it came from, or else any gate.
+    /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may have
+    /// a successor and be about to end.
     fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<Source>> {
         let alive = |source: &Rc<Source>| !source.relays;
         guard
             .from
             .upgrade()
             .filter(|source| alive(source) && !source.ended.get())
-            .or_else(|| self.sources.borrow().iter().find(|source| alive(source)).cloned())
+            .or_else(|| self.sources.borrow().iter().rfind(|source| alive(source)).cloned())
     }
 }
 
