@@ -48,7 +48,7 @@ NOT_RUN = {
     "make demo                                           # in one terminal; as root for real uids":
         "builds everything, and serves until it is ended; CI runs the demo",
     "python3 tests/lib/attack.py incomplete 8080 --count 5000 --seconds 20": "a load; tests/conditioning has it",
-    "make mutants                                     # each eighth mutant of ten crates; an hour on two cores":
+    "make mutants                                     # each eighth mutant of eleven crates; an hour on two cores":
         "changes the code and runs its tests, again and again",
     "make protocol                                    # installs what is missing, and runs them all": "runs these tests",
     "out=target/$(rustc -vV | sed -n 's/^host: //p')/release": "installs into /usr/local",

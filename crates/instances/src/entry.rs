@@ -362,9 +362,14 @@ mod tests {
         let bytes = entry.encode();
         assert!(bytes.len() <= BYTES_MAX);
         let read = Entry::parse(&bytes).unwrap();
-        assert_eq!((read.listeners.len(), read.config), (NAMES_MAX, entry.config));
+        assert_eq!((read.listeners.len(), &read.config), (NAMES_MAX, &entry.config));
         assert!(!read.folders.is_empty());
-        assert!(Entry::parse(&vec![b'x'; BYTES_MAX + 1]).is_err());
+        // Longer than any, and shorter again: only its length is wrong.
+        let padded =
+            |count: usize| [&entry.encode()[..], b"new-key ", &vec![b'x'; count - 1][..], b"\n"].concat();
+        let room = BYTES_MAX - padded(1).len() + 1;
+        assert_eq!(Entry::parse(&padded(room)).map(|read| read.process), Ok(read.process));
+        assert_eq!(Entry::parse(&padded(room + 1)), Err(Malformed("it is larger than any")));
         let many = format!(
             "{}{}",
             String::from_utf8(super::tests::entry().encode()).unwrap(),
