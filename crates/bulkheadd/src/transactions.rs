@@ -10,7 +10,7 @@ use supervisor::change::prepare::Effect;
 use supervisor::slots::Running;
 
 /// LIMIT: transactions at a time.
-pub(crate) const OPEN_MAX: usize = 64;
+const OPEN_MAX: usize = 64;
 /// Who wants to know how it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asker {
@@ -95,6 +95,11 @@ impl Transactions {
         self.open.values().find_map(|transaction| transaction.reload.as_ref()?.before.as_ref())
     }
 
+    /// Whether no more can be opened.
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= OPEN_MAX
+    }
+
     /// Whether any is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
@@ -149,4 +154,19 @@ pub(crate) struct Reload {
     pub(crate) updated: Vec<usize>,
     pub(crate) replaces_gates: bool,
     pub(crate) replaces_chain: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_under_way_than_the_limit() {
+        let mut transactions = Transactions::default();
+        assert!(transactions.is_empty() && !transactions.is_full());
+        let numbers: BTreeSet<u32> = (0..OPEN_MAX).map(|_| transactions.open(Asker::Log)).collect();
+        assert_eq!((numbers.len(), transactions.is_full()), (OPEN_MAX, true));
+        transactions.open.remove(&1);
+        assert!(!transactions.is_full() && !transactions.has_reload());
+    }
 }

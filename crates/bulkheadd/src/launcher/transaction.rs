@@ -11,7 +11,7 @@ use wire::{Outcome, Role};
 
 use crate::components::admin_commands::{GONE, signer_can_start};
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Mode, OPEN_MAX, Stage, Transaction};
+use crate::transactions::{Asker, Mode, Stage, Transaction};
 use supervisor::change::Change;
 use supervisor::life::Life;
 
@@ -49,7 +49,7 @@ impl Launcher {
             self.supervisor.warn(format!("relaunch: {reason}"));
             return refuse(self, Outcome::Failed, &reason);
         }
-        if is_under_way || self.transactions.open.len() >= OPEN_MAX {
+        if is_under_way || self.transactions.is_full() {
             return refuse(self, Outcome::Busy, "it is being relaunched already");
         }
         self.carry_out(Asker::Admin { admin, ticket }, &[Change::Relaunch(name)]);
