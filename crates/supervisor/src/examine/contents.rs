@@ -19,6 +19,7 @@ use super::Examiner;
 use super::answers::{ANSWER_BYTES_MAX, Answer, parse};
 use super::finding::{Depth, error, warning};
 use super::hosts::unnamed_hosts;
+use super::identities::Identities;
 use crate::error::{Error, during};
 use crate::setup::reloaded_files;
 use crate::spawn::compiled_filters::CompiledFilters;
@@ -36,8 +37,6 @@ const PROCESSES: u64 = 1;
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Descriptors that are opened on the way to the start of a process: its pipes, and the sources of its own.
 const ROOM: i32 = 256;
-/// Who reads: whoever reads the same files later.
-const READER: &str = "role/signer";
 
 /// A file that is to be read, of the subject of this number.
 struct Question {
@@ -51,6 +50,7 @@ impl Examiner {
     pub(super) fn of_contents(
         &self,
         setting: &Setting<'_>,
+        identities: &Identities,
         subjects: &[Subject<'_>],
     ) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
@@ -70,7 +70,7 @@ impl Examiner {
         for kind in [secret, others] {
             for questions in batches(kind) {
                 let numbers: Vec<usize> = questions.iter().map(|question| question.subject).collect();
-                match self.ask(setting, questions) {
+                match self.ask(setting, identities, questions) {
                     Ok(answers) => certificates.extend(numbers.into_iter().zip(answers)),
                     Err(fault) => {
                         let first = numbers.first().copied().unwrap_or_default();
@@ -107,7 +107,12 @@ impl Examiner {
     }
 
     /// Has these files read.
-    fn ask(&self, setting: &Setting<'_>, questions: Vec<Question>) -> Result<Vec<Answer>, Error> {
+    fn ask(
+        &self,
+        setting: &Setting<'_>,
+        identities: &Identities,
+        questions: Vec<Question>,
+    ) -> Result<Vec<Answer>, Error> {
         let file = program::role_program(&program::roles_folder()?, "signer")?;
         let first = free_number()?;
         let arguments = vec![text("bulkhead: signer check")?, text("check")?, text(&first.to_string())?];
@@ -120,7 +125,7 @@ impl Examiner {
         let degrades = !self.is_root || setting.isolation == Isolation::Degraded;
         loop {
             let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
-            let jail = self.jail(setting, &program, &lines, (first, &files), printing.into(), &without)?;
+            let jail = self.jail(identities, &program, &lines, (first, &files), printing.into(), &without)?;
             let child = match sys::process::start(&program, jail.pids(), || jail::enter(&jail)) {
                 Ok(child) => child,
                 Err(failure) => {
@@ -150,7 +155,7 @@ impl Examiner {
     /// The jail of who reads: the signer's, with files in the place of channels.
     fn jail(
         &self,
-        setting: &Setting<'_>,
+        identities: &Identities,
         program: &Program,
         lines: &str,
         (first, files): (i32, &[OwnedFd]),
@@ -172,7 +177,7 @@ impl Examiner {
         };
         Ok(Jail {
             launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
-            identity: self.identity(setting, READER, None),
+            identity: identities.signer(self.is_root)?,
             root: None,
             directory: None,
             descriptors,

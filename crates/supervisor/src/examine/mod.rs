@@ -12,6 +12,7 @@ mod contents;
 mod finding;
 mod folders;
 mod hosts;
+mod identities;
 
 pub use self::finding::Depth;
 
@@ -19,13 +20,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use config::{Content, Examine, Finding, Setting, Severity, Subject};
-use jail::Identity;
 
 use self::finding::{error, warning};
+use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
 use crate::spawn::program;
-use crate::spawn::uids::Uids;
 
 /// Examines what a configuration names.
 #[derive(Debug)]
@@ -40,20 +40,6 @@ impl Examiner {
         Self { depth, is_root: rustix::process::geteuid().is_root() }
     }
 
-    /// Who a partition is; `None` without root, where all are the user.
-    fn identity(&self, setting: &Setting<'_>, of: &str, user: Option<&str>) -> Option<Identity> {
-        if !self.is_root {
-            return None;
-        }
-        let (state, range) = (setting.state_dir?, setting.user_range.clone()?);
-        // What is given out here is not written down: a start gives out the same.
-        let mut table = Uids::load(state, range).ok()?;
-        match user {
-            Some(user) => table.account(user, of).ok(),
-            None => table.identity(of).ok(),
-        }
-    }
-
     /// Whether somebody checks what another user runs.
     fn is_not_ours(&self, setting: &Setting<'_>) -> bool {
         let own = rustix::process::geteuid().as_raw();
@@ -61,20 +47,25 @@ impl Examiner {
         self.depth == Depth::Check && !self.is_root && state.is_some_and(|found| found.uid() != own)
     }
 
-    fn of_subject(&self, setting: &Setting<'_>, subject: &Subject<'_>) -> Vec<Finding> {
+    fn of_subject(
+        &self,
+        setting: &Setting<'_>,
+        identities: &Identities,
+        subject: &Subject<'_>,
+    ) -> Vec<Finding> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
             Content::Program { filter } => program_file(path, setting.dir, *filter, self.is_root),
             Content::Socket => socket(path).into_iter().collect(),
             Content::Published { site, user, routed, send_hidden } => {
-                let identity = self.identity(setting, &format!("site/{site}"), *user);
+                let identity = identities.identity(&format!("site/{site}"), *user);
                 let reader = folders::Reader::of(identity, format!("the worker of site \"{site}\""));
                 let published = folders::Published { routed, send_hidden };
                 folders::published(path, &reader, &published, self.depth)
             }
             Content::Read { service } => {
-                let identity = self.identity(setting, &format!("service/{service}"), None);
+                let identity = identities.identity(&format!("service/{service}"), None);
                 let reader = folders::Reader::of(identity, format!("the service \"{service}\""));
                 reader.folder(path).into_iter().collect()
             }
@@ -85,15 +76,23 @@ impl Examiner {
 
 impl Examine for Examiner {
     fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        let identities = match Identities::of(setting, self.is_root) {
+            Ok(identities) => identities,
+            // Of the first subject, as of all: nothing starts with such a table.
+            Err(fault) => {
+                return vec![(0, error(format!("cannot be examined: {fault}"), "correct the table of uids"))];
+            }
+        };
         let mut found = Vec::new();
         for (number, subject) in subjects.iter().enumerate() {
-            found.extend(self.of_subject(setting, subject).into_iter().map(|one| (number, one)));
+            let findings = self.of_subject(setting, &identities, subject);
+            found.extend(findings.into_iter().map(|one| (number, one)));
         }
         if self.is_not_ours(setting) {
             // What this user may not do says nothing of the user who may.
             found.iter_mut().for_each(|(_, finding)| finding.severity = Severity::Warning);
         }
-        found.extend(self.of_contents(setting, subjects));
+        found.extend(self.of_contents(setting, &identities, subjects));
         found
     }
 }

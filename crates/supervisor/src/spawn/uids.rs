@@ -55,6 +55,11 @@ impl Uids {
         Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
     }
 
+    /// The identity of `name`, if it has one.
+    pub fn known(&self, name: &str) -> Option<Identity> {
+        self.uid_of.get(name).and_then(|&uid| Identity::new(uid))
+    }
+
     /// The identity of an account of the machine, which `site` is to have.
     pub fn account(&self, user: &str, site: &str) -> Result<Identity, Error> {
         let path = Path::new("/etc/passwd");
