@@ -210,6 +210,35 @@ class Streams(unittest.TestCase):
             self.assertEqual((answer.status, answer.body, got[0]), (200, b"all of it", 96 * MIB))
             self.assertLess(max(held, rss(worker)) - before, 12 << 10, "KiB more than before")
 
+    def test_an_answer_before_the_body_is_over(self):
+        """The server answers what it has seen of a request, and takes the rest all the same: the connection goes on."""
+        got = [0]
+
+        class Early(Raw):
+            def serve(self, connection):
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += connection.recv(65536)
+                left = MIB if head.startswith(b"POST") else 0
+                left -= len(head.split(b"\r\n\r\n", 1)[1])
+                connection.sendall(response(b"early"))
+                while left > 0 and (more := connection.recv(MIB)):
+                    left -= len(more)
+                got[0] += left == 0
+                connection.close()
+
+        with Early() as behind, Server(sites=[site(route=[route(behind.at)])], programs=()) as server:
+            with server.connect() as connection:
+                connection.send(b"POST /app/x HTTP/1.1\r\nHost: main.test\r\nContent-Length: %d\r\n\r\n" % MIB)
+                connection.send(b"x" * (MIB // 2))
+                answer = connection.response()
+                self.assertEqual((answer.status, answer.body), (200, b"early"))
+                self.assertNotIn("connection", answer.headers)
+                connection.send(b"x" * (MIB // 2))
+                answer = connection.get("/app/y")
+                self.assertEqual((answer.status, answer.body), (200, b"early"))
+            self.assertTrue(client.until(lambda: got[0] == 2), "the rest of the body was lost")
+
     def test_a_large_answer_to_a_slow_client(self):
         sent, gone = [0], threading.Event()
 
