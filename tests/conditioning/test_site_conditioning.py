@@ -159,7 +159,7 @@ class SiteUnderAttack(unittest.TestCase):
         return any(line.split()[9] == number for line in lines)
 
     def test_second_heads_are_checked(self):
-        for target in ("/probe/../../x", "/probe/a%2fb", "/probe/%00", "/" * 40):
+        for target in ("/probe/../../x", "/probe/a%", "/probe/%00", "/" * 40):
             with self.server.connect() as connection:
                 self.assertEqual(connection.get("/").status, 200)
                 self.assertEqual(connection.get(target).status, 400, target)

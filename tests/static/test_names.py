@@ -517,7 +517,7 @@ class Names(unittest.TestCase):
         refused = get("/closed/file.txt")
         self.assertEqual((refused.status, refused.text), (403, TREE["errors/403.html"]))
         self.assertEqual(get("/app/form.php", "none.test").status, 403)
-        self.assertTrue(client.until(lambda: "is the source of a script" in self.server.log(), 5), self.server.log())
+        self.assertTrue(client.until(lambda: "the source of a script is never sent" in self.server.log(), 5), self.server.log())
         self.assertEqual(get("//members/list.txt", "split.test").status, 401)
         self.assertEqual(get("/members/list.txt", "split.test", PASSWORD).text, TREE["members/list.txt"])
         self.assertEqual(get("/%2fmembers/list.txt", "split.test").status, 400)
