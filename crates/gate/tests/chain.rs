@@ -248,3 +248,25 @@ fn what_filters_cannot_see_is_refused_unless_that_is_wanted() {
         }
     });
 }
+
+#[test]
+fn a_gate_that_leaves_the_chain_leaves_what_comes_from_it_to_others() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let ((input, first), (output, last)) =
+            (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
+        let others = last.try_clone().unwrap();
+        gate.control.send(&LauncherToGate::ChainFirst {}, Some(first.as_fd())).await.unwrap();
+        gate.control.send(&LauncherToGate::ChainLast { chain: 7 }, Some(last.as_fd())).await.unwrap();
+        let filter = Filter { input, output };
+        let _client = gate.client(&get("a.test")).await;
+        let (bundle, stream) = filter.next().await;
+        gate.say(LauncherToGate::LeaveChain {}).await;
+        // An answer shows that it was heard.
+        gate.counters().await;
+        filter.pass(bundle, stream);
+        gate.counters().await;
+        let got = sys::seqpacket::receive(&others, &mut vec![0; wire::MESSAGE_MAX]).unwrap();
+        assert!(got.is_some_and(|got| got.descriptor.is_some()), "another gate finds it");
+    });
+}

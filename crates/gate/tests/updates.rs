@@ -7,7 +7,7 @@
 mod common;
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use common::{Gate, Limits, answer, get, is_closed, open, pause, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -205,5 +205,68 @@ fn a_commit_without_an_update_is_nonsense() {
         let (gate, ..) = gate().await;
         gate.say(LauncherToGate::Commit {}).await;
         assert!(gate.run.await.unwrap().is_err());
+    });
+}
+
+/// Says the one listener anew, with what is said of filters before it.
+async fn update_with_filters(
+    gate: &Gate,
+    socket: &TcpListener,
+    filters: Vec<(LauncherToGate, Option<OwnedFd>)>,
+    before_commit: impl AsyncFnOnce(),
+) {
+    gate.say(LauncherToGate::Update {}).await;
+    for (message, channel) in filters {
+        gate.control.send(&message, channel.as_ref().map(AsFd::as_fd)).await.unwrap();
+    }
+    gate.control.send(&LauncherToGate::Listen { index: 0 }, Some(socket.as_fd())).await.unwrap();
+    let (host, path) = (Text::new("a.test"), Text::new("/"));
+    gate.say(LauncherToGate::Route { listener: 0, host, path, partition: 1, site: 1 }).await;
+    before_commit().await;
+    gate.say(LauncherToGate::Commit {}).await;
+    assert_eq!(gate.control.receive().await.unwrap().unwrap().0, ChildToLauncher::Committed {});
+}
+
+/// The next request that a filter gets, passed on as it is when it is wanted.
+async fn next_of(input: &OwnedFd) -> (Vec<u8>, OwnedFd) {
+    let mut buffer = vec![0; wire::MESSAGE_MAX];
+    loop {
+        match sys::seqpacket::receive(input, &mut buffer) {
+            Ok(Some(got)) => return (buffer[..got.len].to_vec(), got.descriptor.unwrap()),
+            Ok(None) => panic!("the gate has closed the channel"),
+            Err(_) => pause(2).await,
+        }
+    }
+}
+
+#[test]
+fn filters_come_and_go_with_an_update() {
+    run(async {
+        let (gate, socket, address) = gate().await;
+        let worker = gate.worker(1).await;
+        let ((input, first), (output, last)) =
+            (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
+        let direct = async |word: &str| {
+            let (got, _) = tokio::join!(ask(address, "a.test"), answer(&worker, word));
+            assert_eq!(got, word);
+        };
+        let chain = vec![
+            (LauncherToGate::ChainFirst {}, Some(first)),
+            (LauncherToGate::ChainLast { chain: 1 }, Some(last)),
+        ];
+        update_with_filters(&gate, &socket, chain, async || direct("before").await).await;
+        let held = tokio::task::spawn_local(ask(address, "a.test"));
+        let (bundle, stream) = next_of(&input).await;
+        update_with_filters(&gate, &socket, vec![(LauncherToGate::NoChain {}, None)], async || {}).await;
+        direct("after").await;
+        // What was in the chain comes back from it.
+        sys::seqpacket::send(&output, &bundle, Some(stream.as_fd())).unwrap();
+        drop(stream);
+        answer(&worker, "held").await;
+        assert_eq!(held.await.unwrap(), "held");
+        assert!(
+            matches!(sys::seqpacket::receive(&input, &mut [0; 8]), Ok(None)),
+            "nothing more is sent there"
+        );
     });
 }
