@@ -4,6 +4,7 @@
 //! these files; who examines them does, in a process for it.
 
 use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Problems, Severity, show_path};
@@ -154,6 +155,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
         Content::Own | Content::Socket => true,
         Content::Published { .. } | Content::Read { .. } => subject.path.is_dir(),
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
+        Content::Program { .. } => is_executable(subject.path),
         _ => subject.path.is_file(),
     });
     for (number, finding) in examine.examine(&setting, &subjects) {
@@ -164,6 +166,10 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
             Severity::Warning => problems.warn(subject.offset, message, finding.help),
         }
     }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn subject<'c>(key: &'static str, at: &'c At<PathBuf>, content: Content<'c>) -> Subject<'c> {
