@@ -168,6 +168,26 @@ class Acceptance(unittest.TestCase):
         self.assertEqual(answer.headers["x-powered-by"], "guesswork")
         self.assertEqual((self.seen[-1].field("host"), self.seen[-1].field("authorization")), ("a.test", "Basic eDp5"))
 
+    def test_every_refusal_is_in_the_log_with_its_reason(self):
+        public = self.server.folder / "public"
+        unreadable = self.server.write("public/unreadable.html", "secret\n")
+        unreadable.chmod(0)
+        (public / "outside.html").symlink_to("/etc/hostname")
+        for method, path, bytes_, said in (
+            ("GET", "/private/log", 0, "`allow` and `deny` do not let the client in; those of the route with `path = \"/private/\"`"),
+            ("GET", "/unreadable.html", 0, "may not be read; `unreadable.html` of `root`, by uid"),
+            ("GET", "/outside.html", 0, "a symbolic link leads out of `root`; `outside.html`"),
+            ("POST", "/whole/log", 5_000, "a request body that is too large; at most 1024 bytes"),
+            ("GET", "/dead/log", 0, "nobody answers"),
+            ("GET", "/x/..;/log", 0, "a path in which"),
+            ("GET", "/%00log", 0, "an encoding that hides something"),
+        ):
+            with self.subTest(path=path):
+                self.ask(self.server.port, method, path, bytes_)
+                # Another request may have had the line for this reason; then it is counted there.
+                self.assertTrue(until(lambda: said in self.server.log(), 5), self.server.log())
+        self.assertIn("unix:" + str(self.server.folder / "nobody.sock"), self.server.log())
+
     def test_media_type(self):
         self.assertEqual(self.ask(self.server.port, "GET", "/x.thing", 0).headers["content-type"], "application/x-thing")
 

@@ -6,6 +6,7 @@
 //! One message type stands for one directed edge of the topology, so a request that a peer is not entitled to
 //! make cannot even be decoded by the process that it is sent to.
 
+mod admin;
 mod broker;
 mod bundle;
 mod channels;
@@ -13,17 +14,19 @@ mod codec;
 mod connector;
 mod control;
 pub mod log;
+mod site;
 pub mod stapler;
 pub mod tls;
 
+pub use admin::{ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Verb};
 pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};
 pub use control::{
-    ADMIN_SECRET_CHARS, AccessRight, Act, AdminToLauncher, Backend, CHALLENGES, Checks, ChildToLauncher,
-    Conditioning, Counters, HeaderOf, LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToService,
-    LauncherToSite, NO_PARTITION, Outcome, ProbeKind, ProxyHeader, RouteTarget, RuleAction, Shed, Source,
-    Speech, Verb, WorkerLimits, address_of, halves, range_text,
+    AccessRight, CHALLENGES, Checks, ChildToLauncher, Conditioning, Counters, LauncherToGate,
+    LauncherToLogger, LauncherToService, NO_PARTITION, Shed, Source, WorkerLimits, address_of, halves,
+    range_text,
 };
+pub use site::{Backend, HeaderOf, LauncherToSite, ProxyHeader, RouteTarget, RuleAction, Speech};

@@ -76,7 +76,17 @@ impl Setup {
                 policy.internal = internal;
                 let number = Some(rule);
                 let body_bytes = Some(body_bytes).filter(|bytes| *bytes != u64::MAX);
-                self.rules.push(Rule { number, matcher, target, fallback, body_bytes, strip_prefix, policy });
+                let servers = if target.backend().is_some() { to.as_str() } else { "" }.to_owned();
+                self.rules.push(Rule {
+                    number,
+                    matcher,
+                    target,
+                    servers,
+                    fallback,
+                    body_bytes,
+                    strip_prefix,
+                    policy,
+                });
             }
             LauncherToSite::RuleHeader { rule, of, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
@@ -125,7 +135,17 @@ impl Setup {
             let (target, policy) = (Target::Service(partition), AccessPolicy::default());
             let (number, body_bytes) = (None, None);
             let (fallback, strip_prefix) = (false, false);
-            self.rules.push(Rule { number, matcher, target, fallback, body_bytes, strip_prefix, policy });
+            let servers = String::new();
+            self.rules.push(Rule {
+                number,
+                matcher,
+                target,
+                servers,
+                fallback,
+                body_bytes,
+                strip_prefix,
+                policy,
+            });
         }
     }
 

@@ -131,6 +131,7 @@ mod tests {
             number: Some(1),
             matcher: Matcher::pattern(pattern),
             target: Action::Files,
+            servers: String::new(),
             fallback: false,
             body_bytes: None,
             strip_prefix: false,

@@ -24,6 +24,7 @@ use crate::proxy::response::leave_out_body;
 use crate::proxy::sendfile::{Named, Wishes, with_file};
 use crate::router::authorize::{Origin, authorize};
 use crate::router::destination::{Destination, Source, host_of};
+use crate::router::refused::PassedOn;
 use crate::router::rules::{RouteMatch, Rule, Target, Tried};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
@@ -163,12 +164,16 @@ async fn answer_of<'r>(
         let Some(backend) = rule.target.backend() else {
             return Answered::own(response::error(StatusCode::NOT_FOUND));
         };
+        let passed_on = PassedOn::of(conn, &request);
         if matches!(rule.target, Target::Service(_)) {
-            return Answered::foreign(site.worker.forward(backend, None, conn, request).await);
+            let response = site.worker.forward(backend, None, conn, request).await;
+            passed_on.check(site, rule, &response);
+            return Answered::foreign(response);
         }
         let wishes = Wishes::of(&request);
         let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
+        passed_on.check(site, rule, &response);
         return named_file(site, location.root, conn, &wishes, response).await;
     };
     match site.hooks.call(name, conn, request).await {

@@ -4,15 +4,17 @@
 //! needs to end it.
 
 use http::header::HeaderMap;
-use http::{Method, StatusCode, Uri, header};
+use http::{Method, Request, Response, StatusCode, Uri, header};
 use request::path::NormalPath;
 use rewrite::Matcher;
 use worker::refused::Refused;
 
 use crate::context::Site;
 use crate::files::Missing;
+use crate::http::body::ResponseBody;
 use crate::http::conn_info::ConnInfo;
-use crate::router::rules::Rule;
+use crate::http::response::Own;
+use crate::router::rules::{Rule, Target};
 
 /// A request, as far as the log tells of it.
 #[derive(Clone, Copy)]
@@ -93,6 +95,53 @@ impl Asked<'_> {
         let refusal = request::head::Refusal::BodyTooLarge;
         let about = format!("at most {limit} bytes");
         self.refuse(site, refusal.status(), refusal.reason(), &about, refusal.remedy());
+    }
+}
+
+/// The head of a request that is passed on, for the log if nobody answers.
+pub(crate) struct PassedOn {
+    conn: ConnInfo,
+    method: Method,
+    uri: Uri,
+    host: HeaderMap,
+}
+
+impl PassedOn {
+    pub fn of<B>(conn: ConnInfo, request: &Request<B>) -> Self {
+        let host = request.headers().get(header::HOST).map(|host| (header::HOST, host.clone()));
+        let host = host.into_iter().collect();
+        Self { conn, method: request.method().clone(), uri: request.uri().clone(), host }
+    }
+
+    /// Logs that this worker has answered in the place of the backend of `rule`; nothing of what the backend has said.
+    pub fn check(&self, site: &Site, rule: &Rule, response: &Response<ResponseBody>) {
+        if response.extensions().get::<Own>().is_none() {
+            return;
+        }
+        let (reason, remedy) = match response.status() {
+            StatusCode::BAD_GATEWAY => (
+                "nobody answers: the server cannot be reached, closes the connection, or sends what is no answer",
+                "see whether it runs, listens there and lets this server in",
+            ),
+            StatusCode::SERVICE_UNAVAILABLE => (
+                "the server has as many requests as it may have at once",
+                "make it faster, or raise `requests` of the route",
+            ),
+            StatusCode::GATEWAY_TIMEOUT => (
+                "the server has not begun its answer in time",
+                "make it faster, or raise `answer_timeout` of the route",
+            ),
+            _ => return,
+        };
+        let kind = match rule.target {
+            Target::Service(_) => "the service",
+            Target::FastCgi(_) => "`fastcgi` of the route",
+            _ => "`upstream` of the route",
+        };
+        let servers = if rule.servers.is_empty() { String::new() } else { format!(": {}", rule.servers) };
+        let about = format!("{kind} with {}{servers}", shown(&rule.matcher));
+        let asked = Asked { conn: self.conn, method: &self.method, uri: &self.uri, headers: &self.host };
+        asked.refuse(site, response.status(), reason, &about, remedy);
     }
 }
 

@@ -122,6 +122,8 @@ pub struct Rule {
     pub matcher: Matcher,
     /// What answers.
     pub target: Target,
+    /// Where its servers listen, for the log.
+    pub servers: String,
     /// Whether only where there is no such file.
     pub fallback: bool,
     /// The longest body of a request, where the rule says one.

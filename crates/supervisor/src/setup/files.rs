@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a file of users;
 //! `reread` does, and the worker parses it.
 
-use config::{Action, Compress, Encoding, Limits, Matcher, Route, Site, Statics, Terms};
+use config::{Action, Compress, Encoding, Limits, Matcher, Route, Site, Statics, Target, Terms};
 use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
 
 /// How files are answered with, and the rules: the site's own, then its routes.
@@ -63,13 +63,20 @@ fn settings(statics: &Statics) -> LauncherToSite {
 }
 
 fn rule(rule: u16, route: &Route) -> LauncherToSite {
+    let servers;
     let (action, status, to) = match &route.action {
         Action::Terms => (RuleAction::Terms, 0, ""),
         Action::Redirect(redirect) => (RuleAction::Redirect, redirect.status, redirect.to.as_str()),
         Action::Rewrite(to) => (RuleAction::Rewrite, 0, to.as_str()),
         Action::TryFiles(_) => (RuleAction::TryFiles, 0, ""),
-        Action::Upstream(_) => (RuleAction::Upstream, 0, ""),
-        Action::Fastcgi(_) => (RuleAction::Fastcgi, 0, ""),
+        Action::Upstream(targets) => {
+            servers = list(targets);
+            (RuleAction::Upstream, 0, servers.as_str())
+        }
+        Action::Fastcgi(targets) => {
+            servers = list(targets);
+            (RuleAction::Fastcgi, 0, servers.as_str())
+        }
         Action::Hook(name) => (RuleAction::Hook, 0, name.as_str()),
     };
     let Matcher { path, suffix, pattern } = &route.matcher;
@@ -86,6 +93,15 @@ fn rule(rule: u16, route: &Route) -> LauncherToSite {
         strip_prefix: route.strip_prefix,
         body_bytes: route.body_bytes.unwrap_or(u64::MAX),
     }
+}
+
+/// Where servers listen, as the configuration says it.
+fn list(targets: &[Target]) -> String {
+    let text = |target: &Target| match target {
+        Target::Unix(path) => format!("unix:{}", path.display()),
+        Target::Tcp(address) => address.to_string(),
+    };
+    targets.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn terms(rule: u16, terms: &Terms, messages: &mut Vec<LauncherToSite>) {

@@ -7,6 +7,7 @@ fn rule(number: u16, matcher: Matcher, target: Target) -> Rule {
         number: Some(number),
         matcher,
         target,
+        servers: String::new(),
         fallback: false,
         body_bytes: None,
         strip_prefix: false,

@@ -1,0 +1,175 @@
+//! Messages between the launcher and admin, which speaks to the operator's commands.
+//!
+//! Runs in: the launcher (root) and admin. Sees: in the launcher, bytes from admin, which may be compromised. Never: a
+//! string on the way to the launcher.
+
+use crate::channels::Role;
+use crate::codec::{Text, choice, messages};
+use crate::control::{Counters, Shed};
+use crate::stapler::Staple;
+use crate::tls::{Holding, Verdict};
+
+choice! {
+    /// How an order of the administrator ended.
+    pub enum Outcome {
+        /// It is done.
+        0 => Done,
+        /// The new process did not come up; the old one, if any, goes on.
+        1 => Failed,
+        /// It cannot be done now: another of the kind is under way.
+        2 => Busy,
+    }
+}
+
+choice! {
+    /// What happens to something that the configuration names.
+    pub enum Verb {
+        /// It comes.
+        0 => Added,
+        /// It stays, and is another.
+        1 => Changed,
+        /// It goes.
+        2 => Removed,
+        /// It begins anew.
+        3 => Relaunched,
+        /// It is read again.
+        4 => Reread,
+    }
+}
+
+impl Verb {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+            Self::Relaunched => "relaunched",
+            Self::Reread => "read again",
+        }
+    }
+}
+
+choice! {
+    /// What is done with a process when something has changed.
+    pub enum Act {
+        /// It is started.
+        0 => Start,
+        /// It gets a successor, which is started beside it.
+        1 => Replace,
+        /// It is sent messages.
+        2 => Update,
+        /// It finishes what it has begun, and ends.
+        3 => Stop,
+    }
+}
+
+impl Act {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Replace => "replace",
+            Self::Update => "update",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+choice! {
+    /// What a probe is to find out.
+    pub enum ProbeKind {
+        /// Which ways out of the jail there are.
+        0 => Attempts,
+        /// How much of the machine the jail exposes.
+        1 => Score,
+        /// Whether system calls of 32-bit programs come through; where they do not, the probe is ended.
+        2 => Foreign,
+        /// Which calls get past the policy, of all values of all arguments that one might look at.
+        3 => Sweep,
+    }
+}
+
+/// Hexadecimal digits of the secret that every order to the admin role begins with: 256 bits.
+pub const ADMIN_SECRET_CHARS: usize = 64;
+
+messages! {
+    /// From the launcher to the admin role.
+    pub enum LauncherToAdmin {
+        /// The listening administration socket comes along.
+        1 => Socket {},
+        /// The name of what can be relaunched under this number.
+        2 => Target { target: u16, name: Text<128> },
+        /// What every order begins with.
+        3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
+        /// All of the above has been said: serve.
+        4 => Begin {},
+        /// One process, in answer to `Status`.
+        5 => Process {
+            ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
+            age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool,
+        },
+        /// The answer to `Status` is complete; `missing` names layers that could not be applied.
+        6 => StatusEnd { ticket: u32, missing: Text<1024> },
+        /// The answer to `Relaunch` or `Stop`.
+        7 => Answer { ticket: u32, outcome: Outcome, reason: Text<512> },
+        /// Asks for `Counters`.
+        8 => Report {},
+        /// In answer to `Probe`: what the probe says comes along, to be read to its end.
+        9 => ProbeOutput { ticket: u32 },
+        /// In answer to `Conditioning`: an address range that a process holds much of, as in `ChildToLauncher::Heavy`.
+        10 => TopRange {
+            ticket: u32, name: Text<128>, address_high: u64, address_low: u64, bits: u8, held: u32, waiting: u32,
+        },
+        /// In answer to `Conditioning`: what a process has shed.
+        11 => Shed { ticket: u32, role: Role, name: Text<128>, shed: Shed },
+        /// The answer to `Conditioning` is complete.
+        12 => ConditioningEnd { ticket: u32 },
+        /// In answer to `Bans`: a client that the site `name` refuses for so many seconds more.
+        20 => Ban { ticket: u32, name: Text<128>, address_high: u64, address_low: u64, seconds: u32 },
+        /// The answer to `Bans` is complete.
+        21 => BansEnd { ticket: u32 },
+        /// In answer to `Certificates`: one of the site `name`, whose file is `file`; what became of that when it was
+        /// read
+        /// last, what is in use, and how it is with its staple.
+        22 => Certificate {
+            ticket: u32, name: Text<128>, file: Text<4096>, verdict: Verdict, holding: Holding, staple: Staple,
+        },
+        /// The answer to `Certificates` is complete.
+        23 => CertificatesEnd { ticket: u32 },
+        /// Before the answer to `Reload`: what has changed in the configuration, and which keys of it.
+        24 => Changed { ticket: u32, verb: Verb, what: Text<256>, keys: Text<512> },
+        /// After that: what it means for a process, and why.
+        25 => Affected { ticket: u32, act: Act, process: Text<128>, why: Text<512> },
+    }
+}
+
+messages! {
+    /// From the admin role to the launcher: the whole of what it may ask for.
+    pub enum AdminToLauncher {
+        /// Set-up is complete.
+        1 => Ready {},
+        /// The answer to `Report`.
+        2 => Counters { counters: Counters },
+        /// List every process.
+        3 => Status { ticket: u32 },
+        /// Start a new process of `target`, then retire the old one.
+        4 => Relaunch { ticket: u32, target: u16 },
+        /// End everything in order.
+        5 => Stop { ticket: u32 },
+        /// Start a probe in the jail of `target`.
+        6 => Probe { ticket: u32, target: u16, kind: ProbeKind },
+        /// Ask every gate and site worker for what it has shed.
+        7 => Conditioning { ticket: u32 },
+        /// Open the logs anew, as somebody has moved them away.
+        50 => Reopen { ticket: u32 },
+        /// List the clients that sites refuse since their records failed to decrypt.
+        20 => Bans { ticket: u32 },
+        /// Make an end of the bans of this client, as in `ChildToLauncher::Tampered`.
+        21 => Unban { ticket: u32, address_high: u64, address_low: u64 },
+        /// List all certificates of sites.
+        22 => Certificates { ticket: u32 },
+        /// Read the configuration again, and change what has changed; or only say what would, if `dry_run`.
+        23 => Reload { ticket: u32, dry_run: bool },
+    }
+}
