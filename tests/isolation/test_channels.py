@@ -171,9 +171,9 @@ class Site(Channels):
             r"\[service rogue/s\d\] .*malformed message",
             r"\[service rogue/s\d\] .*more connections than it has credits for",
             r"\[site rogue\] .*rogue: signer: 0 signed, 6 refused",
-            r"\[signer\] .*refused a signature to site 2: it has no certificate of that number",
-            r"\[signer\] .*refused a signature to site 2: it is no step of a handshake",
-            r"\[signer\] .*site 2 asks for what it may not have; its channel is closed",
+            r"\[signer\] .*refused a signature to site rogue: it has no certificate of that number",
+            r"\[signer\] .*refused a signature to site rogue: it is no step of a handshake",
+            r"\[signer\] .*site rogue asks for what it may not have; its channel is closed",
             r"\[site rogue\] .*rogue: connector: 0 connected, 3 unknown",
             r"\[connector rogue\] .*the site's worker sends nonsense; its channel is closed",
         ], [("rogue.test", "/")])
