@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Filter, Identity, Jail, Launcher, Limits, Mode, Network, Ports, Reach, Root};
+use jail::{Access, Bind, Filter, Identity, Jail, Launcher, Limits, Mode, Ports, Reach, Root};
 use rustix::fs::{Mode as Bits, OFlags};
 use sys::process::{Pids, Program};
 
@@ -104,9 +104,8 @@ fn jail(staging: &Path, filter: &Filter, service: bool) -> io::Result<Jail> {
         DEVICES.into_iter().try_for_each(|device| add(device, Mode::Device, Access::Write))?;
         add("/usr/share", Mode::Read, Access::Read)?;
     }
+    let limits = Limits { descriptors: 64, core_bytes: 0, processes: 16, memory_bytes: None };
     Ok(Jail {
-        calls: None,
-        launcher: Launcher::this()?,
         identity: Identity::new(64_123),
         root: Some(Root {
             staging: rustix::fs::open(staging, OFlags::DIRECTORY | OFlags::CLOEXEC, Bits::empty())?,
@@ -114,15 +113,8 @@ fn jail(staging: &Path, filter: &Filter, service: bool) -> io::Result<Jail> {
             temporary_bytes: service.then_some(64 << 20),
             start_in: "/".into(),
         }),
-        directory: None,
-        descriptors: vec![],
-        limits: Limits { descriptors: 64, core_bytes: 0, processes: 16, memory_bytes: None },
-        cgroups: vec![],
-        network: Network::None,
         reach,
-        filter: filter.clone(),
-        label: None,
-        without: vec![],
+        ..Jail::new(Launcher::this()?, limits, filter.clone())
     })
 }
 

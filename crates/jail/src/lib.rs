@@ -56,6 +56,28 @@ pub struct Jail {
     pub without: Vec<&'static str>,
 }
 
+impl Jail {
+    /// A jail without a uid, a root, descriptors, a network, files and ports: whoever starts a process adds what the
+    /// process is to have.
+    pub fn new(launcher: Launcher, limits: Limits, filter: Filter) -> Self {
+        Self {
+            launcher,
+            identity: None,
+            root: None,
+            directory: None,
+            descriptors: Vec::new(),
+            limits,
+            cgroups: Vec::new(),
+            network: Network::None,
+            reach: Reach::default(),
+            filter,
+            calls: None,
+            label: None,
+            without: Vec::new(),
+        }
+    }
+}
+
 /// Resource limits of one process (`setrlimit`).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

@@ -96,46 +96,39 @@ fn decoded(rest: &[u8]) -> Option<u8> {
 /// What a path may have that is read in one way: any escape but that of a control character, and any byte but a
 /// backslash, which some programs take for a slash. A query is its reader's own business.
 fn check_path(path: &[u8]) -> Result<(), Fault> {
-    let mut rest = path;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'%' => {
-                let byte = decoded(after).ok_or(Fault::Encoding)?;
-                rest = &after[2..];
-                if byte.is_ascii_control() {
-                    return Err(Fault::Hidden);
-                }
-            }
-            b'\\' => return Err(Fault::Encoding),
-            _ => {}
-        }
-    }
-    Ok(())
+    check_bytes(path, |_| true, |byte, _| byte.is_ascii_control())
 }
 
+/// What text without any doubt has: visible bytes, and escapes that hide nothing.
 fn check_encoding(text: &[u8], in_path: bool) -> Result<(), Fault> {
+    // In a query, line breaks are those of a text field, and slashes those of another URL.
+    let hides = |byte, after: &[u8]| match byte {
+        0 => true,
+        b'/' | b'\\' => in_path,
+        b'%' => in_path && decoded(after).is_some(),
+        byte => in_path && byte.is_ascii_control(),
+    };
+    check_bytes(text, |byte| byte.is_ascii_graphic(), hides)
+}
+
+/// Checks every byte and every escape: one that stands for a byte which it `hides`, before what comes after it, is
+/// refused; so are backslashes, and bytes that are not `plain`.
+fn check_bytes(
+    text: &[u8],
+    plain: impl Fn(u8) -> bool,
+    hides: impl Fn(u8, &[u8]) -> bool,
+) -> Result<(), Fault> {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
-        match byte {
-            b'%' => {
-                let byte = decoded(after).ok_or(Fault::Encoding)?;
-                rest = &after[2..];
-                // In a query, line breaks are those of a text field, and slashes those of another URL.
-                let hides = match byte {
-                    0 => true,
-                    b'/' | b'\\' => in_path,
-                    b'%' => in_path && decoded(rest).is_some(),
-                    byte => in_path && byte.is_ascii_control(),
-                };
-                if hides {
-                    return Err(Fault::Hidden);
-                }
+        if byte == b'%' {
+            let byte = decoded(after).ok_or(Fault::Encoding)?;
+            rest = &after[2..];
+            if hides(byte, rest) {
+                return Err(Fault::Hidden);
             }
-            b'\\' => return Err(Fault::Encoding),
-            byte if !byte.is_ascii_graphic() => return Err(Fault::Encoding),
-            _ => {}
+        } else if byte == b'\\' || !plain(byte) {
+            return Err(Fault::Encoding);
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use jail::policy::{Grants, Policy};
-use jail::{Access, Filter, Jail, Launcher, Limits, Network, Ports, Reach};
+use jail::{Access, Filter, Jail, Launcher, Limits, Reach};
 use rustix::fs::{Mode, OFlags};
 use sys::process::{Child, Exit, Pids, Program, StartError};
 
@@ -60,20 +60,11 @@ pub fn open(path: &str) -> OwnedFd {
 
 /// A jail without identity, root and directory, with limits that are in nobody's way, and the filter of a service.
 pub fn jail() -> Jail {
+    let limits = Limits { descriptors: 64, processes: 64, memory_bytes: None, core_bytes: 0 };
+    let reach = Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ..Reach::default() };
     Jail {
-        launcher: Launcher::this().expect("a pidfd"),
-        identity: None,
-        root: None,
-        directory: None,
-        descriptors: vec![],
-        limits: Limits { descriptors: 64, processes: 64, memory_bytes: None, core_bytes: 0 },
-        cgroups: vec![],
-        network: Network::None,
-        reach: Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ports: Ports::default() },
-        filter: filter(Policy::Service(Grants::NONE)),
-        calls: None,
-        label: None,
-        without: vec![],
+        reach,
+        ..Jail::new(Launcher::this().expect("a pidfd"), limits, filter(Policy::Service(Grants::NONE)))
     }
 }
 

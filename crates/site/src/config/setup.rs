@@ -72,21 +72,14 @@ impl Setup {
             } => {
                 let matcher = matcher(path.as_str(), suffix.as_str(), pattern.as_str())?;
                 let target = target_of(rule, action, status, (to.as_str(), &matcher))?;
-                let mut policy = AccessPolicy::default();
-                policy.internal = internal;
-                let number = Some(rule);
-                let body_bytes = Some(body_bytes).filter(|bytes| *bytes != u64::MAX);
-                let servers = if target.backend().is_some() { to.as_str() } else { "" }.to_owned();
-                self.rules.push(Rule {
-                    number,
-                    matcher,
-                    target,
-                    servers,
-                    fallback,
-                    body_bytes,
-                    strip_prefix,
-                    policy,
-                });
+                let mut rule = Rule::new(Some(rule), matcher, target);
+                if rule.target.backend().is_some() {
+                    rule.servers = to.as_str().to_owned();
+                }
+                (rule.fallback, rule.strip_prefix) = (fallback, strip_prefix);
+                rule.body_bytes = Some(body_bytes).filter(|bytes| *bytes != u64::MAX);
+                rule.policy.internal = internal;
+                self.rules.push(rule);
             }
             LauncherToSite::RuleHeader { rule, of, name, value } => {
                 let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
@@ -132,20 +125,7 @@ impl Setup {
         let matcher = Matcher::path(path);
         let is_known = |rule: &Rule| matches!(rule.target, Target::Service(_)) && rule.matcher == matcher;
         if !self.rules.iter().any(is_known) {
-            let (target, policy) = (Target::Service(partition), AccessPolicy::default());
-            let (number, body_bytes) = (None, None);
-            let (fallback, strip_prefix) = (false, false);
-            let servers = String::new();
-            self.rules.push(Rule {
-                number,
-                matcher,
-                target,
-                servers,
-                fallback,
-                body_bytes,
-                strip_prefix,
-                policy,
-            });
+            self.rules.push(Rule::new(None, matcher, Target::Service(partition)));
         }
     }
 

@@ -122,21 +122,12 @@ mod tests {
     use rewrite::{Matcher, Pattern};
 
     use super::*;
-    use crate::router::rules::{AccessPolicy, Target as Action};
+    use crate::router::rules::Target as Action;
 
     fn lead(pattern: &str, to: &str, path: &str, query: Option<&str>) -> String {
         let pattern = Pattern::new(pattern).unwrap();
         let to = Target::parse(to, Some(&pattern)).unwrap();
-        let rule = Rule {
-            number: Some(1),
-            matcher: Matcher::pattern(pattern),
-            target: Action::Files,
-            servers: String::new(),
-            fallback: false,
-            body_bytes: None,
-            strip_prefix: false,
-            policy: AccessPolicy::default(),
-        };
+        let rule = Rule::new(Some(1), Matcher::pattern(pattern), Action::Files);
         let path = NormalPath::parse(path).unwrap();
         Source { path: &path, query, host: "a.test" }.destination(&rule, &to).location()
     }

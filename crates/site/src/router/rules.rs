@@ -275,6 +275,13 @@ impl Rules {
 }
 
 impl Rule {
+    /// A rule without terms.
+    pub fn new(number: Option<u16>, matcher: Matcher, target: Target) -> Self {
+        let (servers, policy) = (String::new(), AccessPolicy::default());
+        let (fallback, body_bytes, strip_prefix) = (false, None, false);
+        Self { number, matcher, target, servers, fallback, body_bytes, strip_prefix, policy }
+    }
+
     /// Whether a backend, or a function, answers.
     pub fn passes_on(&self) -> bool {
         self.target.backend().is_some() || matches!(self.target, Target::Hook(_))

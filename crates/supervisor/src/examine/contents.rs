@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::{Content, Finding, Isolation, Setting, Severity, Subject};
 use jail::policy::Policy;
-use jail::{Access, Jail, Limits, Network, Reach};
+use jail::{Access, Jail, Limits, Reach};
 use sys::process::{Exit, Program};
 use wire::tls::{Holding, Verdict};
 
@@ -175,21 +175,15 @@ impl Examiner {
             processes: PROCESSES,
             memory_bytes: Some(MEMORY_BYTES),
         };
+        let launcher = jail::Launcher::this().map_err(during("open this process's own pidfd"))?;
+        let filter = CompiledFilters::default().get(Policy::Signer)?;
         Ok(Jail {
-            launcher: jail::Launcher::this().map_err(during("open this process's own pidfd"))?,
             identity: identities.signer(self.is_root)?,
-            root: None,
-            directory: None,
             descriptors,
-            limits,
-            cgroups: Vec::new(),
-            network: Network::None,
             reach: Reach { paths: vec![(duplicate(&program.file)?, Access::Execute)], ..Reach::default() },
-            filter: CompiledFilters::default().get(Policy::Signer)?,
-            calls: None,
-            label: None,
             // Its list of system calls has none that opens a file.
             without: without.iter().copied().chain(["root"]).collect(),
+            ..Jail::new(launcher, limits, filter)
         })
     }
 }

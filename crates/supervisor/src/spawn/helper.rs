@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use jail::policy::Policy;
-use jail::{Access, Jail, Limits, Network, Ports, Reach, Root};
+use jail::{Access, Jail, Limits, Reach, Root};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::process::{Child, Exit, Program};
 
@@ -45,20 +45,15 @@ impl SpawnContext {
         descriptors: Vec<(OwnedFd, i32)>,
         paths: Vec<(OwnedFd, Access)>,
     ) -> Result<Jail, Error> {
+        let launcher = self.launcher.again().map_err(during("duplicate a descriptor"))?;
+        let reach = Reach { paths, ..Reach::default() };
+        let without = self.without.borrow().clone();
         Ok(Jail {
-            launcher: self.launcher.again().map_err(during("duplicate a descriptor"))?,
             identity,
-            root: None,
-            directory: None,
             descriptors,
-            limits,
-            cgroups: Vec::new(),
-            network: Network::None,
-            reach: Reach { paths, ports: Ports::default() },
-            filter: self.filters.get(policy)?,
-            calls: None,
-            label: None,
-            without: self.without.borrow().clone(),
+            reach,
+            without,
+            ..Jail::new(launcher, limits, self.filters.get(policy)?)
         })
     }
 

@@ -3,16 +3,7 @@
 use super::*;
 
 fn rule(number: u16, matcher: Matcher, target: Target) -> Rule {
-    Rule {
-        number: Some(number),
-        matcher,
-        target,
-        servers: String::new(),
-        fallback: false,
-        body_bytes: None,
-        strip_prefix: false,
-        policy: AccessPolicy::default(),
-    }
+    Rule::new(Some(number), matcher, target)
 }
 
 fn path(number: u16, at: &str, target: Target) -> Rule {
