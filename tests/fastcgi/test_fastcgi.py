@@ -1,5 +1,6 @@
 """PHP behind a site: php-fpm as it is, with scripts that say what they were told."""
 
+import re
 import shutil
 import socket
 import struct
@@ -56,7 +57,7 @@ class FastCgi(unittest.TestCase):
         cls.fpm = Fpm(cls.place)
         cls.addClassCleanup(shutil.rmtree, cls.place, True)
         cls.addClassCleanup(cls.fpm.close)
-        at = f"unix:{cls.fpm.socket}"
+        at = cls.at = f"unix:{cls.fpm.socket}"
         routes = [
             {"suffix": ".php", "fastcgi": at, "answer_timeout": "1500ms"},
             {"path": "/front/", "fastcgi": at, "fallback": True, "script": "/front.php"},
@@ -145,6 +146,8 @@ class FastCgi(unittest.TestCase):
     def test_stderr_goes_to_the_log_in_measure(self):
         self.assertEqual(self.get("/error.php").body, b"ok")
         self.assertTrue(client.until(lambda: "of two lines" in self.server.log(), 5), self.server.log())
+        # The line names the server that it comes from.
+        self.assertRegex(self.server.log(), rf"FastCGI {re.escape(self.at)}: .*of two lines|FastCGI {re.escape(self.at)}: on stderr")
         self.assertEqual(self.get("/noisy.php").body, b"ok")
         time.sleep(0.5)
         self.assertLessEqual(self.server.log().count("noise "), 100)

@@ -221,7 +221,7 @@ class Guard(unittest.TestCase):
                 self.assertEqual(client.get("/"), client.address)
                 with self.assertRaises((AssertionError, OSError)):
                     client.get("/babble")
-            self.assertTrue(until(lambda: "filter 0 sent nonsense to the gate" in guard.output()))
+            self.assertTrue(until(lambda: f"{words}` sent nonsense to the gate" in guard.output()))
             for _ in range(3):
                 with guarded.Client(guard) as client:
                     self.assertEqual(client.get("/"), client.address)
@@ -251,7 +251,7 @@ class Guard(unittest.TestCase):
             self.assertEqual(waits.get("/"), waits.address)
             told = [line for line in guard.output().splitlines() if "did not read" in line]
             self.assertEqual(len(told), 1, guard.output())
-            self.assertIn("filter 0 did not read what waits for it and is ended", told[0])
+            self.assertIn(f"{words} first` did not read what waits for it and is ended", told[0])
             with guarded.Client(guard) as client:
                 self.assertEqual(client.get("/"), client.address)
 

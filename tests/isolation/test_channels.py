@@ -142,7 +142,7 @@ class Gate(Channels):
         server = Rogue([*GOOD, *victims], "gate")
         self.misbehave(server, "gate 1", LOADS, [
             *ended("gate 1"), *logged("gate 1"),
-            r"\[site victim\d+\] .*from a source of connections: malformed message",
+            r"\[site victim\d+\] .*a gate sends what is no connection: malformed message",
             r"\[site victim\d+\] .*more connections than it has credits for",
             r"\[site victim\d+\] .*a bundle without a connection",
         ])
@@ -166,8 +166,8 @@ class Site(Channels):
         self.misbehave(server, "site rogue", [*LOADS, ("fine.test", "/up/")], [
             *ended("site rogue"), *logged("site rogue"),
             r"\[logger\] .*refused \d+ records of site rogue",
-            r"\[gate \d\] .*its worker sent",
-            r"\[gate \d\] .*its worker sends nonsense; its channel is closed",
+            r"\[gate \d\] .*site rogue: its worker sent",
+            r"\[gate \d\] .*site rogue: its worker sends nonsense; its channel is closed",
             r"\[service rogue/s\d\] .*malformed message",
             r"\[service rogue/s\d\] .*more connections than it has credits for",
             r"\[site rogue\] .*rogue: signer: 0 signed, 6 refused",

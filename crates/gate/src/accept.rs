@@ -61,7 +61,8 @@ pub fn accept(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
                     ) => {
                         if rests.is_multiple_of(RESTS_UNTOLD) {
-                            gate.log.event(Level::Error, format_args!("cannot accept connections: {error}"));
+                            let text = format_args!("cannot accept connections at {local}: {error}");
+                            gate.log.event(Level::Error, text);
                         }
                         rests = rests.wrapping_add(1);
                         rest = true;

@@ -190,9 +190,8 @@ impl Setup {
             }
             (LauncherToGate::Unfiltered { listener }, None) => tables.allow_unfiltered(listener),
             (LauncherToGate::Route { listener, host, path, partition, site }, None) => {
-                let (host, path) = (host.as_str(), path.as_str());
-                let target = workers::route_target(&self.gate, host, path, partition, site);
-                tables.add_route(listener, host, path, &target);
+                let target = workers::route_target(&self.gate, partition, site);
+                tables.add_route(listener, host.as_str(), path.as_str(), &target);
                 if self.staged.is_none() {
                     drop(serving);
                     let routed = self.unrouted.extract_if(.., |(known, _)| known.number == listener);
@@ -227,6 +226,9 @@ impl Setup {
             }
             (LauncherToGate::AttachProcess { partition }, Some(channel)) => {
                 gate.guarded.attach(channel, workers::partition(gate, partition).dispatcher.clone())?
+            }
+            (LauncherToGate::Name { partition, name }, None) => {
+                workers::partition(gate, partition).dispatcher.set_name(name.as_str());
             }
             (LauncherToGate::RemovePartition { partition }, None) => gate.remove_partition(partition),
             (LauncherToGate::Capacity { partition, connections }, None) => {

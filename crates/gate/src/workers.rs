@@ -25,13 +25,12 @@ use crate::refusal::Refusal;
 
 /// The partition of this number. One that no route leads to is made up and never used.
 pub fn partition(gate: &Rc<Gate>, number: u16) -> Rc<Partition> {
-    gate.partition(number, || new_partition(gate, format!("partition {number}"), NO_PARTITION))
+    gate.partition(number, || new_partition(gate, NO_PARTITION))
 }
 
 /// Whose the requests of a route are that leads to the partition of this number.
-pub fn route_target(gate: &Rc<Gate>, host: &str, path: &str, number: u16, site: u16) -> RouteTarget {
-    let new = || new_partition(gate, format!("partition {number} ({host}{path})"), site);
-    let partition = gate.partition(number, new);
+pub fn route_target(gate: &Rc<Gate>, number: u16, site: u16) -> RouteTarget {
+    let partition = gate.partition(number, || new_partition(gate, site));
     // Its workers may have come before.
     partition.site.set(site);
     // What is no site's is a guarded server's, also before any process of that has said so.
@@ -39,11 +38,12 @@ pub fn route_target(gate: &Rc<Gate>, host: &str, path: &str, number: u16, site: 
     RouteTarget { partition, site }
 }
 
-/// The partition called `name`, whose requests are logged as those of `site`.
-fn new_partition(gate: &Rc<Gate>, name: String, site: u16) -> Rc<Partition> {
+/// A partition whose requests are logged as those of `site`; the launcher says what it is called.
+fn new_partition(gate: &Rc<Gate>, site: u16) -> Rc<Partition> {
     let reports = Reports { site: Rc::new(Cell::new(site)), ..Reports::default() };
     let workers = Workers { gate: Rc::downgrade(gate), shared: Rc::default(), reports: reports.clone() };
     let Limits { start_timeout, connections, .. } = gate.limits;
+    let name = "a partition without a name";
     Partition::new(Dispatcher::new(name, start_timeout, connections, Rc::new(workers)), &reports)
 }
 

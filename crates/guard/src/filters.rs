@@ -23,6 +23,8 @@ use supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 #[derive(Debug)]
 struct Filter {
     spec: ProcessSpec,
+    /// Its command, for messages.
+    command: String,
     running: Option<Started>,
     again: Again,
     unread: Unread,
@@ -47,17 +49,18 @@ impl Filters {
         mut identity: impl FnMut() -> Result<Option<jail::Identity>, Error>,
     ) -> Result<Self, Error> {
         let mut chain = Self::default();
-        let count = config.conditioning.filters.len();
-        if count == 0 {
+        let filters = &config.conditioning.filters;
+        if filters.is_empty() {
             return Ok(chain);
         }
-        for _ in 0..=count {
+        for _ in 0..=filters.len() {
             chain.channels.push(sys::seqpacket::pair().map_err(during("make a channel"))?);
         }
-        for index in 0..count {
+        for (index, filter) in filters.iter().enumerate() {
             let (spec, again) = (spec(Role::Filter, index, identity()?), Again::new(&config.restart));
             let unread = Unread::new(duplicate(&chain.channels[index].1)?);
-            chain.filters.push(Filter { spec, running: None, again, unread });
+            let command = filter.command.join(" ");
+            chain.filters.push(Filter { spec, command, running: None, again, unread });
         }
         chain.start_timeout = Duration::from_millis(config.limits.start_timeout_ms.into());
         chain.look_at = Some(Instant::now());
@@ -88,7 +91,7 @@ impl Filters {
         }
         *channel = sys::seqpacket::pair().map_err(during("make a channel"))?;
         self.number += 1;
-        say(format_args!("filter {} sent nonsense to the gate and is ended", self.filters.len() - 1));
+        say(format_args!("filter `{}` sent nonsense to the gate and is ended", filter.command));
         // If it is being started, it has the new channel.
         if let Some(running) = &filter.running {
             running.child.kill();
@@ -137,7 +140,7 @@ impl Filters {
     pub fn failed(&mut self, index: usize, lived: Duration, now: Instant, why: &str) {
         let again = self.filters[index].again.ended(lived, now);
         let goes = if again { "it is started again" } else { "too often: nothing passes any more" };
-        say(format_args!("filter {index} ended ({why}); {goes}"));
+        say(format_args!("filter `{}` ended ({why}); {goes}", self.filters[index].command));
     }
 
     /// Those that are to be started now.
@@ -160,7 +163,7 @@ impl Filters {
         self.look_at = Some(now + unread_max / LOOKS);
         // A filter before one that does not read yet cannot send, and so does not read either.
         let mut successors_read = true;
-        for (index, filter) in self.filters.iter_mut().enumerate().rev() {
+        for filter in self.filters.iter_mut().rev() {
             // A filter that has just been started may have to read its data first.
             let running = filter.running.as_ref().filter(|running| {
                 successors_read && now.duration_since(running.since) >= self.start_timeout * FIRST_START
@@ -171,7 +174,7 @@ impl Filters {
                 continue;
             };
             if filter.unread.since(now).is_some_and(|since| now.duration_since(since) > unread_max) {
-                say(format_args!("filter {index} did not read what waits for it and is ended"));
+                say(format_args!("filter `{}` did not read what waits for it and is ended", filter.command));
                 child.kill();
                 successors_read = false;
             }

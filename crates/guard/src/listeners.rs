@@ -216,6 +216,7 @@ impl Listener {
     fn opened(&self, partition: u16, terms: Terms) -> Result<Vec<Told>, Error> {
         let capacity = terms.capacity.map(|connections| LauncherToGate::Capacity { partition, connections });
         let mut messages: Vec<Told> = capacity.into_iter().map(|message| (message, None)).collect();
+        messages.push((LauncherToGate::Name { partition, name: Text::new("the guarded server") }, None));
         for (listener, socket) in &self.sockets {
             messages.push((LauncherToGate::Listen { index: *listener }, Some(duplicate(socket)?)));
             if terms.unfiltered {

@@ -89,13 +89,15 @@ impl Files {
         self.syslog = syslog;
     }
 
-    /// Sets the access log of a site; an earlier one is closed.
-    pub fn set_access(&mut self, site: u16, file: File) {
+    /// Sets the access log of a site, which is called `name`; an earlier one is closed.
+    pub fn set_access(&mut self, site: u16, name: &str, file: File) {
         let now = Instant::now();
-        let output = self.access.entry(site).or_insert_with(|| match site {
-            wire::NO_PARTITION => Output::new("access log of no site".into()),
-            _ => Output::new(format!("access log of site {site}")),
-        });
+        let name = match site {
+            wire::NO_PARTITION => "access log of no site".into(),
+            _ => format!("access log of site {name}"),
+        };
+        let output = self.access.entry(site).or_insert_with(|| Output::new(String::new()));
+        output.name = name;
         write_access(output, &mut self.clock, self.format, now);
         output.replace(file);
         write_access(output, &mut self.clock, self.format, now);

@@ -175,8 +175,8 @@ impl Logger {
                 let known = Format::from_number(format).ok_or(ServeError::NoSuchFormat(format))?;
                 self.files.borrow_mut().set_format(known);
             }
-            LauncherToLogger::AccessLog { site } => {
-                self.files.borrow_mut().set_access(site, File::from(descriptor?));
+            LauncherToLogger::AccessLog { site, name } => {
+                self.files.borrow_mut().set_access(site, name.as_str(), File::from(descriptor?));
             }
             LauncherToLogger::ErrorLog {} => self.files.borrow_mut().set_error(File::from(descriptor?)),
             LauncherToLogger::Client { label, right } => {

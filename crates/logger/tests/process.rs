@@ -46,7 +46,7 @@ impl Bench {
         bench.send(LauncherToLogger::Format { format, flush_ms: 10 }, None).await;
         for site in [1, 2, NO_PARTITION] {
             let file = bench.create(&format!("access.{site}"));
-            bench.send(LauncherToLogger::AccessLog { site }, Some(file)).await;
+            bench.send(LauncherToLogger::AccessLog { site, name: Text::new("a") }, Some(file)).await;
         }
         let file = bench.create("error");
         bench.send(LauncherToLogger::ErrorLog {}, Some(file)).await;
@@ -281,7 +281,7 @@ fn nonsense_of_the_launcher_ends_the_logger() {
         let (_, result) = bench.end().await;
         assert!(result.unwrap_err().contains("format 9"));
         let bench = Bench::new("missing", 0).await;
-        bench.send(LauncherToLogger::AccessLog { site: 5 }, None).await;
+        bench.send(LauncherToLogger::AccessLog { site: 5, name: Text::new("a") }, None).await;
         assert!(bench.end().await.1.is_err());
     });
 }

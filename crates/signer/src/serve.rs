@@ -93,7 +93,7 @@ struct Signer {
 impl Signer {
     /// What a site is called.
     fn name(&self, site: u16) -> String {
-        self.names.borrow().get(&site).cloned().unwrap_or_else(|| format!("number {site}"))
+        self.names.borrow().get(&site).cloned().unwrap_or_else(|| "without a name".to_owned())
     }
 
     /// Reads a certificate. What is wrong with one, the launcher logs: it knows the names of the files.

@@ -288,6 +288,8 @@ messages! {
         44 => NoChain {},
         /// Before the end of the channel: other gates take what comes from the filters, and this one nothing more.
         45 => LeaveChain {},
+        /// What `partition` is called in the log, as `site blog`; before its routes.
+        46 => Name { partition: u16, name: Text<128> },
     }
 }
 
@@ -357,8 +359,8 @@ messages! {
         /// The access log's format: 0 common, 1 combined, 2 JSON; and how long a line may wait in memory. Again when it
         /// has changed.
         1 => Format { format: u8, flush_ms: u32 },
-        /// The access log of a site comes along, opened for appending.
-        2 => AccessLog { site: u16 },
+        /// The access log of a site comes along, opened for appending; `name` is the site's, for messages.
+        2 => AccessLog { site: u16, name: Text<63> },
         /// The error log comes along, opened for appending.
         3 => ErrorLog {},
         /// The channel of a client comes along. It may write to the access logs that `right` names; what it says

@@ -550,7 +550,7 @@ impl Samples for LauncherToLogger {
     fn samples() -> Vec<Self> {
         vec![
             Self::Format { format: 2, flush_ms: 1000 },
-            Self::AccessLog { site: 0 },
+            Self::AccessLog { site: 0, name: text(63) },
             Self::ErrorLog {},
             Self::Client { label: text(0), right: AccessRight::None },
             Self::Client { label: text(1), right: AccessRight::Site(0) },

@@ -66,7 +66,7 @@ impl Waits for Dispatcher {
 
 /// The workers of one partition, and the connections that wait for one.
 pub struct Dispatcher {
-    name: String,
+    name: RefCell<String>,
     owner: Rc<dyn Owner>,
     /// The newest first: during a relaunch the successor gets the work as soon as it can take it.
     destinations: RefCell<Vec<Rc<Destination>>>,
@@ -101,7 +101,7 @@ impl Dispatcher {
         owner: Rc<dyn Owner>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            name: name.into(),
+            name: RefCell::new(name.into()),
             owner,
             destinations: RefCell::default(),
             queue: RefCell::new(Queue::new(Priority::Recency)),
@@ -116,6 +116,11 @@ impl Dispatcher {
             unavailable: Cell::new(0),
             over_share: Cell::new(0),
         })
+    }
+
+    /// Sets what the partition is called from now on in messages.
+    pub fn set_name(&self, name: impl Into<String>) {
+        *self.name.borrow_mut() = name.into();
     }
 
     /// Sets in which order those who wait are served, and how much one range of addresses may have, once, before the

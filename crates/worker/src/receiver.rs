@@ -168,11 +168,12 @@ impl Receiver {
 
     /// Receives what one source sends until it closes or misbehaves.
     async fn listen(self: Rc<Self>, source: Rc<Source>) {
+        let name = if source.relays { "the site's worker" } else { "a gate" };
         loop {
             match source.channel.receive().await {
                 Ok(Some((ToWorker::Connection { .. }, _))) if source.granted.get() == 0 => {
                     eprintln!(
-                        "warning: a source sends more connections than it has credits for; its channel is closed"
+                        "warning: {name} sends more connections than it has credits for; its channel is closed"
                     );
                     break;
                 }
@@ -201,12 +202,12 @@ impl Receiver {
                     self.arrival.notify_one();
                 }
                 Ok(Some((ToWorker::Connection { .. }, None))) => {
-                    eprintln!("warning: a source sends a bundle without a connection; its channel is closed");
+                    eprintln!("warning: {name} sends a bundle without a connection; its channel is closed");
                     break;
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    eprintln!("warning: from a source of connections: {error}");
+                    eprintln!("warning: {name} sends what is no connection: {error}; its channel is closed");
                     break;
                 }
             }

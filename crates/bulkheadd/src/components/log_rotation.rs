@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use wire::{LauncherToLogger, Outcome, Role};
+use wire::{LauncherToLogger, Outcome, Role, Text};
 
 use crate::components::Component;
 use supervisor::Supervisor;
@@ -141,7 +141,9 @@ impl LogRotation {
         for logger in supervisor.active(Role::Logger, None) {
             for site in sites.clone() {
                 let file = duplicate(&logs.access[site])?;
-                supervisor.send(logger, &LauncherToLogger::AccessLog { site: site as u16 }, Some(file));
+                let name = Text::new(supervisor.context().config.sites[site].name.as_str());
+                let message = LauncherToLogger::AccessLog { site: site as u16, name };
+                supervisor.send(logger, &message, Some(file));
             }
         }
         self.staged = Some(logs);

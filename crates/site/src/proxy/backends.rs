@@ -23,7 +23,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::proxy::backend::{Backend, BackendRequest};
 use crate::proxy::connect::Dialer;
-use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts};
+use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::service::ServiceProxy;
 use crate::proxy::timeout::Timeouts;
@@ -58,7 +58,10 @@ impl Backends {
                 Speech::Http => Box::new(Upstream::new(dialer, target, timeouts, backend.proxy_header)),
                 Speech::FastCgi => {
                     let scripts = scripts(rules, target, backend.script.as_str());
-                    Box::new(FastCgi::new((dialer, target), timeouts, scripts, log.clone(), memory.clone()))
+                    let rule = rules.iter().find(|rule| rule.number == Some(target));
+                    let servers = rule.map(|rule| rule.servers.clone()).unwrap_or_default();
+                    let words = Words::new(log.clone(), servers);
+                    Box::new(FastCgi::new((dialer, target), timeouts, scripts, words, memory.clone()))
                 }
             };
             self.targets.insert(target, way);

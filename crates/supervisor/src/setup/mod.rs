@@ -111,7 +111,8 @@ impl SpawnContext {
         for (index, file) in logs.access.iter().enumerate() {
             // The last one is for requests of no site.
             let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
-            messages.push((LauncherToLogger::AccessLog { site }, Some(duplicate(file)?)));
+            let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
+            messages.push((LauncherToLogger::AccessLog { site, name }, Some(duplicate(file)?)));
         }
         if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
             messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
@@ -185,6 +186,10 @@ impl Messages<'_> {
             if listener.unfiltered {
                 messages.push((LauncherToGate::Unfiltered { listener: index as u16 }, None));
             }
+        }
+        for spec in specs.iter().filter(|spec| matches!(spec.role, Role::Site | Role::Service)) {
+            let (partition, name) = (spec.partition, Text::new(spec.title()));
+            messages.push((LauncherToGate::Name { partition, name }, None));
         }
         for (host, path, spec) in self.routes(specs) {
             for listener in self.listeners_of(spec).filter(|&listener| self.takes_from(spec, listener)) {

@@ -12,7 +12,7 @@ use super::destination::{CREDITS_MAX, Destination, Kind};
 impl Dispatcher {
     /// Hears a worker until it is gone.
     pub(super) async fn listen(self: Rc<Self>, destination: Rc<Destination>) {
-        let whom = format!("{}: its worker", self.name);
+        let whom = std::fmt::from_fn(|f| write!(f, "{}: its worker", self.name.borrow()));
         let take = |arrived| match arrived {
             Ok((message, descriptor)) => self.handle(&destination, message, descriptor),
             Err(_) => self.protocol_violation(&destination, "a malformed message"),
@@ -88,7 +88,7 @@ impl Dispatcher {
     /// Tells the first nonsense of a worker.
     fn protocol_violation(&self, destination: &Destination, what: &str) -> u32 {
         if !destination.violation_logged.replace(true) {
-            eprintln!("warning: {}: its worker sent {what}", self.name);
+            eprintln!("warning: {}: its worker sent {what}", self.name.borrow());
         }
         1
     }

@@ -17,7 +17,6 @@ use fastcgi::parameters::{self, parameters};
 use fastcgi::record;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
-use worker::log::Log;
 
 use crate::files::Files;
 use crate::files::response::status_of;
@@ -36,7 +35,7 @@ use answer::Running;
 use connections::Connections;
 use request::error::SERVER;
 use stdin::{Gathering, Share};
-use words::Words;
+pub(crate) use words::Words;
 
 pub use script::Scripts;
 pub(crate) use stdin::Gathering as BodyMemory;
@@ -75,10 +74,10 @@ impl FastCgi {
         (dialer, target): (Rc<Dialer>, u16),
         timeouts: Timeouts,
         scripts: Scripts,
-        log: Log,
+        words: Words,
         memory: Rc<Gathering>,
     ) -> Self {
-        let (connections, words) = (Connections::default(), Rc::new(Words::new(log)));
+        let (connections, words) = (Connections::default(), Rc::new(words));
         Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 

@@ -16,13 +16,15 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The way to the log for one target.
 pub(crate) struct Words {
     log: Log,
+    /// Where its servers listen.
+    servers: String,
     since: Cell<Instant>,
     said: Cell<u32>,
 }
 
 impl Words {
-    pub fn new(log: Log) -> Self {
-        Self { log, since: Cell::new(Instant::now()), said: Cell::new(0) }
+    pub fn new(log: Log, servers: String) -> Self {
+        Self { log, servers, since: Cell::new(Instant::now()), said: Cell::new(0) }
     }
 
     /// Logs the lines of `text`, as far as there is room in this second.
@@ -33,12 +35,14 @@ impl Words {
                 let dropped = self.said.replace(0).saturating_sub(LINES_MAX);
                 self.since.set(Instant::now());
                 if dropped > 0 {
-                    self.log.event(Level::Warning, format_args!("FastCGI: {dropped} lines were left out"));
+                    let text = format_args!("FastCGI {}: {dropped} lines were left out", self.servers);
+                    self.log.event(Level::Warning, text);
                 }
             }
             self.said.set(self.said.get() + 1);
             if self.said.get() <= LINES_MAX {
-                self.log.event(Level::Error, format_args!("FastCGI: {}", String::from_utf8_lossy(line)));
+                let line = String::from_utf8_lossy(line);
+                self.log.event(Level::Error, format_args!("FastCGI {}: {line}", self.servers));
             }
         }
     }
