@@ -281,24 +281,27 @@ impl Setup {
         tables.replace(self.gate.tables.take());
         *self.gate.tables.borrow_mut() = tables;
         self.adopt_chain(chain)?;
-        if let Some((policies, exempt)) = self.policies.take() {
+        let answer = if let Some((policies, exempt)) = self.policies.take() {
             self.gate.adopt(Policies::new(policies.as_ref(), exempt));
-            self.control.send(&ChildToLauncher::Ready {}, None).await?;
             tokio::task::spawn_local(attend::arrivals(self.gate.clone()));
             tokio::task::spawn_local(attend::deadlines(self.gate.clone()));
+            ChildToLauncher::Ready {}
         } else {
-            self.control.send(&ChildToLauncher::Committed {}, None).await?;
-        }
-        let tables = self.gate.tables.borrow();
+            ChildToLauncher::Committed {}
+        };
+        let gate = self.gate.clone();
         let closed = |(address, task): &mut (SocketAddr, JoinHandle<()>)| {
-            task.is_finished() || !tables.listens_at(*address)
+            task.is_finished() || !gate.tables.borrow().listens_at(*address)
         };
         self.accepting.extract_if(.., closed).for_each(|(_, task)| task.abort());
-        drop(tables);
         // A guarded server may have several sockets at one address; all of its own begin together.
         let kept: Vec<_> = self.accepting.iter().map(|(address, _)| *address).collect();
         let new = sockets.into_iter().filter(|(listener, _)| !kept.contains(&listener.address()));
-        new.collect::<Vec<_>>().into_iter().try_for_each(|(listener, socket)| self.accept(listener, socket))
+        new.collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|(listener, socket)| self.accept(listener, socket))?;
+        // A gate that cannot accept is not ready, and `serving on` is not written.
+        Ok(self.control.send(&answer, None).await?)
     }
 
     fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
