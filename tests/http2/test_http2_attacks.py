@@ -137,7 +137,10 @@ class Http2Attacks(unittest.TestCase):
         # It reads what comes, and answers nothing under /never/.
         cls.behind = cls.enterClassContext(Raw(answer=cls.answer))
         routes = [{"path": "/never/", "upstream": cls.behind.at}, {"path": "/echo/", "upstream": cls.behind.at}]
-        cls.server = cls.enterClassContext(serve(programs=(), routes=routes, conditioning={"ban_after": 0}))
+        # Of 16 KiB, the largest frame, a block is to be too large.
+        limits = {"head_bytes": "8KiB"}
+        settings = {"conditioning": {"ban_after": 0}, "limits": limits}
+        cls.server = cls.enterClassContext(serve(programs=(), routes=routes, **settings))
 
     @staticmethod
     def answer(request):

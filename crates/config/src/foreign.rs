@@ -86,9 +86,9 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (
         &["client_header_buffer_size", "large_client_header_buffers"],
         NGINX,
-        Line(LIMITS, "head_bytes = \"16KiB\""),
+        Line(LIMITS, "head_bytes = \"64KiB\""),
     ),
-    (&["LimitRequestFieldSize", "LimitRequestLine"], APACHE, Line(LIMITS, "head_bytes = \"16KiB\"")),
+    (&["LimitRequestFieldSize", "LimitRequestLine"], APACHE, Line(LIMITS, "head_bytes = \"64KiB\"")),
     (&["client_header_timeout"], NGINX, HEAD_TIME),
     (&["RequestReadTimeout"], APACHE, HEAD_TIME),
     (&["header_read_timeout"], UNIT, HEAD_TIME),

@@ -35,8 +35,9 @@ pub(crate) const BROKEN_AFTER: Bounds = Bounds::new(1, 1000, 30);
 pub(crate) const WITHIN_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 50 * SECOND);
 /// LIMIT: under 10 ms a crash loop takes a core; over an hour a restart is better asked for by hand.
 pub(crate) const BACKOFF_MAX_MS: Bounds = Bounds::new(10, HOUR, 3 * SECOND);
-/// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand.
-pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 8 * KIB);
+/// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand. 32 KiB is what nginx
+/// takes by default.
+pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 32 * KIB);
 /// LIMIT: under 100 ms distant clients fail; a slow head holds a connection for this long.
 pub(crate) const HEAD_TIMEOUT_MS: Bounds = Bounds::new(100, HOUR, 10 * SECOND);
 /// LIMIT: as for a head, of which this is the beginning.

@@ -129,7 +129,7 @@ fn main_job() -> Config {
         tls: default_tls(),
         log: default_log(),
         restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
-        limits: default_limits(),
+        limits: Limits { head_bytes: 8192, ..default_limits() },
         conditioning: default_conditioning(),
         warnings: vec![],
         sites: vec![
@@ -199,7 +199,7 @@ fn default_conditioning() -> Conditioning {
 
 fn default_limits() -> Limits {
     Limits {
-        head_bytes: 8192,
+        head_bytes: 32_768,
         head_timeout_ms: 10_000,
         body_bytes: 2_097_152,
         idle_timeout_ms: 60_000,

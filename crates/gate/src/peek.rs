@@ -47,11 +47,8 @@ impl Connection {
 
     fn parse(&mut self, gate: &Gate, bytes: &[u8], now: Instant) -> Seen {
         let limit = gate.limits.head_bytes;
-        // The first look also tells what is no HTTP at all; later ones wait for the end of the head, so that a
-        // client which sends byte by byte costs a search of each byte and not a parse of all before it.
-        let first = self.searched == 0;
-        let from = self.searched.saturating_sub(3);
-        self.searched = bytes.len();
+        // The first look also tells what is no HTTP at all; later ones wait for the end of the head.
+        let searched = std::mem::replace(&mut self.searched, bytes.len());
         if gate.has_multiple_protocols()
             && let Some(listener) = gate.listener(self.local)
             && let Some(seen) = self.parse_first_bytes(gate, &listener, bytes, now)
@@ -71,8 +68,8 @@ impl Connection {
                 false => Seen::Partial { begun: true },
             };
         }
-        let ended = memchr::memmem::find(&bytes[from.min(bytes.len())..], b"\r\n\r\n").is_some();
-        if bytes.is_empty() || !(first || ended || bytes.len() > limit) {
+        let is_new = searched == 0 || head::may_have_ended(bytes, searched) || bytes.len() > limit;
+        if bytes.is_empty() || !is_new {
             return Seen::Partial { begun: !bytes.is_empty() };
         }
         match head::check(bytes, limit) {

@@ -178,6 +178,15 @@ impl Default for Room<'_> {
     }
 }
 
+/// Whether a head that had no end in the first `searched` bytes of `data` may have one now. A reader that asks before it
+/// checks the head again searches each byte of a slow client once, and does not parse all bytes before it for each.
+pub fn may_have_ended(data: &[u8], searched: usize) -> bool {
+    let new = &data[searched.saturating_sub("\r\n\r".len()).min(data.len())..];
+    // Lone line feeds end no head, but are to be refused now.
+    let begins_line = |rest: &[u8]| rest.starts_with(b"\r\n") || rest.starts_with(b"\n");
+    memchr::memchr_iter(b'\n', new).any(|at| begins_line(&new[at + 1..]))
+}
+
 /// Checks the head that `data` begins with, of at most `head_bytes` bytes.
 pub fn check(data: &[u8], head_bytes: usize) -> Checked<'_> {
     check_lines(data, head_bytes, &mut Room::default()).0

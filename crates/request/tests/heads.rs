@@ -2,7 +2,9 @@
 
 use request::chunks::Chunks;
 use request::fields::length;
-use request::head::{Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, Verb, check, check_lines};
+use request::head::{
+    Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, Verb, check, check_lines, may_have_ended,
+};
 use request::target::{HOST_BYTES_MAX, split_host};
 
 const LIMIT: usize = 8 << 10;
@@ -61,6 +63,26 @@ fn a_head_that_has_not_arrived_is_waited_for_up_to_the_limit() {
     let lines = |count: usize| with(&"X: y\r\n".repeat(count - 1));
     assert!(matches!(check(lines(HEADER_LINES_MAX).as_bytes(), LIMIT), Checked::Whole(_)));
     assert_eq!(refusal(&lines(HEADER_LINES_MAX + 1)), Refusal::TooLarge);
+}
+
+#[test]
+fn a_reader_of_pieces_checks_again_whenever_that_says_something_new() {
+    let ends = ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n", "\r\n"];
+    for end in ends {
+        let text = format!("GET /a?b HTTP/1.1\r\nHost: x{end}GET");
+        let data = text.as_bytes();
+        for searched in 1..data.len() {
+            for length in searched + 1..=data.len() {
+                let is_partial = |length: usize| matches!(check(&data[..length], 4096), Checked::Partial);
+                if is_partial(searched) && !is_partial(length) {
+                    assert!(may_have_ended(&data[..length], searched), "{text:?} {searched} {length}");
+                }
+            }
+        }
+    }
+    for (data, searched) in [("GET / HTTP/1.1\r\nHost: x\r\n", 16), ("a\r\n\r\nb", 8), ("\n", 1), ("", 0)] {
+        assert!(!may_have_ended(data.as_bytes(), searched), "{data:?}");
+    }
 }
 
 #[test]

@@ -120,7 +120,12 @@ impl Connection<'_> {
     /// Works off newly read bytes together with those left from before.
     fn digest(&mut self, new: &[u8]) -> Next {
         if !self.preread.is_empty() {
+            let searched = self.preread.len();
             self.preread.extend_from_slice(new);
+            let is_partial = self.preread.len() < self.site.worker.limits().head_bytes;
+            if is_partial && !head::may_have_ended(&self.preread, searched) {
+                return Next::Read;
+            }
             return self.digest_preread();
         }
         let worked = self.work(new);
