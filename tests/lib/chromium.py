@@ -1,6 +1,7 @@
 """A headless Chromium, driven over a pair of pipes with the DevTools protocol."""
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -26,7 +27,9 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Chromium:
-    """Use it with `with`. It trusts the tests' certificates by their keys, and finds `main.test` on this machine."""
+    """Use it with `with`. It trusts the tests' certificates by their keys, and finds `main.test` on this machine, as well as
+    `localhost`, which the applications of this machine find too.
+    """
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="bulkhead-chromium-", dir="/tmp")
@@ -38,7 +41,7 @@ class Chromium:
             program, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}", "--disable-gpu",
             "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update",
             "--disable-sync", "--disable-extensions", "--disable-default-apps", "--no-proxy-server",
-            "--host-resolver-rules=MAP *.test 127.0.0.1, MAP * ~NOTFOUND", "--window-size=800,600", "--hide-scrollbars",
+            "--host-resolver-rules=MAP *.test 127.0.0.1, MAP localhost 127.0.0.1, MAP * ~NOTFOUND", "--window-size=800,600", "--hide-scrollbars",
             f"--ignore-certificate-errors-spki-list={key_hash('ecdsa')},{key_hash('rsa')}",
             *(("--no-sandbox",) if os.geteuid() == 0 else ()), "about:blank",
         ]
@@ -81,7 +84,14 @@ class Chromium:
                     self.answers.put(message)
                 else:
                     self.events.append(message)
+                    self._accept_dialog(message)
         self.answers.put(None)
+
+    def _accept_dialog(self, event):
+        """Says yes to what a page asks with `confirm` and the like: until then it answers nothing."""
+        if event["method"] == "Page.javascriptDialogOpening":
+            answer = {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self.session}
+            os.write(self.out, json.dumps(answer).encode() + b"\0")
 
     def ask(self, method, **parameters):
         """Gives a command and returns its result."""
@@ -116,12 +126,63 @@ class Chromium:
             if time.monotonic() > end:
                 raise AssertionError(f"{url} does not load: {self.events[-3:]}")
             time.sleep(0.05)
+        return self.responses()
+
+    def responses(self):
+        """The responses that came since the last `load` or `submit`, by their addresses."""
         received = [event["params"] for event in list(self.events) if event["method"] == "Network.responseReceived"]
         return {one["response"]["url"]: one["response"] | {"connectionId": one["response"]["connectionId"]} for one in received}
 
     def evaluate(self, expression):
-        """The value of an expression in the page."""
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        """The value of an expression in the page, or of what it promises."""
+        told = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in told:
+            raise AssertionError(f"{expression}: {told['exceptionDetails']}")
+        return told["result"].get("value")
+
+    def until(self, expression):
+        """Waits until an expression is true, also across pages; returns its value."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            # Between two pages there is none to ask, and a value that is promised may go with its page.
+            with contextlib.suppress(AssertionError):
+                if found := self.evaluate(expression):
+                    return found
+            if time.monotonic() > end:
+                text = self.evaluate("location.href + '\\n' + document.title + '\\n' + document.body?.innerText")
+                raise AssertionError(f"never true: {expression}\n{text[:2000]}")
+            time.sleep(0.05)
+
+    def click(self, selector):
+        """Clicks on the first element that fits, as soon as there is one that can be clicked on."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(f"{found} && !{found}.disabled && {found}.getAttribute('aria-disabled') != 'true'")
+        self.evaluate(f"{found}.click()")
+
+    def fill(self, selector, text):
+        """Types into a field, in place of what it has."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(f"!!{found}")
+        self.evaluate(f"{found}.focus(), {found}.select && {found}.select()")
+        self.ask("Input.insertText", text=text)
+
+    def press_enter(self):
+        for kind in ("keyDown", "keyUp"):
+            self.ask("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+
+    def choose_file(self, selector, path):
+        """Gives a file to an `<input type=file>`."""
+        self.until(f"!!document.querySelector({json.dumps(selector)})")
+        root = self.ask("DOM.getDocument")["root"]["nodeId"]
+        node = self.ask("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.ask("DOM.setFileInputFiles", files=[str(path)], nodeId=node)
+
+    def submit(self, selector):
+        """Clicks on what leads to another page, and waits until that has loaded."""
+        self.evaluate("window.beforeSubmit = true")
+        self.events.clear()
+        self.click(selector)
+        self.until("!window.beforeSubmit && document.readyState == 'complete'")
 
     def screenshot(self, path):
         """Writes what the window shows, as a PNG."""
