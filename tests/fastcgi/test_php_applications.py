@@ -272,10 +272,10 @@ class PhpMyAdmin(Application):
     def query(self, sql):
         self.load("/index.php?route=/server/sql")
         # Its scripts take their time: before they are ready, the button does nothing.
-        ready = "document.querySelector('.CodeMirror')?.CodeMirror && $._data(document, 'events')?.submit" \
+        ready = "document.querySelector('#sqlqueryform .CodeMirror')?.CodeMirror && $._data(document, 'events')?.submit" \
                 "?.some((one) => one.selector == '#sqlqueryform.ajax')"
         self.browser.until(f"!!({ready})")
-        self.browser.evaluate(f"document.querySelector('.CodeMirror').CodeMirror.setValue({json.dumps(sql)})")
+        self.browser.evaluate(f"document.querySelector('#sqlqueryform .CodeMirror').CodeMirror.setValue({json.dumps(sql)})")
         self.browser.click("#button_submit_query")
         self.browser.until("!!document.querySelector('.alert-success, .alert-danger, .result_query')")
         self.nothing_failed()
