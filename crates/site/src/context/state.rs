@@ -96,7 +96,7 @@ pub struct WorkerState {
     /// Whether requests go through filters.
     pub filtered: bool,
     tls_failures: LogLimiter,
-    refusals: Refusals,
+    refusals: Rc<Refusals>,
     pub(super) limit: ConcurrencyLimit,
     /// Streams of HTTP/2 that are answered.
     pub(super) streams: ConcurrencyLimit,
@@ -129,7 +129,7 @@ impl WorkerState {
             log,
             filtered: false,
             tls_failures: LogLimiter::default(),
-            refusals: Refusals::default(),
+            refusals: Rc::default(),
             limit: ConcurrencyLimit::new(limits.connections),
             streams: streams(limits.connections),
             shares: ShareLimits::default(),
@@ -272,6 +272,11 @@ impl WorkerState {
     /// Logs a request that was refused.
     pub(crate) fn refused(&self, refused: RefusedRequest<'_>) {
         self.refusals.note(&self.log, refused);
+    }
+
+    /// What logs a refusal for as long as an answer goes on.
+    pub(crate) fn refusals(&self) -> (Log, Rc<Refusals>) {
+        (self.log.clone(), self.refusals.clone())
     }
 
     /// Has a backend answer, as soon as the body of the request has come and the backend has a place. `files` are those

@@ -70,9 +70,11 @@ async fn answer<P: Peer>(peer: &P, request: BackendRequest<'_>) -> Response<Resp
     headers::prepare(&mut request, conn);
     headers::announce_body(&mut request);
     peer.describe(&mut request, conn);
-    let body = |body| ResponseBody::stream(Download::new(body, peer.timeouts().silence));
     match exchange(peer, conn, request).await {
-        Ok(response) => response::pass_back(response, body).await,
+        Ok(response) => {
+            let silence = peer.timeouts().silence(response.headers());
+            response::pass_back(response, |body| ResponseBody::stream(Download::new(body, silence))).await
+        }
         Err(status) => error(status),
     }
 }

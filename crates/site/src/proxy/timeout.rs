@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -25,7 +26,7 @@ pub(crate) struct Timeouts {
     /// To begin its response, once it has the request.
     pub answer: Duration,
     /// Between two pieces of its response; `None`: as long as it likes.
-    pub silence: Option<Duration>,
+    silence: Option<Duration>,
 }
 
 impl Timeouts {
@@ -36,6 +37,19 @@ impl Timeouts {
     pub fn of(timeout: Duration) -> Self {
         Self { answer: timeout, silence: Some(timeout) }
     }
+
+    /// How long a backend may be silent in a response with these headers. A stream of events has nothing to say while
+    /// nothing happens, so its silence is no failure: it lasts until one of the two sides ends it.
+    pub fn silence(&self, headers: &HeaderMap) -> Option<Duration> {
+        self.silence.filter(|_| !is_event_stream(headers))
+    }
+}
+
+/// HTML Living Standard, 9.2.5: the media type of server-sent events, parameters ignored.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
 /// How far a request's body has come on its way to the server.

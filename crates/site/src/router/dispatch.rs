@@ -167,13 +167,12 @@ async fn answer_of<'r>(
         let passed_on = PassedOn::of(conn, &request);
         if matches!(rule.target, Target::Service(_)) {
             let response = site.worker.forward(backend, None, conn, request).await;
-            passed_on.check(site, rule, &response);
-            return Answered::foreign(response);
+            return Answered::foreign(passed_on.check(site, rule, response));
         }
         let wishes = Wishes::of(&request);
         let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
-        passed_on.check(site, rule, &response);
+        let response = passed_on.check(site, rule, response);
         return named_file(site, location.root, conn, &wishes, response).await;
     };
     match site.hooks.call(name, conn, request).await {

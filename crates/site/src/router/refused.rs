@@ -3,15 +3,22 @@
 //! Untrusted input: the head of a request; the logger escapes it. Must never: say of a refusal less than the operator
 //! needs to end it.
 
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{Method, Request, Response, StatusCode, Uri, header};
+use http_body::{Body, Frame, SizeHint};
 use request::path::NormalPath;
 use rewrite::Matcher;
-use worker::refused::Refused;
+use worker::log::Log;
+use worker::refused::{Refusals, Refused};
 
 use crate::context::Site;
 use crate::files::Missing;
-use crate::http::body::ResponseBody;
+use crate::http::body::{BoxError, ResponseBody, Stream};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::Own;
 use crate::router::rules::{Rule, Target};
@@ -28,10 +35,21 @@ pub(crate) struct Asked<'a> {
 impl Asked<'_> {
     /// Logs that the request was refused.
     pub fn refuse(self, site: &Site, status: StatusCode, reason: &'static str, about: &str, remedy: &str) {
+        self.tell(status, reason, about, remedy, |refused| site.worker.refused(refused));
+    }
+
+    fn tell(
+        self,
+        status: StatusCode,
+        reason: &'static str,
+        about: &str,
+        remedy: &str,
+        log: impl FnOnce(Refused<'_>),
+    ) {
         let field = self.headers.get(header::HOST).map_or(&b""[..], |host| host.as_bytes());
         let host = self.uri.authority().map_or(field, |authority| authority.as_str().as_bytes());
         let target = self.uri.path_and_query().map_or("", |target| target.as_str());
-        site.worker.refused(Refused {
+        log(Refused {
             status: status.as_u16(),
             client: self.conn.peer.ip(),
             method: self.method.as_str().as_bytes(),
@@ -113,12 +131,26 @@ impl PassedOn {
         Self { conn, method: request.method().clone(), uri: request.uri().clone(), host }
     }
 
-    /// Logs that this worker has answered in the place of the backend of `rule`; nothing of what the backend has said.
-    pub fn check(&self, site: &Site, rule: &Rule, response: &Response<ResponseBody>) {
-        if response.extensions().get::<Own>().is_none() {
-            return;
+    /// Logs that this worker has answered in the place of the backend of `rule`, or that the backend's answer breaks off;
+    /// nothing of what the backend has said.
+    pub fn check(self, site: &Site, rule: &Rule, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        if response.extensions().get::<Own>().is_some() {
+            self.log_own(site, rule, response.status());
+            return response;
         }
-        let (reason, remedy) = match response.status() {
+        let (status, about) = (response.status(), about(rule));
+        response.map(|body| match body {
+            ResponseBody::Stream(inner) => {
+                let (log, refusals) = site.worker.refusals();
+                let told = Some(Told { passed_on: self, status, about, log, refusals });
+                ResponseBody::stream(Watched { inner, told })
+            }
+            body => body,
+        })
+    }
+
+    fn log_own(&self, site: &Site, rule: &Rule, status: StatusCode) {
+        let (reason, remedy) = match status {
             StatusCode::BAD_GATEWAY => (
                 "nobody answers: the server cannot be reached, closes the connection, or sends what is no answer",
                 "see whether it runs, listens there and lets this server in",
@@ -133,15 +165,73 @@ impl PassedOn {
             ),
             _ => return,
         };
-        let kind = match rule.target {
-            Target::Service(_) => "the service",
-            Target::FastCgi(_) => "`fastcgi` of the route",
-            _ => "`upstream` of the route",
-        };
-        let servers = if rule.servers.is_empty() { String::new() } else { format!(": {}", rule.servers) };
-        let about = format!("{kind} with {}{servers}", shown(&rule.matcher));
-        let asked = Asked { conn: self.conn, method: &self.method, uri: &self.uri, headers: &self.host };
-        asked.refuse(site, response.status(), reason, &about, remedy);
+        self.asked().refuse(site, status, reason, &about(rule), remedy);
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked { conn: self.conn, method: &self.method, uri: &self.uri, headers: &self.host }
+    }
+}
+
+/// The backend of a rule, as the configuration names it.
+fn about(rule: &Rule) -> String {
+    let kind = match rule.target {
+        Target::Service(_) => "the service",
+        Target::FastCgi(_) => "`fastcgi` of the route",
+        _ => "`upstream` of the route",
+    };
+    let servers = if rule.servers.is_empty() { String::new() } else { format!(": {}", rule.servers) };
+    format!("{kind} with {}{servers}", shown(&rule.matcher))
+}
+
+/// What is logged if an answer breaks off.
+struct Told {
+    passed_on: PassedOn,
+    status: StatusCode,
+    about: String,
+    log: Log,
+    refusals: Rc<Refusals>,
+}
+
+impl Told {
+    fn tell(self, error: &BoxError) {
+        let about = format!("{}: {error}", self.about);
+        let (reason, remedy) = ("the server broke its answer off", "see what its own log says");
+        let log = |refused: Refused<'_>| self.refusals.note(&self.log, refused);
+        self.passed_on.asked().tell(self.status, reason, &about, remedy, log);
+    }
+}
+
+/// A backend's body: the client sees only that the connection ends, so the log says why.
+struct Watched {
+    inner: Stream,
+    told: Option<Told>,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        if let Some(Err(error)) = &frame
+            && let Some(told) = this.told.take()
+        {
+            told.tell(error);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

@@ -173,7 +173,10 @@ impl FastCgi {
         let running = Running::start(stream, begin, body, self.connections.clone(), self.words.clone());
         let answer = progress.watch(self.timeouts.answer, running.head()).await;
         match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
-            Ok((reply, running)) => Ok(running.answer(reply, self.timeouts.silence)),
+            Ok((reply, running)) => {
+                let silence = self.timeouts.silence(&reply.headers);
+                Ok(running.answer(reply, silence))
+            }
             Err(failure) => {
                 if let Some(what) = failure.what {
                     self.words.say(what.as_bytes());
