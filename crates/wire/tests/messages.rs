@@ -343,6 +343,7 @@ impl Samples for LauncherToGate {
             Self::RemovePartition { partition: 1 },
             Self::NoChain {},
             Self::LeaveChain {},
+            Self::Name { partition: 1, name: text(128) },
             Self::Protocol { listener: 1, tls: true, h2c: false },
             Self::Redirect { listener: 1, host: text(255), path: text(1024), port: 443 },
             Self::Ban { partition: 1, address_high: u64::MAX, address_low: 0, seconds: u32::MAX },
