@@ -169,7 +169,7 @@ EXAMPLES:
 
 Asks the server that runs for uids and pids; without one, the configuration alone is explained.")]
     Explain {
-        /// A site, SITE/SERVICE, or bulkheadd, gate, logger, admin [default: all]
+        /// A site, SITE/SERVICE, or a role: bulkheadd, gate, logger, admin, signer, stapler, filters [default: all]
         partition: Option<String>,
         /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         #[arg(long, value_name = "CONFIG")]

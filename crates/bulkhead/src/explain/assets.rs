@@ -1,7 +1,7 @@
 //! What a configuration has to lose.
 //!
-//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: names what does not exist yet
-//! (keys, database statements).
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: reads a file
+//! that the configuration names.
 
 use std::path::Path;
 
@@ -33,6 +33,9 @@ pub fn of(config: &Config) -> Vec<Asset> {
         }
         for users in site.users() {
             add(Kind::Files, shown(config, users), format!("passwords {}", shown(config, users)), own);
+        }
+        if site.tls.is_some() {
+            add(Kind::Keys, site.name.clone(), "keys".into(), own);
         }
         add(Kind::Users, site.name.clone(), "users".into(), own);
         for service in &site.services {

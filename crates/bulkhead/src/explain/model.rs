@@ -15,6 +15,8 @@ pub enum Kind {
     Service,
     /// A folder's files: that they are read.
     Files,
+    /// The private keys of a site's certificates.
+    Keys,
     /// What users of a site or service send and are answered.
     Users,
     /// The truth of a log from now on.
@@ -32,6 +34,7 @@ impl Kind {
             Self::Site => "site",
             Self::Service => "service",
             Self::Files => "files",
+            Self::Keys => "keys",
             Self::Users => "users",
             Self::Log => "log",
             Self::Orders => "orders",

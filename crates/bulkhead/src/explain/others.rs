@@ -65,6 +65,7 @@ fn apache(assets: &[Asset]) -> Vec<Process> {
     let users = |asset: &Asset| asset.kind == Kind::Users;
     let child = Reaches::of(assets)
         .each(runs, Loss::Whole, "every child has the part of every site and service")
+        .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
         .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
         .each(
             |asset| users(asset) && is_of_service(asset),
@@ -83,6 +84,7 @@ fn apache(assets: &[Asset]) -> Vec<Process> {
 fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
     let worker = Reaches::of(assets)
         .each(|asset| asset.kind == Kind::Site, Loss::Whole, "every worker serves every site")
+        .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
         .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
         .each(|asset| asset.kind == Kind::Users, Loss::Part, "connections that it accepts, of any site")
         .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");

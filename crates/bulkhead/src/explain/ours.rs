@@ -232,6 +232,7 @@ impl<'a> Rules<'a> {
             let how =
                 "it has the site's keys: with them, who is on the way to its users can pass for the site";
             for site in self.config.sites.iter().filter(|site| site.tls.is_some()) {
+                found = found.one(Kind::Keys, &site.name, Loss::Whole, "it signs with them");
                 let names = site.services.iter().map(|service| service_name(site, service));
                 for name in names.chain([site.name.clone()]) {
                     found = found.one(Kind::Users, &name, Loss::Part, how);

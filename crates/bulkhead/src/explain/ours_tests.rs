@@ -231,3 +231,19 @@ fn every_message_of_the_table_is_known_here() {
     // A pair of roles that are connected for the first time may open a way that no rule here speaks of.
     assert_eq!(CHANNELS.len(), 43, "the table has changed: look whether the rules still say everything");
 }
+
+#[test]
+fn the_signer_has_every_key_and_a_site_none() {
+    let config = parse(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\ntls = true\n[[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n\
+         certificates = [\"a.pem\"]\n",
+    );
+    let model = build(&config, CHANNELS, &Uids::new());
+    let has = |process: &str| losses(&model, process).contains(&"keys a".to_owned());
+    assert!(has("signer") && has("bulkheadd"));
+    assert!(!has("a") && !has("gate") && !has("stapler"));
+    let others = super::super::others::all(&config, &model.assets);
+    for (other, worker) in others.iter().zip(["httpd child", "nginx worker", "server"]) {
+        assert!(losses(&other.model, worker).contains(&"keys a".to_owned()), "{worker}");
+    }
+}

@@ -1,0 +1,132 @@
+"""Facts that several documents repeat are those of the code, of the command, or of the page that a test writes."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import TOP, program
+
+PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
+DOCS = TOP / "docs"
+NUMBERS = {"nineteen": 19}
+
+
+def text(*parts):
+    return TOP.joinpath(*parts).read_text()
+
+
+def section(page, heading):
+    """What stands below a heading, up to the next of its rank."""
+    rank = heading.split()[0]
+    return re.split(rf"^{rank} ", page.partition(f"\n{heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def bulkhead(*words, **more):
+    done = subprocess.run([program("bulkhead"), *words], capture_output=True, text=True, timeout=20, check=True, **more)
+    return done.stdout.rstrip()
+
+
+class Facts(unittest.TestCase):
+    rootless = True
+
+    def test_pages_that_are_named_in_prose_are_there(self):
+        sources = [path for folder in ("crates", "tests", "bench") for kind in ("rs", "py") for path in (TOP / folder).rglob(f"*.{kind}")]
+        missing = []
+        for page in [*PAGES, *sources]:
+            for name in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", page.read_text()):
+                if not (TOP / name).exists():
+                    missing.append(f"{page.relative_to(TOP)}: {name}")
+        self.assertEqual(missing, [])
+
+    def test_layers_of_the_jail(self):
+        code = section(text("crates/jail/src/layers.rs").replace("pub const LAYERS", "\n## L\n"), "## L").partition("];")[0]
+        layers = re.findall(r'\(("[^"]+"|PIDS)', code)
+        layers = [layer.strip('"').replace("PIDS", "pid namespace") for layer in layers]
+        rows = re.findall(r"^\| ([^|]+) \|", text("docs/internals/jail.md"), re.MULTILINE)[2:]
+        self.assertEqual([name for row in rows for name in row.split(", ")], layers)
+        for page in (TOP / "README.md", TOP / "CHANGELOG.md"):
+            said = re.search(r"jail of\s+\[?(\w+) layers", page.read_text())[1]
+            self.assertEqual(NUMBERS[said], len(layers), page.name)
+
+    def test_attempts(self):
+        table = section(text("docs/security/attempts.md"), "## Every attempt").partition("### What was not tried")[0]
+        count = table.count("\n| `")
+        self.assertEqual(re.search(r"\n(\d+) attempts: (\d+) refused", text("docs/guide/operating.md"))[1], str(count))
+        self.assertIn(f"About {count // 10 * 10} escape attempts", text("README.md"))
+
+    def test_exposure(self):
+        rows = re.findall(r"^\| [\w' ]+ \| (\d+\.\d) \|", text("docs/security/attempts.md"), re.MULTILINE)
+        self.assertGreater(len(rows), 10)
+        self.assertIn(f"| {min(rows, key=float)} to {max(rows, key=float)} for each process |", text("README.md"))
+
+    def test_roles(self):
+        code = text("crates/wire/src/channels.rs")
+        names = re.findall(r'Self::(\w+) => "(\w+)"', code)
+        self.assertGreater(len(names), 10)
+        for page, heading in (("docs/internals/roles.md", "## Processes"), ("docs/security/threat-model.md", "## Roles and their rights")):
+            rows = section(text(page), heading)
+            for role, name in names:
+                with self.subTest(page=page, role=role):
+                    self.assertRegex(rows, rf"(?m)^\|[^|]*\b({name}|{role.lower()})\b")
+
+    def test_commands(self):
+        listed = re.findall(r"^  (\w+)  +\w", bulkhead("--help").partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
+        self.assertGreater(len(listed), 10)
+        page = section(text("docs/start.md"), "## Commands")
+        first = [cell for row in re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE) for cell in re.findall(r"`([^`]+)`", row)]
+        named = {cell.removeprefix("bulkhead ").split()[0] for cell in first}
+        self.assertEqual(named, set(listed) - {"help"})
+
+    def test_figures_of_the_readme_are_those_of_the_benchmark(self):
+        readme, results = text("README.md"), text("bench/RESULTS.md")
+        for row, cell in (("100 B kept alive", "100 B, keep, 64"), ("100 B, a new connection each", "100 B, close, 64")):
+            said = re.search(rf"\| CPU per request, {row} \| ([\d.]+) µs \| ([\d.]+) µs \|", readme).groups()
+            measured = [re.search(rf"\| {cell} \| {server}(?: †)? \|.*\*\*([\d.]+)\*\*", results)[1] for server in ("Bulkhead", "nginx")]
+            self.assertEqual([float(figure) for figure in said], [round(float(figure), 1) for figure in measured], cell)
+        commit = re.search(r"commit (\w+)", results)[1]
+        self.assertIn(f"at commit {commit}", readme)
+
+    def test_the_readme_is_short(self):
+        self.assertLessEqual(text("README.md").count("\n"), 150)
+
+
+class Explain(unittest.TestCase):
+    """docs/security/explain.md shows what the command prints for the demo."""
+
+    rootless = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="explain-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.folder.chmod(0o755)
+        shutil.copy(TOP / "examples/packages/demo.toml", cls.folder)
+        for name in ("public", "other", "data", "bin"):
+            (cls.folder / name).mkdir()
+        for name in ("search", "package", "crash", "breakout"):
+            shutil.copy(program(name), cls.folder / "bin")
+        cls.page = text("docs/security/explain.md")
+
+    def printed(self, *words):
+        out = bulkhead("explain", *words, "--config", "demo.toml", cwd=self.folder)
+        return out.replace(str(self.folder), "/srv/www")
+
+    def test_every_process(self):
+        self.assertIn(self.printed().partition("\n\nThe same sites")[0], self.page)
+
+    def test_one_process(self):
+        self.assertIn(self.printed("packages/package"), self.page)
+
+    def test_other_servers(self):
+        others = "The same sites" + self.printed().partition("The same sites")[2]
+        self.assertIn(others, self.page)
+        share = lambda server: re.search(rf"^{re.escape(server)} .*\((\d+%)\)", others, re.MULTILINE)[1]
+        said = re.findall(r"\d+%", text("README.md").partition("worst single loss is")[2])[:3]
+        self.assertEqual(said, [share("Bulkhead"), share("nginx + php-fpm"), share("one process")])
+
+
+if __name__ == "__main__":
+    unittest.main()
