@@ -20,7 +20,7 @@ class Raw:
     behind the site would act on.
     """
 
-    def __init__(self, path=None, answer=None, backlog=64, accept=True):
+    def __init__(self, path=None, answer=None, backlog=64, accept=True, at=("127.0.0.1", 0)):
         self.seen, self.requests, self.connections = [], [], 0
         self.answer = answer or (lambda request: response(b"hello from behind"))
         self.family = socket.AF_UNIX if path else socket.AF_INET
@@ -30,8 +30,8 @@ class Raw:
             os.chmod(path, 0o666)
             self.at = f"unix:{path}"
         else:
-            self.listener.bind(("127.0.0.1", 0))
-            self.at = "127.0.0.1:%d" % self.listener.getsockname()[1]
+            self.listener.bind(at)
+            self.at = "%s:%d" % self.listener.getsockname()
         self.listener.listen(backlog)
         self.held = []
         if accept:

@@ -211,7 +211,7 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
         };
         subjects.extend(targets.iter().filter_map(|target| match target {
             Target::Unix(path) => Some(Subject { key, path, content: Content::Socket, offset: route.offset }),
-            Target::Tcp(_) => None,
+            Target::Tcp(_) | Target::Name(..) => None,
         }));
     }
     for service in &site.services {

@@ -254,10 +254,11 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
         ),
     ),
     (
-        &["resolver", "proxy_ssl_verify"],
+        &["resolver", "resolver_timeout", "resolve", "valid"],
         NGINX,
-        Nothing("a server behind this one is named by its address or its Unix socket: leave it out"),
+        Nothing("the DNS servers of `/etc/resolv.conf` are asked, again when the TTL is over: leave it out"),
     ),
+    (&["proxy_ssl_verify"], NGINX, Nothing("no TLS is spoken to servers behind a site: leave it out")),
     (
         &["real_ip_header", "set_real_ip_from", "real_ip_recursive"],
         NGINX,

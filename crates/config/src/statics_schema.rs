@@ -104,6 +104,8 @@ pub enum Target {
     Unix(PathBuf),
     /// TCP.
     Tcp(SocketAddr),
+    /// TCP, at this port of whatever addresses the name has.
+    Name(String, u16),
 }
 
 /// What a route does.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
@@ -17,6 +17,7 @@ use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
 
+use crate::named::{Named, Resolver};
 use crate::target::Target;
 
 /// What all channels share.
@@ -29,10 +30,14 @@ pub(crate) struct Dialer {
     pub waiting_max: usize,
     pub counters: Rc<Counters>,
     pub log: Log,
+    /// What looks up the servers that have names.
+    pub resolver: Resolver,
+    pub sites: RefCell<Vec<Weak<Site>>>,
 }
 
 /// One site worker's channel.
-struct Site {
+#[derive(Debug)]
+pub(crate) struct Site {
     channel: Channel<SiteToConnector, ConnectorToSite>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
@@ -42,6 +47,7 @@ impl Dialer {
     /// Serves a site worker until it is gone.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let site = Rc::new(Site { channel: Channel::new(channel)?, wanted: RefCell::default() });
+        self.sites.borrow_mut().push(Rc::downgrade(&site));
         let take = |arrived| match arrived {
             Ok((SiteToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
             Ok((SiteToConnector::Cancel { id }, None)) => {
@@ -59,7 +65,33 @@ impl Dialer {
             attempt.abort();
             self.counters.disconnected();
         }
+        drop(site);
+        self.sites.borrow_mut().retain(|site| site.strong_count() > 0);
         Ok(())
+    }
+
+    /// Looks up every server that has a name, now and whenever that is due.
+    pub fn look_up_names(self: &Rc<Self>) {
+        for (&number, target) in &self.targets {
+            for named in target.named() {
+                tokio::task::spawn_local(self.clone().keep(number, named.clone()));
+            }
+        }
+    }
+
+    async fn keep(self: Rc<Self>, target: u16, named: Rc<Named>) {
+        let log = |level, text: String| self.log.event(level, text);
+        named.keep(&self.resolver, &log, &|| self.moved(target)).await;
+    }
+
+    /// Has the workers send no more requests on connections from before.
+    fn moved(&self, target: u16) {
+        for site in self.sites.borrow().iter().filter_map(Weak::upgrade) {
+            tokio::task::spawn_local(async move {
+                // One that is gone needs no word.
+                let _ = site.channel.send(&ConnectorToSite::Moved { target }, None).await;
+            });
+        }
     }
 
     /// Begins an attempt; how much nonsense the wish was.

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use names::{Names, read};
 use wire::{ChildToLauncher, LauncherToConnector, NO_PARTITION};
 use worker::channel::Channel;
 use worker::counters::Counters;
@@ -18,6 +19,7 @@ use crate::address::Address;
 use crate::calls::Calls;
 use crate::dialer::Dialer;
 use crate::grants::Grants;
+use crate::named::{Named, Resolver};
 use crate::target::Target;
 
 type Control = Channel<LauncherToConnector, ChildToLauncher>;
@@ -31,6 +33,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     let Some(Roles { dialer, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };
+    dialer.look_up_names();
     control.send(&ChildToLauncher::Ready {}, None).await?;
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
@@ -39,6 +42,12 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             }
             (LauncherToConnector::AttachBroker {}, Some(channel)) => {
                 tokio::task::spawn_local(calls.clone().attend(channel));
+            }
+            (LauncherToConnector::Resolver {}, Some(file)) => {
+                dialer.resolver.change(|names| names.resolver(&read(&file)));
+            }
+            (LauncherToConnector::Hosts {}, Some(file)) => {
+                dialer.resolver.change(|names| names.hosts(&read(&file)));
             }
             (LauncherToConnector::Report {}, _) => control.report(dialer.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
@@ -63,7 +72,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>
     };
     let log = Log::new(log, NO_PARTITION, flush_ms)?;
     let mut targets: HashMap<u16, Target> = HashMap::new();
-    let mut grants = Grants::default();
+    let (mut grants, mut names) = (Grants::default(), Names::default());
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToConnector::Tcp { target, address }, _) => {
@@ -72,6 +81,11 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>
             (LauncherToConnector::Unix { target, name }, Some(directory)) => {
                 targets.entry(target).or_default().add(Address::Unix(directory, name.as_str().to_owned()));
             }
+            (LauncherToConnector::Name { target, name, port }, _) => {
+                targets.entry(target).or_default().add_named(Rc::new(Named::new(name.as_str(), port)));
+            }
+            (LauncherToConnector::Resolver {}, Some(file)) => names.resolver(&read(&file)),
+            (LauncherToConnector::Hosts {}, Some(file)) => names.hosts(&read(&file)),
             (LauncherToConnector::Grant { network, port }, _) => {
                 grants.add(network.as_str(), port).map_err(|error| Fault::Launcher(error.to_string()))?;
             }
@@ -80,7 +94,8 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>
                 let timeout = Duration::from_millis(connect_timeout_ms.into());
                 let (waiting_max, counters) = (waiting_max as usize, Rc::new(Counters::default()));
                 let calls = Calls::new(grants, timeout, waiting_max, counters.clone(), log.clone());
-                let dialer = Dialer { targets, timeout, waiting_max, counters, log };
+                let (resolver, sites) = (Resolver::new(names), Default::default());
+                let dialer = Dialer { targets, timeout, waiting_max, counters, log, resolver, sites };
                 return Ok(Some(Roles { dialer: Rc::new(dialer), calls: Rc::new(calls) }));
             }
             (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),

@@ -58,6 +58,8 @@ pub enum Policy {
         tcp: bool,
         /// Whether anything is reached by UDP.
         udp: bool,
+        /// Whether some upstreams have names, for which DNS servers are asked.
+        names: bool,
     },
     /// Answers the calls by which a service makes and connects sockets.
     Broker,
@@ -132,17 +134,18 @@ impl Policy {
             Self::Admin => vec![roles::EVERY, roles::ADMIN],
             // Messages, and nothing else.
             Self::Signer => vec![roles::EVERY],
-            Self::Connector { unix, tcp, udp } => vec![
+            Self::Connector { unix, tcp, udp, names } => vec![
                 roles::EVERY,
                 roles::CONNECTOR,
                 given(roles::UNIX, unix),
                 given(roles::TCP, tcp),
                 given(roles::UDP, udp),
+                given(roles::ASKING, names),
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
-            Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER],
+            Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
             Self::Service(Grants { tcp, udp, jit }) => vec![
                 services::PROGRAM,
                 given(services::CONNECT, tcp || udp),
@@ -208,14 +211,15 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 16] = [
+    const ALL: [Policy; 17] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
         Policy::Admin,
         Policy::Signer,
-        Policy::Connector { unix: true, tcp: false, udp: false },
-        Policy::Connector { unix: false, tcp: true, udp: true },
+        Policy::Connector { unix: true, tcp: false, udp: false, names: false },
+        Policy::Connector { unix: false, tcp: true, udp: true, names: false },
+        Policy::Connector { unix: true, tcp: true, udp: false, names: true },
         Policy::Broker,
         Policy::Keeper,
         Policy::Reaper,

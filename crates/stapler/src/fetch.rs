@@ -11,11 +11,11 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use names::{Names, Search};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::stapler::STAPLE_MAX;
 
-use crate::names::Names;
 use crate::responder::{Host, Responder};
 
 /// LIMIT: how long a question may take, with the name's.
@@ -41,7 +41,10 @@ async fn ask(names: &Names, responder: &Responder, question: Vec<u8>) -> Result<
         // SECURITY: any address is good here, this machine's as well: it is written in a certificate that the operator
         // has installed, and what is sent there says nothing but which certificate that is.
         Host::Address(address) => vec![*address],
-        Host::Name(name) => names.look_up(name).await.map_err(|why| format!("its name {why}"))?,
+        Host::Name(name) => {
+            let found = names.look_up(name, Search::Never).await;
+            found.map_err(|why| format!("its name {why}"))?.addresses
+        }
     };
     let stream = connect(&addresses, responder.port).await?;
     let http = |error: hyper::Error| format!("it does not answer in HTTP: {error}");

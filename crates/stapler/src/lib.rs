@@ -3,7 +3,7 @@
 //!
 //! Runs in: one `stapler` process, under a uid of its own, with an empty root and the machine's network, of which
 //! Landlock leaves it TCP to the ports of `ocsp_ports` and to port 53. Sees: chains from the signer; and from the
-//! network, answers of responders and of servers of names. Never: has a key, says a word to the signer, or hears one of
+//! network, answers of responders and of DNS servers. Never: has a key, says a word to the signer, or hears one of
 //! a site: what is asked, and where, is in the certificates that the operator has installed.
 //!
 //! Private keys are with the signer, which reads nothing from the network; clients are with sites, which have none. Who
@@ -14,7 +14,6 @@
 pub mod answer;
 mod chains;
 mod fetch;
-pub mod names;
 pub mod responder;
 mod schedule;
 mod serve;

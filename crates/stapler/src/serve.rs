@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use names::{Names, read};
 use tokio::sync::Semaphore;
 use wire::stapler::LauncherToStapler;
 use wire::{ChildToLauncher, NO_PARTITION};
@@ -15,13 +16,9 @@ use worker::counters::Counters;
 use worker::log::Log;
 use worker::{Fault, Start};
 
-use crate::names::Names;
 use crate::stapler::{ASKED_AT_ONCE, Stapler};
 
 type Control = Channel<LauncherToStapler, ChildToLauncher>;
-
-/// LIMIT: bytes of `resolv.conf` and `hosts` that are read; lists of a million names for blocking are not of use here.
-const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// The whole life of the process.
 ///
@@ -41,8 +38,8 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             (LauncherToStapler::Client { site }, Some(channel)) => {
                 tokio::task::spawn_local(stapler.clone().attend(site, channel));
             }
-            (LauncherToStapler::Resolver {}, Some(file)) => stapler.names.borrow_mut().resolver(&text(&file)),
-            (LauncherToStapler::Hosts {}, Some(file)) => stapler.names.borrow_mut().hosts(&text(&file)),
+            (LauncherToStapler::Resolver {}, Some(file)) => stapler.names.borrow_mut().resolver(&read(&file)),
+            (LauncherToStapler::Hosts {}, Some(file)) => stapler.names.borrow_mut().hosts(&read(&file)),
             (LauncherToStapler::Report {}, None) => control.report(stapler.counters.snapshot()),
             (LauncherToStapler::ReportStaples {}, None) => {
                 for message in stapler.report() {
@@ -69,8 +66,8 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sta
             (LauncherToStapler::Certificate { site, number, name }, None) => {
                 titles.insert((site, number), name.as_str().to_owned());
             }
-            (LauncherToStapler::Resolver {}, Some(file)) => names.resolver(&text(&file)),
-            (LauncherToStapler::Hosts {}, Some(file)) => names.hosts(&text(&file)),
+            (LauncherToStapler::Resolver {}, Some(file)) => names.resolver(&read(&file)),
+            (LauncherToStapler::Hosts {}, Some(file)) => names.hosts(&read(&file)),
             (LauncherToStapler::Begin {}, None) => {
                 return Ok(Some(Rc::new(Stapler {
                     log,
@@ -87,17 +84,4 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sta
         }
     }
     Ok(None)
-}
-
-/// What is in a file, as far as it can be read and is text.
-fn text(file: &OwnedFd) -> String {
-    let mut bytes = vec![0; FILE_BYTES_MAX];
-    let mut length = 0;
-    while let Ok(count) = rustix::io::read(file, &mut bytes[length..]) {
-        match count {
-            0 => break,
-            count => length += count,
-        }
-    }
-    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use names::Names;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -24,7 +25,6 @@ use worker::log::Log;
 use crate::answer::{Answer, Refused, check};
 use crate::chains::{CertificateId, Chains};
 use crate::fetch::fetch;
-use crate::names::Names;
 use crate::schedule::{RETRY, pause};
 use crate::subject::Subject;
 

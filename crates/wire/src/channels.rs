@@ -106,7 +106,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Connector,
         "LauncherToConnector",
-        "directories of Unix sockets, channels from its site's worker or its service's broker",
+        "directories of Unix sockets, `resolv.conf` and `hosts`, channels from its site's worker or its service's broker",
     ),
     edge(
         Role::Launcher,

@@ -12,6 +12,9 @@ use crate::codec::{Text, choice, messages};
 /// LIMIT: `sun_path` has 108 bytes, the last of which is nought.
 pub const SOCKET_NAME_MAX: usize = 107;
 
+/// The longest name of a server (RFC 1035 2.3.4).
+pub const SERVER_NAME_MAX: usize = 253;
+
 messages! {
     /// From the launcher to a connector.
     pub enum LauncherToConnector {
@@ -35,6 +38,12 @@ messages! {
         8 => GrantUdp {},
         /// A channel from the service's broker comes along.
         9 => AttachBroker {},
+        /// `target` can be reached at `port` of the addresses that `name` has.
+        10 => Name { target: u16, name: Text<SERVER_NAME_MAX>, port: u16 },
+        /// The file comes along that says which servers know names (`resolv.conf`); it replaces an earlier one.
+        11 => Resolver {},
+        /// The file comes along with names that are known (`hosts`); it replaces an earlier one.
+        12 => Hosts {},
     }
 }
 
@@ -61,6 +70,8 @@ choice! {
         3 => Unknown,
         /// The system refuses: no right to the socket, or no descriptor left.
         4 => Forbidden,
+        /// Its name has no address.
+        5 => Unresolved,
     }
 }
 
@@ -71,5 +82,7 @@ messages! {
         1 => Connected { id: u64 },
         /// There will be none.
         2 => Failed { id: u64, why: Unreachable },
+        /// `target` is no longer at some of its addresses: connections from before are not for further requests.
+        3 => Moved { target: u16 },
     }
 }

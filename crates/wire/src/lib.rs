@@ -23,7 +23,9 @@ pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToWorker};
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
-pub use connector::{ConnectorToSite, LauncherToConnector, SOCKET_NAME_MAX, SiteToConnector, Unreachable};
+pub use connector::{
+    ConnectorToSite, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, SiteToConnector, Unreachable,
+};
 pub use control::{
     AccessRight, CHALLENGES, Checks, ChildToLauncher, Conditioning, Counters, LauncherToGate,
     LauncherToLogger, LauncherToService, NO_PARTITION, Shed, Source, WorkerLimits, address_of, halves,

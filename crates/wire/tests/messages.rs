@@ -192,6 +192,10 @@ impl Samples for LauncherToConnector {
             Self::Grant { network: text(64), port: u16::MAX },
             Self::GrantUdp {},
             Self::AttachBroker {},
+            Self::Name { target: 0, name: text(0), port: 0 },
+            Self::Name { target: u16::MAX, name: text(wire::SERVER_NAME_MAX), port: u16::MAX },
+            Self::Resolver {},
+            Self::Hosts {},
         ]
     }
 }
@@ -239,7 +243,8 @@ impl Samples for ConnectorToSite {
         let failed = |why| Self::Failed { id: 7, why };
         let mut all = vec![Self::Connected { id: u64::MAX }];
         all.extend([Unreachable::Refused, Unreachable::Late, Unreachable::Crowded].map(failed));
-        all.extend([Unreachable::Unknown, Unreachable::Forbidden].map(failed));
+        all.extend([Unreachable::Unknown, Unreachable::Forbidden, Unreachable::Unresolved].map(failed));
+        all.extend([0, u16::MAX].map(|target| Self::Moved { target }));
         all
     }
 }

@@ -1,5 +1,6 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; what this machine says of names, by the stapler. Opened
+//! lists of revoked ones and users, by workers of their site; what this machine says of names, by those who look names
+//! up. Opened
 //! for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::Config;
-use wire::stapler::LauncherToStapler;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
@@ -23,8 +23,11 @@ use supervisor::Supervisor;
 use supervisor::change::plan::{FileStamp, Stamp, plan_files};
 use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
+use supervisor::setup::names::{self, NamesFile};
 use supervisor::setup::reloaded_files::{for_workers, open};
-use supervisor::setup::stapler::{self, NAMES};
+
+/// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
+const NAMES_EVERY: Duration = Duration::from_secs(10);
 
 /// What a file is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +36,8 @@ enum Purpose {
     Certificate { site: u16, number: u16 },
     /// For a site's workers, which are told so.
     Site(u16, LauncherToSite),
-    /// For the stapler, which is told so. A machine may be without.
-    Names(LauncherToStapler),
+    /// For those who look names up. A machine may be without.
+    Names(NamesFile),
 }
 
 impl Purpose {
@@ -87,6 +90,16 @@ impl ReloadedFile {
         Self { purpose, path, key, given, owed: Vec::new(), said, is_judged, objected: Vec::new() }
     }
 
+    fn is_of_names(&self) -> bool {
+        matches!(self.purpose, Purpose::Names(_))
+    }
+
+    /// One that its reader is sent when it starts, as the file is now.
+    fn given_at_start(self) -> Self {
+        let given = self.look().ok();
+        Self { given, ..self }
+    }
+
     /// As the files are now, without opening them.
     fn look(&self) -> io::Result<Stamp> {
         Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
@@ -116,15 +129,17 @@ pub(crate) struct FileReload {
     certificates: BTreeMap<(u16, u16), usize>,
     every: Duration,
     next: Option<Instant>,
+    /// When the files about names are looked at.
+    next_names: Option<Instant>,
     /// Files that were written since they were read, until the launcher takes notice.
     written: Vec<Change>,
 }
 
 impl FileReload {
     pub(crate) fn of(config: &Config) -> Self {
-        let (every, next) = (Duration::ZERO, None);
-        let mut none =
-            Self { files: Vec::new(), certificates: BTreeMap::new(), every, next, written: Vec::new() };
+        let (files, certificates, written) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let (every, next, next_names) = (Duration::ZERO, None, None);
+        let mut none = Self { files, certificates, every, next, next_names, written };
         none.adopt(config);
         none
     }
@@ -132,9 +147,9 @@ impl FileReload {
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let mut before = std::mem::take(&mut self.files);
-        let names = if stapler::is_wanted(config) { &NAMES[..] } else { &[] };
+        let names = NamesFile::ALL.into_iter().filter(|_| names::are_wanted(config));
         let names =
-            names.iter().cloned().map(|(path, told)| ReloadedFile::new(Purpose::Names(told), path.into()));
+            names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()).given_at_start());
         let mut files: Vec<ReloadedFile> = names.collect();
         for (site, about) in (0u16..).zip(&config.sites) {
             let certificates = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
@@ -143,12 +158,11 @@ impl FileReload {
                 let file = ReloadedFile::new(purpose, files.certificate.clone());
                 ReloadedFile { key: files.key.clone(), ..file }
             }));
-            // A site's worker has opened its own by the first look, or will.
-            files.extend(for_workers(about).into_iter().map(|(told, path)| {
-                let file = ReloadedFile::new(Purpose::Site(site, told), path);
-                let given = file.look().ok();
-                ReloadedFile { given, ..file }
-            }));
+            files.extend(
+                for_workers(about)
+                    .into_iter()
+                    .map(|(told, path)| ReloadedFile::new(Purpose::Site(site, told), path).given_at_start()),
+            );
         }
         for file in &mut files {
             let same = |old: &ReloadedFile| {
@@ -162,6 +176,9 @@ impl FileReload {
         let next = Instant::now() + self.every;
         // Not later than it was to be: whoever reloads all the time does not put it off.
         self.next = (!files.is_empty()).then(|| self.next.map_or(next, |before| before.min(next)));
+        let next = Instant::now() + NAMES_EVERY.min(self.every);
+        let has_names = files.iter().any(ReloadedFile::is_of_names);
+        self.next_names = has_names.then(|| self.next_names.map_or(next, |before| before.min(next)));
         let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
             Purpose::Certificate { site, number } => Some(((site, number), at)),
             _ => None,
@@ -186,18 +203,29 @@ impl FileReload {
 
 impl Component for FileReload {
     fn deadline(&self) -> Option<Instant> {
-        self.next
+        self.next.into_iter().chain(self.next_names).min()
     }
 
     /// Looks whether files have changed.
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        if self.next.is_none_or(|next| next > now) || supervisor.is_stopping() {
+        let is_due =
+            |next: Option<Instant>| next.is_some_and(|next| next <= now) && !supervisor.is_stopping();
+        let (files_due, names_due) = (is_due(self.next), is_due(self.next_names));
+        if !files_due && !names_due {
             return;
         }
-        self.next = Some(now + self.every);
+        if files_due {
+            self.next = Some(now + self.every);
+        }
+        if names_due {
+            self.next_names = Some(now + NAMES_EVERY.min(self.every));
+        }
         let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
         for place in 0..self.files.len() {
             let file = &self.files[place];
+            if !(if file.is_of_names() { names_due } else { files_due }) {
+                continue;
+            }
             match file.look() {
                 Ok(found) => {
                     let id = file.purpose.id(&file.path);
@@ -249,11 +277,6 @@ impl FileReload {
         unread
     }
 
-    /// Gives a new stapler what is known of names.
-    pub(crate) fn give_names(&mut self, supervisor: &mut Supervisor, stapler: u64) {
-        self.give_all(supervisor, stapler, |purpose| matches!(purpose, Purpose::Names(_)));
-    }
-
     fn give_all(
         &mut self,
         supervisor: &mut Supervisor,
@@ -269,7 +292,7 @@ impl FileReload {
     fn readers(&self, supervisor: &Supervisor, place: usize) -> Vec<u64> {
         match &self.files[place].purpose {
             Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
-            Purpose::Names(_) => supervisor.active(Role::Stapler, None),
+            Purpose::Names(_) => supervisor.users_of_names(),
             Purpose::Site(site, _) => {
                 let workers = supervisor.active(Role::Site, None).into_iter();
                 workers.filter(|worker| supervisor.spec_of(*worker).site == *site).collect()
@@ -297,7 +320,9 @@ impl FileReload {
                             supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
                         Purpose::Site(_, message) => supervisor.send(reader, message, file),
-                        Purpose::Names(message) => supervisor.send(reader, message, file),
+                        Purpose::Names(which) => {
+                            file.into_iter().for_each(|file| supervisor.hand_names(reader, *which, file));
+                        }
                     }
                 }
                 Ok(())

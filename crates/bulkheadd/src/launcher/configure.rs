@@ -3,7 +3,6 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects two processes between which
 //! `wire::CHANNELS` has no edge.
 
-use wire::stapler::LauncherToStapler;
 use wire::{LauncherToAdmin, Role, Text};
 
 use crate::launcher::Launcher;
@@ -90,11 +89,9 @@ impl Launcher {
                 }
             }
             Role::Stapler => {
-                for message in supervisor.context().stapler_setup() {
-                    supervisor.send(serial, &message, None);
+                for (message, descriptor) in supervisor.context().stapler_setup() {
+                    supervisor.send(serial, &message, descriptor);
                 }
-                from.certificates.files.give_names(supervisor, serial);
-                supervisor.send(serial, &LauncherToStapler::Begin {}, None);
             }
             Role::Broker => {
                 supervisor.configure_broker(serial)?;

@@ -97,6 +97,24 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, Fault> {
     }
 }
 
+/// The name of a server and its port, in lower case.
+///
+/// # Errors
+/// `None`: it is not meant to be one.
+pub(crate) fn server_name(text: &str) -> Result<(String, u16), Option<Fault>> {
+    let (host, port) = text.rsplit_once(':').ok_or(None)?;
+    let name = host.to_ascii_lowercase();
+    if name.is_empty() || name.contains(['*', ':', '[', '/']) || looks_like_ipv4(&name) {
+        return Err(None);
+    }
+    // A dot at the end says that the name is whole.
+    check_name(name.strip_suffix('.').unwrap_or(&name)).map_err(Some)?;
+    match port.parse() {
+        Ok(port @ 1..) => Ok((name, port)),
+        _ => Err(Some(Fault::new("a port is 1 to 65535"))),
+    }
+}
+
 fn why_no_address(text: &str) -> Fault {
     let bare = without_brackets(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
@@ -174,6 +192,29 @@ mod tests {
             assert!(host(text).is_err(), "{text}");
         }
         assert_eq!(host("http://a.test:80/x").unwrap_err().help.unwrap(), "write `\"a.test\"`");
+    }
+
+    #[test]
+    fn server_names() {
+        for (text, name, port) in [
+            ("localhost:3000", "localhost", 3000),
+            ("App.Internal:80", "app.internal", 80),
+            ("my_app:1", "my_app", 1),
+            ("app.test.:65535", "app.test.", 65535),
+        ] {
+            assert_eq!(server_name(text).unwrap(), (name.to_owned(), port));
+        }
+        for other in
+            ["app", ":80", "*:80", "*.app:80", "10.0.0.256:80", "10.1:80", "[::1]:80", "::1:80", "a/b:80"]
+        {
+            assert!(server_name(other).unwrap_err().is_none(), "{other}");
+        }
+        let long = "a".repeat(64) + ".test:80";
+        for bad in
+            ["app:0", "app:65536", "app:", "app:http", "-app:80", "a..b:80", "a b:80", "app..:80", &long]
+        {
+            assert!(server_name(bad).unwrap_err().is_some(), "{bad}");
+        }
     }
 
     #[test]

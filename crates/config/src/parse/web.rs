@@ -62,11 +62,11 @@ const FRAMING_HEADERS: [&str; 16] = [
 const FORWARDED_HEADERS: [&str; 5] =
     ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix", "x-real-ip"];
 
-/// `unix:app.sock` or `127.0.0.1:3000`.
+/// `unix:app.sock`, `127.0.0.1:3000` or `app.internal:3000`.
 pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
     if let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") {
-        let rest = rest.split('/').next().unwrap_or_default().replace("localhost", "127.0.0.1");
-        let rest = if rest.contains(':') { rest } else { format!("{rest}:80") };
+        let rest = rest.split('/').next().unwrap_or_default();
+        let rest = if rest.contains(':') { rest.to_owned() } else { format!("{rest}:80") };
         let rule = match scheme {
             "http" => "it is an address without a scheme and a path: `upstream` speaks HTTP/1.1",
             _ => "no TLS is spoken to servers behind a site",
@@ -74,14 +74,20 @@ pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
         return Err(Fault::with_help(rule, format!("write for example `\"{}\"`", rest.escape_debug())));
     }
     let Some(path) = text.strip_prefix("unix:") else {
-        return hosts::address(text).map(Target::Tcp).map_err(|fault| {
-            let rule = format!("it is neither `unix:` and a path nor an address; {}", fault.rule);
-            match text.contains(':') || text.is_empty() {
-                true => Fault { rule, ..fault },
-                false => {
-                    Fault::with_help(rule, format!("write for example `\"unix:{}\"`", text.escape_debug()))
-                }
+        let fault = match (hosts::address(text), hosts::server_name(text)) {
+            (Ok(address), _) => return Ok(Target::Tcp(address)),
+            (_, Ok((name, port))) => return Ok(Target::Name(name, port)),
+            (_, Err(Some(fault))) => return Err(fault),
+            (Err(fault), Err(None)) => fault,
+        };
+        let rule =
+            format!("it is neither `unix:` and a path nor an address or name with a port; {}", fault.rule);
+        return Err(match text.contains(':') || text.is_empty() {
+            true => Fault { rule, ..fault },
+            false if text.contains('/') || text.ends_with(".sock") => {
+                Fault::with_help(rule, format!("write for example `\"unix:{}\"`", text.escape_debug()))
             }
+            false => Fault::with_help(rule, format!("write for example `\"{}:3000\"`", text.escape_debug())),
         });
     };
     if path.is_empty() {
@@ -288,9 +294,10 @@ mod tests {
         let dir = Path::new("/srv");
         assert_eq!(target("unix:app.sock", dir), Ok(Target::Unix("/srv/app.sock".into())));
         assert_eq!(target("unix:/run/a", dir), Ok(Target::Unix("/run/a".into())));
+        assert_eq!(target("app.internal:80", dir), Ok(Target::Name("app.internal".into(), 80)));
         assert_eq!(target("[::1]:80", dir), Ok(Target::Tcp("[::1]:80".parse().unwrap())));
         let typed = target("http://localhost:3000/", dir).unwrap_err();
-        assert_eq!(typed.help.unwrap(), "write for example `\"127.0.0.1:3000\"`");
+        assert_eq!(typed.help.unwrap(), "write for example `\"localhost:3000\"`");
         for bad in [
             "",
             "https://a",
@@ -298,7 +305,8 @@ mod tests {
             "unix:",
             "unix:a\0",
             "app.sock",
-            "localhost:80",
+            "localhost",
+            "localhost:0",
             "127.0.0.1",
             "127.0.0.1:0",
         ] {

@@ -278,7 +278,7 @@ pub(super) const ROUTE: &[Row] = &[
         "upstream",
         "target, or array",
         "none",
-        "passes requests on by HTTP: `\"unix:app.sock\"` or `\"127.0.0.1:3000\"`",
+        "passes requests on by HTTP: `\"unix:app.sock\"`, `\"127.0.0.1:3000\"` or `\"app.internal:3000\"`",
     ),
     Row::other("fastcgi", "target, or array", "none", "passes requests on by FastCGI"),
     Row::other("hook", "name", "none", "a function of a worker of your own"),

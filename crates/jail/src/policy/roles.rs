@@ -233,13 +233,13 @@ pub(super) const BROKER: &[Allow] = &[
     allow_when(&[l::SYS_tgkill], &[When::Is(2, 0)], "whether a thread belongs to a process; nothing is sent"),
 ];
 
-/// The stapler asks servers of names and responders, and reads what they answer.
-pub(super) const STAPLER: &[Allow] = &[
-    allow(&[l::SYS_connect], "the connection; to which ports is Landlock's to limit"),
-    RECEIVE,
-    SEND,
-    allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers"),
-];
+/// The stapler connects to DNS servers and responders.
+pub(super) const STAPLER: &[Allow] =
+    &[allow(&[l::SYS_connect], "the connection; to which ports is Landlock's to limit")];
+
+/// What asks DNS servers, or responders, also reads what they answer.
+pub(super) const ASKING: &[Allow] =
+    &[RECEIVE, SEND, allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers")];
 
 /// A reaper ends processes, and nothing else.
 pub(super) const REAPER: &[Allow] = &[allow_when(

@@ -33,6 +33,8 @@ pub(crate) struct Dialer {
     /// Connections that were asked for.
     wanted: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
     next_id: Cell<u64>,
+    /// What is done when a target is at other addresses.
+    on_moved: RefCell<HashMap<u16, Box<dyn Fn()>>>,
 }
 
 /// A connection that was asked for; it is not wanted any more once this is dropped.
@@ -61,12 +63,28 @@ impl Dialer {
             let take = |arrived| match arrived {
                 Ok((ConnectorToSite::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
                 Ok((ConnectorToSite::Failed { id, why }, None)) => dialer.take(id, Err(why)),
+                Ok((ConnectorToSite::Moved { target }, None)) => dialer.moved(target),
                 Ok(_) | Err(_) => 1,
             };
             line.receive_all("the connector", take).await;
             dialer.lose(&line);
         });
         Ok(())
+    }
+
+    /// Has `act` done whenever `target` is no longer at some of its addresses.
+    pub fn on_moved(&self, target: u16, act: impl Fn() + 'static) {
+        self.on_moved.borrow_mut().insert(target, Box::new(act));
+    }
+
+    fn moved(&self, target: u16) -> u32 {
+        match self.on_moved.borrow().get(&target) {
+            Some(act) => {
+                act();
+                0
+            }
+            None => 1,
+        }
     }
 
     /// A connector is gone.
@@ -135,7 +153,9 @@ impl Dialer {
 
 fn status(why: Unreachable) -> StatusCode {
     match why {
-        Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden => StatusCode::BAD_GATEWAY,
+        Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden | Unreachable::Unresolved => {
+            StatusCode::BAD_GATEWAY
+        }
         Unreachable::Late => StatusCode::GATEWAY_TIMEOUT,
         Unreachable::Crowded => StatusCode::SERVICE_UNAVAILABLE,
     }

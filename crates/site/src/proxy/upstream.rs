@@ -35,6 +35,8 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub fn new(dialer: Rc<Dialer>, target: u16, timeouts: Timeouts, proxy_header: ProxyHeader) -> Self {
         let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: Some(IDLE_TIMEOUT) });
+        let kept = pool.clone();
+        dialer.on_moved(target, move || kept.clear());
         Self { dialer, target, timeouts, proxy_header, pool }
     }
 }

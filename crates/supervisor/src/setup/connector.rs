@@ -10,6 +10,7 @@ use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Tex
 use crate::Supervisor;
 use crate::error::Error;
 use crate::setup::Messages;
+use crate::setup::names::NamesFile;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::reach::folder_of;
@@ -32,12 +33,19 @@ impl SpawnContext {
         for (target, server) in self.servers(spec) {
             messages.push(match server {
                 Target::Tcp(address) => (LauncherToConnector::Tcp { target, address: *address }, None),
+                Target::Name(name, port) => {
+                    (LauncherToConnector::Name { target, name: Text::new(name), port: *port }, None)
+                }
                 Target::Unix(path) => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
                     let directory = self.view_of(folder_of(path))?;
                     (LauncherToConnector::Unix { target, name: Text::new(name) }, Some(directory))
                 }
             });
+        }
+        if self.looks_names_up(spec) {
+            let files = NamesFile::opened().map(|(which, file)| (which.for_connector(), Some(file)));
+            messages.extend(files);
         }
         messages.extend(self.grants_setup(spec).into_iter().map(|message| (message, None)));
         messages.push((LauncherToConnector::Begin {}, None));

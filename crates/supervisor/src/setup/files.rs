@@ -100,6 +100,7 @@ fn list(targets: &[Target]) -> String {
     let text = |target: &Target| match target {
         Target::Unix(path) => format!("unix:{}", path.display()),
         Target::Tcp(address) => address.to_string(),
+        Target::Name(name, port) => format!("{name}:{port}"),
     };
     targets.iter().map(text).collect::<Vec<_>>().join(", ")
 }

@@ -7,6 +7,7 @@ pub mod configure;
 pub mod connector;
 pub mod files;
 pub mod log_files;
+pub mod names;
 pub mod process_table;
 pub mod reloaded_files;
 pub mod stapler;

@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a certificate; learns who is asked.
 
+use std::os::fd::OwnedFd;
+
 use config::Config;
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
@@ -9,19 +11,17 @@ use wire::{LauncherToSite, Role, Text};
 
 use crate::Supervisor;
 use crate::error::Error;
+use crate::setup::names::NamesFile;
 use crate::spawn::context::SpawnContext;
 
-/// Where this machine says which servers know names, and which names it knows itself.
-pub const NAMES: [(&str, LauncherToStapler); 2] =
-    [("/etc/resolv.conf", LauncherToStapler::Resolver {}), ("/etc/hosts", LauncherToStapler::Hosts {})];
 /// Whether there is anybody for it to work for.
 pub fn is_wanted(config: &Config) -> bool {
     config.tls.ocsp && config.sites.iter().any(|site| site.tls.is_some())
 }
 
 impl SpawnContext {
-    /// What a stapler is sent before it asks anybody, apart from files.
-    pub fn stapler_setup(&self) -> Vec<LauncherToStapler> {
+    /// What a stapler is sent before it asks anybody.
+    pub fn stapler_setup(&self) -> Vec<(LauncherToStapler, Option<OwnedFd>)> {
         let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];
         messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
         for (site, about) in self.config.sites.iter().enumerate() {
@@ -32,7 +32,9 @@ impl SpawnContext {
                 LauncherToStapler::Certificate { site: site as u16, number: number as u16, name }
             }));
         }
-        messages
+        let messages = messages.into_iter().map(|message| (message, None));
+        let names = NamesFile::opened().map(|(which, file)| (which.for_stapler(), Some(file)));
+        messages.chain(names).chain([(LauncherToStapler::Begin {}, None)]).collect()
     }
 }
 

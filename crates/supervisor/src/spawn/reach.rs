@@ -1,7 +1,7 @@
 //! What connectors and staplers may reach: servers behind sites, the networks of grants, responders.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself, or lets a
-//! connector reach more than the directories of its sockets and the ports of its addresses.
+//! connector reach more than the directories of its sockets and the ports of its addresses, and DNS only if a server has a name.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
-/// Where servers of names listen; the stapler asks them over TCP.
+/// Where DNS servers listen; they are asked over TCP.
 const NAMES_PORT: u16 = 53;
 
 impl SpawnContext {
@@ -38,11 +38,16 @@ impl SpawnContext {
     pub fn connector_policy(&self, spec: &ProcessSpec) -> Policy {
         if let Some(service) = self.granted(spec) {
             let tcp = !service.network.tcp.is_empty();
-            return Policy::Connector { unix: false, tcp, udp: service.network.udp };
+            return Policy::Connector { unix: false, tcp, udp: service.network.udp, names: false };
         }
-        let tcp = self.servers(spec).any(|(_, server)| matches!(server, Target::Tcp(_)));
+        let tcp = self.servers(spec).any(|(_, server)| !matches!(server, Target::Unix(_)));
         let unix = self.servers(spec).any(|(_, server)| matches!(server, Target::Unix(_)));
-        Policy::Connector { unix, tcp, udp: false }
+        Policy::Connector { unix, tcp, udp: false, names: self.looks_names_up(spec) }
+    }
+
+    /// Whether a process connects to servers that have names.
+    pub fn looks_names_up(&self, spec: &ProcessSpec) -> bool {
+        self.servers(spec).any(|(_, server)| matches!(server, Target::Name(..)))
     }
 
     /// Lets a connector reach its servers.
@@ -50,6 +55,7 @@ impl SpawnContext {
         for (_, server) in self.servers(spec) {
             match server {
                 Target::Tcp(address) => reach.ports.connect.push(address.port()),
+                Target::Name(_, port) => reach.ports.connect.extend([*port, NAMES_PORT]),
                 Target::Unix(path) => {
                     let directory = directories::directory(folder_of(path))?;
                     reach.paths.push((directory, Access::Connect));
@@ -61,7 +67,7 @@ impl SpawnContext {
         Ok(())
     }
 
-    /// Lets the stapler reach responders and servers of names.
+    /// Lets the stapler reach responders and DNS servers.
     pub fn let_stapler_reach(&self, reach: &mut Reach) {
         reach.ports.connect.extend(&self.config.tls.ocsp_ports);
         reach.ports.connect.push(NAMES_PORT);

@@ -335,7 +335,11 @@ fn inherit_capabilities() -> Prepared {
 /// A jail whose rules and filter would let it connect.
 fn granted(outside: &Outside) -> Jail {
     let reach = Reach { ports: Ports { connect: vec![outside.port()] }, ..jail().reach };
-    Jail { reach, filter: filter(Policy::Connector { unix: false, tcp: true, udp: false }), ..role() }
+    Jail {
+        reach,
+        filter: filter(Policy::Connector { unix: false, tcp: true, udp: false, names: false }),
+        ..role()
+    }
 }
 
 fn every_layer_has_an_effect_that_is_gone_without_it() {

@@ -58,7 +58,7 @@ fn only_listed_paths_are_reached() {
 /// A jail with the machine's network and these ports, as a connector's.
 fn connected(connect: Vec<u16>, without: &[&'static str]) -> Jail {
     let mut jail = Jail { network: Network::Host, without: without.to_vec(), ..role() };
-    jail.filter = filter(Policy::Connector { unix: false, tcp: true, udp: true });
+    jail.filter = filter(Policy::Connector { unix: false, tcp: true, udp: true, names: false });
     jail.reach.ports = Ports { connect };
     jail
 }
@@ -98,7 +98,8 @@ fn only_granted_kinds_of_socket_are_made() {
         let mut expected: Vec<_> = inet.into_iter().zip(answers).collect();
         expected.extend(never.map(|what| (what, "EPERM")));
         expected.extend([("socket 1 1", "EPERM"), ("socket 1 2", "EPERM"), ("pair", "EPERM")]);
-        let jail = Jail { filter: filter(Policy::Connector { unix: false, tcp, udp }), ..role() };
+        let jail =
+            Jail { filter: filter(Policy::Connector { unix: false, tcp, udp, names: false }), ..role() };
         assert_found(&probe(&super::tries(&expected), jail), &expected);
     }
 }

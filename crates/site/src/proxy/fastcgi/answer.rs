@@ -36,6 +36,8 @@ pub(crate) struct Running {
     /// Writes the request.
     writer: Writer,
     connections: Connections,
+    /// How often the pool had been emptied when this began.
+    generation: u64,
     words: Rc<Words>,
     /// What was read of the answer and not passed on.
     pending: BytesMut,
@@ -82,6 +84,7 @@ impl Running {
             reader: Some(reader),
             decoder: Decoder::default(),
             writer,
+            generation: connections.pool.generation(),
             connections,
             words,
             pending: BytesMut::new(),
@@ -216,7 +219,7 @@ impl Running {
         let outcome = Pin::new(&mut self.writer.0).poll(&mut Context::from_waker(waker));
         if let Poll::Ready(Ok(Ok(writer))) = outcome {
             let pool = &self.connections.pool;
-            pool.put(reader.unsplit(writer), pool.generation());
+            pool.put(reader.unsplit(writer), self.generation);
         }
     }
 }

@@ -78,6 +78,8 @@ impl FastCgi {
         memory: Rc<Gathering>,
     ) -> Self {
         let (connections, words) = (Connections::default(), Rc::new(words));
+        let kept = connections.pool.clone();
+        dialer.on_moved(target, move || kept.clear());
         Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 

@@ -1,0 +1,118 @@
+//! One address of a target, and how the attempts to connect to it went.
+//!
+//! Runs in: the connector. Sees: which connections come about. Never: says the same fault twice in a row.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+use wire::Unreachable;
+
+use crate::address::{Address, Tried};
+
+/// LIMIT: how long a server that could not be connected to is left out, where there are others.
+const LEFT_OUT: Duration = Duration::from_secs(5);
+
+/// LIMIT: how often a full queue is tried again: a server takes a connection within a millisecond or is busy for
+/// longer, so the pause grows.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// One address.
+#[derive(Debug)]
+pub(crate) struct Member {
+    address: Address,
+    /// The name that has the address.
+    name: Option<Rc<str>>,
+    /// Until when it is left out.
+    out_until: Cell<Option<Instant>>,
+    /// Held by who is the first of those that wait for a place in its queue.
+    queue: Mutex<()>,
+    /// What was wrong the last time, so that it is told once.
+    fault: RefCell<Option<String>>,
+}
+
+impl Member {
+    /// An address, and the name that has it.
+    pub fn new(address: Address, name: Option<Rc<str>>) -> Self {
+        let (out_until, queue, fault) = (Cell::new(None), Mutex::new(()), RefCell::new(None));
+        Self { address, name, out_until, queue, fault }
+    }
+
+    /// Whether it is this address.
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        matches!(self.address, Address::Tcp(own) if own == address)
+    }
+
+    /// Whether attempts failed lately.
+    pub fn is_left_out(&self, now: Instant) -> bool {
+        self.out_until.get().is_some_and(|until| until > now)
+    }
+
+    /// One attempt, not past those who wait for a place already.
+    pub async fn try_once(&self) -> io::Result<Tried> {
+        match self.queue.try_lock() {
+            Ok(_) => self.address.connect().await,
+            // It is full for others, and so for us.
+            Err(_) if matches!(self.address, Address::Unix(..)) => Ok(Tried::Full),
+            Err(_) => self.address.connect().await,
+        }
+    }
+
+    /// Waits for those who came before, and then for a place.
+    pub async fn wait_for_place(&self) -> io::Result<OwnedFd> {
+        let _first = self.queue.lock().await;
+        let mut pause = PAUSE_MIN;
+        loop {
+            if let Tried::Connected(socket) = self.address.connect().await? {
+                return Ok(socket);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn shown(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name} at {}", self.address),
+            None => self.address.to_string(),
+        }
+    }
+
+    /// Forgets the last fault.
+    pub fn succeeded(&self, log: &dyn Fn(String)) {
+        self.out_until.set(None);
+        if self.fault.take().is_some() {
+            log(format!("{} can be connected to again", self.shown()));
+        }
+    }
+
+    /// Remembers a fault, and says it if it is news.
+    pub fn failed(&self, error: &io::Error, log: &dyn Fn(String)) -> Unreachable {
+        self.out_until.set(Some(Instant::now() + LEFT_OUT));
+        let text = error.to_string();
+        let known = self.fault.replace(Some(text.clone()));
+        if known.as_ref() != Some(&text) {
+            log(format!("{} cannot be connected to: {text}", self.shown()));
+        }
+        match error.kind() {
+            io::ErrorKind::TimedOut => Unreachable::Late,
+            io::ErrorKind::PermissionDenied => Unreachable::Forbidden,
+            _ if error.raw_os_error().is_some_and(is_shortage) => Unreachable::Forbidden,
+            _ => Unreachable::Refused,
+        }
+    }
+}
+
+/// Whether the system is at its own end, and the server not to blame.
+fn is_shortage(error: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS]
+        .iter()
+        .any(|known| known.raw_os_error() == error)
+}
