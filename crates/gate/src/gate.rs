@@ -238,17 +238,15 @@ impl Gate {
         }
     }
 
-    /// Waits until every connection is passed on, answered or gone, and none has come for a while: workers hand back what
-    /// idles, and some of it may be on its way.
-    pub async fn settle(&self, quiet: Duration) {
-        loop {
-            self.empty().await;
-            let had = self.counters.connections.get();
-            tokio::time::sleep(quiet).await;
-            if self.held() == 0 && self.counters.connections.get() == had {
-                return;
-            }
+    /// Waits until every connection is passed on, answered or gone, and none can come: workers hand back what idles, to
+    /// another gate from now on, and some of it may be on its way.
+    pub async fn settle(&self) {
+        self.empty().await;
+        let partitions: Vec<_> = self.partitions.borrow().values().cloned().collect();
+        for partition in partitions {
+            partition.dispatcher.refuse().await;
         }
+        self.empty().await;
     }
 
     /// What `bulkhead status` shows: connections here, those in workers' hands not counted twice.

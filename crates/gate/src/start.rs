@@ -30,8 +30,6 @@ use crate::workers;
 
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
-/// LIMIT: how long a retiring gate that has nothing left waits for what workers have just handed back.
-const LAST_HAND_BACKS: Duration = Duration::from_millis(100);
 
 type Control = Channel<LauncherToGate, ChildToLauncher>;
 
@@ -62,7 +60,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     }
     // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
     setup.accepting.iter().for_each(|(_, task)| task.abort());
-    let _ = tokio::time::timeout(LAST_HEADS, gate.settle(LAST_HAND_BACKS)).await;
+    let _ = tokio::time::timeout(LAST_HEADS, gate.settle()).await;
     gate.log.flush().await;
     Ok(())
 }

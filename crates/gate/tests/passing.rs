@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use common::{Gate, Limits, answer, get, open, pause, read_all, run};
@@ -274,6 +274,36 @@ fn a_retiring_gate_finishes_what_it_has() {
         answer(&worker, "last").await;
         assert_eq!(read_all(&mut client).await, "last");
         gate.run.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_retiring_gate_passes_on_what_comes_back_and_says_when_it_takes_nothing_more() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let worker = gate.worker(1).await;
+        let request = get("a.test");
+        let (mut clients, mut arrived) = (Vec::new(), Vec::new());
+        for word in ["first", "second"] {
+            clients.push((gate.client(&request).await, word));
+            let (mut stream, _, guard) = open(worker.next().await.unwrap());
+            stream.read_exact(&mut vec![0; request.len()]).await.unwrap();
+            arrived.push((OwnedFd::from(stream.into_std().unwrap()), guard));
+        }
+        let [(first, of_first), (second, of_second)] = <[_; 2]>::try_from(arrived).ok().unwrap();
+        // On its way when the gate is told to leave, and to be read by a worker all the same.
+        of_first.hand_back(first, request.clone()).await.unwrap();
+        drop(gate.control);
+        answer(&worker, "first").await;
+        gate.run.await.unwrap().unwrap();
+        // One that comes too late stays with the worker.
+        let second = of_second.hand_back(second, request).await.expect_err("nobody takes it");
+        let mut second = tokio::net::TcpStream::from_std(second.into()).unwrap();
+        second.write_all(b"second").await.unwrap();
+        drop(second);
+        for (client, word) in &mut clients {
+            assert_eq!(read_all(client).await, *word);
+        }
     });
 }
 

@@ -216,6 +216,11 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         }
     }
 
+    /// Takes nothing more: what the peer sent before still arrives, and what it sends from now on stays with it.
+    pub fn refuse(&self) {
+        let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Read);
+    }
+
     /// Tells the peer that nothing more will be sent; what it sends still arrives.
     pub fn finish(&self) {
         let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);

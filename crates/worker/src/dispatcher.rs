@@ -150,7 +150,8 @@ impl Dispatcher {
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
         let destination = Destination::new(descriptor, Kind::Credits)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
-        tokio::task::spawn_local(self.clone().listen(destination));
+        let listening = tokio::task::spawn_local(self.clone().listen(destination.clone()));
+        destination.heard_by(listening);
         Ok(())
     }
 
@@ -175,6 +176,15 @@ impl Dispatcher {
     /// Sends nothing more on the channels that there are now; what was sent still arrives.
     pub fn finish(&self) {
         self.destinations.borrow().iter().for_each(|destination| destination.drain());
+    }
+
+    /// Has workers hand nothing more back, and waits for what they had on its way: whoever leaves after this loses no
+    /// connection. What came can still be sent to them.
+    pub async fn refuse(&self) {
+        let destinations = self.destinations.borrow().clone();
+        for destination in destinations {
+            destination.refuse().await;
+        }
     }
 
     /// Sends a connection to a worker that has room, or lets it wait: for its share, then for a worker.

@@ -52,6 +52,8 @@ struct Source {
     /// Credits that the source has and has not used.
     granted: Cell<u32>,
     ended: Cell<bool>,
+    /// Whether it takes nothing back: it leaves.
+    refuses: Cell<bool>,
 }
 
 /// A connection that has arrived.
@@ -106,6 +108,7 @@ impl Receiver {
             returns: RefCell::new((CREDITS, Vec::new())),
             granted: Cell::new(0),
             ended: Cell::new(false),
+            refuses: Cell::new(false),
         });
         self.sources.borrow_mut().push(source.clone());
         if self.draining.get() {
@@ -252,12 +255,12 @@ impl Receiver {
     /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may have
     /// a successor and be about to end.
     fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<Source>> {
-        let alive = |source: &Rc<Source>| !source.relays;
+        let takes = |source: &Rc<Source>| !source.relays && !source.refuses.get();
         guard
             .from
             .upgrade()
-            .filter(|source| alive(source) && !source.ended.get())
-            .or_else(|| self.sources.borrow().iter().rfind(|source| alive(source)).cloned())
+            .filter(|source| takes(source) && !source.ended.get())
+            .or_else(|| self.sources.borrow().iter().rfind(|source| takes(source)).cloned())
     }
 }
 
@@ -270,14 +273,20 @@ impl ConnectionGuard {
         if preread.len() > PREREAD_MAX {
             return Err(stream);
         }
-        let Some(source) = self.receiver.return_path(&self) else {
-            return Err(stream);
-        };
-        let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &source));
-        // To another source, this one's number would be somebody else's.
-        let id = if ours { self.id } else { NUMBERLESS };
-        let message = FromWorker::Back { id, preread: Bytes(preread) };
-        source.channel.send(&message, Some(stream.as_fd())).await.map_err(|_| stream)
+        let mut message = FromWorker::Back { id: NUMBERLESS, preread: Bytes(preread) };
+        while let Some(source) = self.receiver.return_path(&self) {
+            let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &source));
+            if let FromWorker::Back { id, .. } = &mut message {
+                // To another source, this one's number would be somebody else's.
+                *id = if ours { self.id } else { NUMBERLESS };
+            }
+            if source.channel.send(&message, Some(stream.as_fd())).await.is_ok() {
+                return Ok(());
+            }
+            // A gate that leaves has stopped to take anything; its successor takes it.
+            source.refuses.set(true);
+        }
+        Err(stream)
     }
 }
 

@@ -166,6 +166,29 @@ fn what_a_relay_or_a_gate_that_is_gone_had_sent_goes_to_any_gate_without_a_numbe
 }
 
 #[test]
+fn what_a_leaving_gate_refuses_goes_to_its_successor_and_what_it_was_sent_before_arrives() {
+    run(async || {
+        let receiver = Receiver::new(10);
+        let leaving = source(&receiver, false).await;
+        let (first, second) = (arrival(&receiver, &leaving, 5).await, arrival(&receiver, &leaving, 6).await);
+        let successor = source(&receiver, false).await;
+        first.guard.hand_back(first.stream, vec![]).await.unwrap();
+        leaving.refuse();
+        second.guard.hand_back(second.stream, b"rest".to_vec()).await.unwrap();
+        let mut told = Vec::new();
+        while let Some((message, _)) = leaving.receive().await.unwrap() {
+            told.push(message);
+        }
+        assert!(told.contains(&FromWorker::Back { id: 5, preread: Bytes(vec![]) }), "{told:?}");
+        let back = FromWorker::Back { id: NUMBERLESS, preread: Bytes(b"rest".to_vec()) };
+        assert_eq!(said(&successor).await, back);
+        // What it still has to send is taken.
+        leaving.try_send(&connection(7, Kind::Plain), Some(stream().as_fd())).unwrap();
+        assert_eq!(receiver.next().await.unwrap().preread, b"GET");
+    });
+}
+
+#[test]
 fn what_does_not_fit_into_a_message_is_not_handed_back() {
     run(async || {
         let receiver = Receiver::new(10);

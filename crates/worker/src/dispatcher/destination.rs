@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use wire::{Bundle, Bytes, FromWorker, ToWorker};
 
 use super::guarded::Guarded;
@@ -43,6 +44,10 @@ pub struct Destination {
     pub(super) sent: RefCell<HashMap<u64, (Client, SocketAddr)>>,
     /// Whether its nonsense was told; once is enough.
     pub(super) violation_logged: Cell<bool>,
+    /// Whether it is to keep what it would hand back.
+    refuses: Cell<bool>,
+    /// What hears the worker.
+    listening: Cell<Option<JoinHandle<()>>>,
 }
 
 impl Destination {
@@ -62,6 +67,8 @@ impl Destination {
             full: Notify::new(),
             sent: RefCell::default(),
             violation_logged: Cell::new(false),
+            refuses: Cell::new(false),
+            listening: Cell::default(),
         }))
     }
 
@@ -79,6 +86,25 @@ impl Destination {
     pub fn drain(&self) {
         self.draining.set(true);
         self.channel.finish();
+    }
+
+    /// Notes what hears the worker.
+    pub fn heard_by(&self, listening: JoinHandle<()>) {
+        self.listening.set(Some(listening));
+    }
+
+    /// Takes nothing more from the worker, which keeps it and learns so, and waits until all that it said before is heard.
+    pub async fn refuse(&self) {
+        self.refuses.set(true);
+        self.channel.refuse();
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.await;
+        }
+    }
+
+    /// Whether the end of what the worker says is of our making.
+    pub fn refuses(&self) -> bool {
+        self.refuses.get()
     }
 
     /// Sends a connection, or gives it back.

@@ -18,7 +18,9 @@ impl Dispatcher {
             Err(_) => self.protocol_violation(&destination, "a malformed message"),
         };
         destination.channel.receive_all(whom, take).await;
-        self.lose(&destination);
+        if !destination.refuses() {
+            self.lose(&destination);
+        }
     }
 
     /// A channel is gone, and what was sent on it.
