@@ -30,11 +30,9 @@ pub fn give(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
         return Ok(answer);
     }
     let error = answer["error"].as_str().unwrap_or("the server gave no reason");
-    Err(if answer["usage"] == true {
-        Fault::Usage(printable(error))
-    } else {
-        Fault::Failed(printable(error))
-    })
+    // The mistakes of a configuration are a line each.
+    let error = error.lines().map(printable).collect::<Vec<_>>().join("\n");
+    Err(if answer["usage"] == true { Fault::Usage(error) } else { Fault::Failed(error) })
 }
 
 /// Gives an order whose answer is a list called `key`, and prints that: as JSON, or as `render` has it.

@@ -98,7 +98,7 @@ impl Member {
         let text = error.to_string();
         let known = self.fault.replace(Some(text.clone()));
         if known.as_ref() != Some(&text) {
-            log(format!("{} cannot be connected to: {text}", self.shown()));
+            log(format!("{} cannot be connected to: {text}{}", self.shown(), remedy(error)));
         }
         match error.kind() {
             io::ErrorKind::TimedOut => Unreachable::Late,
@@ -115,4 +115,19 @@ fn is_shortage(error: i32) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS]
         .iter()
         .any(|known| known.raw_os_error() == error)
+}
+
+/// What an operator can do about a server that cannot be reached.
+fn remedy(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let uid = rustix::process::getuid().as_raw();
+            format!(
+                "; uid {uid} needs write permission for it, and `x` for its folder: `setfacl -m u:{uid}:rwx`"
+            )
+        }
+        io::ErrorKind::NotFound => "; its server does not run, or listens elsewhere".to_owned(),
+        io::ErrorKind::ConnectionRefused => "; no server listens there any more".to_owned(),
+        _ => String::new(),
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Runs in: the gate. Sees: the head that is answered, for the log. Never: repeats anything of it to the client.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use http::StatusCode;
 use request::date::date;
 use request::error;
 use request::head::{self, Checked, Head};
+use request::hello;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
@@ -56,7 +58,10 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 /// Refuses a client that speaks TLS, to which there is but a word to say.
 fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
     note(gate, &connection, site, refusal.words().0, 0, None);
-    tell(gate, &connection, refusal, refusal.words().0, None);
+    match refusal {
+        Refusal::NoSuchSite => tell_name(gate, &connection),
+        _ => tell(gate, &connection, refusal, refusal.words().0, None),
+    }
     send_answer(gate, connection, &refusal.alert(), now);
 }
 
@@ -96,10 +101,35 @@ fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCo
         host: head.map_or(b"", |head| head.host),
         target: head.map_or(b"", |head| head.target.as_bytes()),
         reason,
+        rule: 0,
         about: "",
         remedy,
     };
     gate.refusals.note(&gate.log, refused);
+}
+
+/// Says in the error log which name of a handshake no site has.
+fn tell_name(gate: &Gate, connection: &Connection) {
+    let mut buffer = gate.peeked.borrow_mut();
+    let hello = match hello::check(connection.copy_received(&mut buffer)) {
+        hello::Checked::Whole(hello) => Some(hello),
+        _ => None,
+    };
+    let name = hello.as_ref().map_or(Cow::Borrowed(""), |hello| String::from_utf8_lossy(hello.name()));
+    gate.refusals.note(
+        &gate.log,
+        Refused {
+            status: Refusal::NoSuchSite.words().0.as_u16(),
+            client: connection.peer.ip(),
+            method: b"",
+            host: b"",
+            target: b"",
+            reason: "a TLS handshake for a name that no site on this listener has",
+            rule: 0,
+            about: &if name.is_empty() { String::from("no name") } else { format!("`{name}`") },
+            remedy: "name it in `host` of a [[site]]",
+        },
+    );
 }
 
 fn note(

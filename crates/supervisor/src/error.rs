@@ -36,7 +36,7 @@ pub enum Error {
     )]
     Running { path: PathBuf },
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", remedy_of_listening(source))]
     Listen { address: std::net::SocketAddr, source: io::Error },
     /// The uid table cannot be read, or has run out of numbers.
     #[error("{}: {problem}", path.display())]
@@ -116,5 +116,19 @@ fn users(pid: u32) -> String {
             "process {pid}, which is none of this server's and could signal and trace its processes; end it, or choose \
              another `user_range`"
         ),
+    }
+}
+
+/// What an operator can do about an address that cannot be listened on.
+fn remedy_of_listening(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; `ss -ltnp` names the program that has the port: end it, or choose another `address`"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; a port below 1024 needs root: start as root, or choose another `address`"
+        }
+        io::ErrorKind::AddrNotAvailable => "; `ip addr` lists the addresses of this machine",
+        _ => "",
     }
 }

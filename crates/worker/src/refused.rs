@@ -48,6 +48,8 @@ pub struct Refused<'a> {
     pub target: &'a [u8],
     /// Why, as a part of a sentence.
     pub reason: &'static str,
+    /// The rule of the site that it is about, so that one server that fails does not hide another; 0 for none.
+    pub rule: u16,
     /// What more there is to say of this one, such as a file or an upstream; may be empty.
     pub about: &'a str,
     /// What the operator can do; may be empty.
@@ -56,12 +58,13 @@ pub struct Refused<'a> {
 
 /// The reasons that have been told of.
 #[derive(Debug, Default)]
-pub struct Refusals(RefCell<HashMap<&'static str, LogLimiter>>);
+pub struct Refusals(RefCell<HashMap<(&'static str, u16), LogLimiter>>);
 
 impl Refusals {
-    /// Logs a refusal, unless one for the same reason was logged just now.
+    /// Logs a refusal, unless one for the same reason and rule was logged just now.
     pub fn note(&self, log: &Log, refused: Refused<'_>) {
-        let told = self.0.borrow_mut().entry(refused.reason).or_default().tell(Instant::now());
+        let told =
+            self.0.borrow_mut().entry((refused.reason, refused.rule)).or_default().tell(Instant::now());
         if let Some(others) = told {
             log.event(Level::Warning, Line { refused, others });
         }
@@ -76,7 +79,7 @@ struct Line<'a> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused { status, client, method, host, target, reason, about, remedy } = self.refused;
+        let Refused { status, client, method, host, target, reason, about, remedy, .. } = self.refused;
         write!(f, "{status} for {client}")?;
         let target = &target[..target.len().min(TARGET_BYTES_MAX)];
         let text = String::from_utf8_lossy;
@@ -117,6 +120,7 @@ mod tests {
             host: b"a.test",
             target: b"/x",
             reason: "the file may not be read",
+            rule: 0,
             about: "`public/x`, by uid 51001",
             remedy: "chmod o+r",
         };

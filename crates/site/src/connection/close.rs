@@ -47,6 +47,7 @@ impl Connection<'_> {
             host: access.host,
             target: if method.is_empty() { line } else { target },
             reason: refusal.reason(),
+            rule: 0,
             about: "",
             remedy: refusal.remedy(),
         });

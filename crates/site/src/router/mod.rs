@@ -54,8 +54,10 @@ pub(crate) async fn respond(
     let kept = custom_error::Kept::of(site.cache.settings(), &request);
     let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
         Some(refused) => {
-            if refused.status() == StatusCode::FORBIDDEN {
-                asked_of(conn, &request).refuse_client(site, &route.covering);
+            match refused.status() {
+                StatusCode::FORBIDDEN => asked_of(conn, &request).refuse_client(site, &route.covering),
+                StatusCode::UNAUTHORIZED => asked_of(conn, &request).refuse_password(site),
+                _ => {}
             }
             Answered::own(refused)
         }

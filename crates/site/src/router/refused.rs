@@ -35,13 +35,13 @@ pub(crate) struct Asked<'a> {
 impl Asked<'_> {
     /// Logs that the request was refused.
     pub fn refuse(self, site: &Site, status: StatusCode, reason: &'static str, about: &str, remedy: &str) {
-        self.tell(status, reason, about, remedy, |refused| site.worker.refused(refused));
+        self.tell(status, (reason, 0), about, remedy, |refused| site.worker.refused(refused));
     }
 
     fn tell(
         self,
         status: StatusCode,
-        reason: &'static str,
+        (reason, rule): (&'static str, u16),
         about: &str,
         remedy: &str,
         log: impl FnOnce(Refused<'_>),
@@ -56,6 +56,7 @@ impl Asked<'_> {
             host,
             target: target.as_bytes(),
             reason,
+            rule,
             about,
             remedy,
         });
@@ -108,6 +109,15 @@ impl Asked<'_> {
         self.refuse(site, StatusCode::FORBIDDEN, "`allow` and `deny` do not let the client in", &about, "");
     }
 
+    /// The same of one whose password is wrong. The name is not logged: people type passwords there.
+    pub fn refuse_password(self, site: &Site) {
+        if self.headers.contains_key(header::AUTHORIZATION) {
+            let (reason, remedy) =
+                ("no user of `auth` has this name and password", "`htpasswd -v FILE NAME` tries one");
+            self.refuse(site, StatusCode::UNAUTHORIZED, reason, "", remedy);
+        }
+    }
+
     /// The same of one whose body is longer than it may be.
     pub fn refuse_body(self, site: &Site, limit: u64) {
         let refusal = request::head::Refusal::BodyTooLarge;
@@ -142,7 +152,8 @@ impl PassedOn {
         response.map(|body| match body {
             ResponseBody::Stream(inner) => {
                 let (log, refusals) = site.worker.refusals();
-                let told = Some(Told { passed_on: self, status, about, log, refusals });
+                let number = rule.number.unwrap_or_default();
+                let told = Some(Told { passed_on: self, status, number, about, log, refusals });
                 ResponseBody::stream(Watched { inner, told })
             }
             body => body,
@@ -163,9 +174,14 @@ impl PassedOn {
                 "the server has not begun its answer in time",
                 "make it faster, or raise `answer_timeout` of the route",
             ),
+            StatusCode::NOT_FOUND if matches!(rule.target, Target::FastCgi(_)) => {
+                ("there is no such script below `root`", "")
+            }
             _ => return,
         };
-        self.asked().refuse(site, status, reason, &about(rule), remedy);
+        let number = rule.number.unwrap_or_default();
+        self.asked()
+            .tell(status, (reason, number), &about(rule), remedy, |refused| site.worker.refused(refused));
     }
 
     fn asked(&self) -> Asked<'_> {
@@ -188,6 +204,7 @@ fn about(rule: &Rule) -> String {
 struct Told {
     passed_on: PassedOn,
     status: StatusCode,
+    number: u16,
     about: String,
     log: Log,
     refusals: Rc<Refusals>,
@@ -198,7 +215,7 @@ impl Told {
         let about = format!("{}: {error}", self.about);
         let (reason, remedy) = ("the server broke its answer off", "see what its own log says");
         let log = |refused: Refused<'_>| self.refusals.note(&self.log, refused);
-        self.passed_on.asked().tell(self.status, reason, &about, remedy, log);
+        self.passed_on.asked().tell(self.status, (reason, self.number), &about, remedy, log);
     }
 }
 
