@@ -39,6 +39,7 @@ pub fn fuzz(data: &[u8]) {
         tls: data.len() % 2 == 0,
         root: "/srv/www",
         script: &script,
+        filename: None,
         parts: &parts,
         requested: None,
         failed: None,

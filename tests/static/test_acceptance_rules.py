@@ -22,7 +22,19 @@ FILES = {
     "pages/empty/x.txt": "x\n", "app/index.html": "app\n", "app/real.js": "real\n", "private/x.html": "secret\n",
     "uploads/run.cgi": "secret\n", "uploads/picture.png": "picture\n", "x.thing": "thing\n", "settings.INI": "secret\n",
     "deep/app.log": "secret\n", "errors/404.html": "our own 404\n", "errors/502.html": "our own 502\n",
-    "errors/413.html": "our own 413\n",
+    "errors/413.html": "our own 413\n", "media/hidden.html": "secret\n",
+}
+
+#: Beside the root, by their paths below the server's folder.
+ELSEWHERE = {
+    "elsewhere/one.html": "one elsewhere\n", "elsewhere/sub/index.html": "sub elsewhere\n", "elsewhere/app.log": "secret\n",
+    "shared/page.html": "shared\n", "shared/sub/index.html": "shared sub\n", "closed/secret.html": "not named\n",
+}
+
+#: Links, by their paths below the server's folder.
+LINKS = {
+    "public/shared.html": "../shared/page.html", "public/far": "../shared/sub", "public/closed.html": "../closed/secret.html",
+    "elsewhere/shared.html": "../shared/page.html", "elsewhere/closed": "../closed", "public/within.html": "show.html",
 }
 
 NGINX = """\
@@ -54,6 +66,8 @@ http {{
         location /private/ {{ deny all; }}
         location ~ ^/uploads/.*\\.cgi$ {{ deny all; }}
         location ~* \\.(ini|log)$ {{ deny all; }}
+        location /media/ {{ alias {folder_of_root}/elsewhere/; }}
+        location /api/files/ {{ alias {folder_of_root}/elsewhere/sub/; }}
         location /api/ {{
             client_max_body_size 1m;
             proxy_pass http://unix:{folder}/app.sock:/;
@@ -81,6 +95,9 @@ REQUESTS = [
         "/pages/sub", "/pages/sub/", "/pages/none", "/pages/empty/", "/app/real.js", "/app/any/where?x", "/app/",
         "/private/x.html", "/private/none", "/private", "/uploads/run.cgi", "/uploads/picture.png", "/uploads/none.cgi",
         "/x.thing", "/settings.INI", "/deep/app.log", "/none.log", "/none", "/api/users?q=1", "/api/", "/api/a%20b",
+        "/media/one.html", "/media/", "/media/sub/", "/media/sub", "/media/none", "/media/hidden.html", "/media/app.log",
+        "/media../closed/secret.html", "/media", "/%6dedia/one.html", "/api/files/", "/api/files/index.html", "/api/files/none",
+        "/shared.html", "/far/", "/far", "/within.html", "/closed.html", "/media/shared.html", "/media/closed/secret.html",
         "/whole/users", "/dead/x", "/%70rivate/x.html", "//private//x.html",
     )
 ] + [("POST", "/api/up", 500_000), ("POST", "/api/up", 2_000_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
@@ -93,6 +110,11 @@ OURS = {
     "/host/x%20y?q=1": {"location": "https://a.test/host/x%20y?q=1"},
     # Without an index file, a folder is nothing to try: the next of the list is.
     "/pages/empty/": {"status": 404, "body": b"our own 404\n"},
+    # A folder without an index file is 404, as what is not there: nobody learns which folders there are.
+    "/media/": {"status": 404, "body": b"our own 404\n"},
+    # A link is followed into folders that are named, and nginx follows every one.
+    "/closed.html": {"status": 404, "body": b"our own 404\n"},
+    "/media/closed/secret.html": {"status": 404, "body": b"our own 404\n"},
     # The rule for a folder is for its name without a slash, too: frameworks take the two for one.
     "/private": {"status": 403, "body": None, "location": None},
 }
@@ -112,11 +134,15 @@ class Acceptance(unittest.TestCase):
         cls.server = Server([], (), text=lambda port: text.replace("127.0.0.1:8080", f"127.0.0.1:{port}"))
         for name, content in FILES.items():
             cls.server.write(f"public/{name}", content)
+        for name, content in ELSEWHERE.items():
+            cls.server.write(name, content)
+        for name, target in LINKS.items():
+            (cls.server.folder / name).symlink_to(target)
         cls.seen = []
         cls.enterClassContext(Raw(path=str(cls.server.folder / "app.sock"), answer=cls.answer))
         if ROOTLESS and os.geteuid() == 0:
             for path in [cls.server.folder, *cls.server.folder.rglob("*")]:
-                shutil.chown(path, 65534, 65534)
+                os.chown(path, 65534, 65534, follow_symlinks=False)
         cls.enterClassContext(cls.server)
 
     @classmethod
@@ -137,7 +163,8 @@ class Acceptance(unittest.TestCase):
         folder.chmod(0o755)
         port = free_port()
         user = "user nobody nogroup;" if os.geteuid() == 0 else ""
-        config = NGINX.format(folder=folder, port=port, user=user, root=self.server.folder / "public")
+        config = NGINX.format(folder=folder, port=port, user=user, root=self.server.folder / "public",
+                              folder_of_root=self.server.folder)
         (folder / "nginx.conf").write_text(config)
         self.enterContext(Raw(path=str(folder / "app.sock"), answer=self.answer))
         nginx = subprocess.Popen([program, "-p", str(folder), "-c", str(folder / "nginx.conf")], stderr=subprocess.DEVNULL)
@@ -176,7 +203,7 @@ class Acceptance(unittest.TestCase):
         for method, path, bytes_, said in (
             ("GET", "/private/log", 0, "`allow` and `deny` do not let the client in; those of the route with `path = \"/private/\"`"),
             ("GET", "/unreadable.html", 0, "may not be read; `unreadable.html` of `root`, by uid"),
-            ("GET", "/outside.html", 0, "a symbolic link leads out of `root`; `outside.html`"),
+            ("GET", "/outside.html", 0, "a symbolic link leads out of its folder, and into none of `follow_links`; `outside.html`"),
             ("POST", "/whole/log", 5_000, "a request body that is too large; at most 1024 bytes"),
             ("GET", "/dead/log", 0, "nobody answers"),
             ("GET", "/x/..;/log", 0, "a path in which"),
@@ -192,7 +219,7 @@ class Acceptance(unittest.TestCase):
         self.assertEqual(self.ask(self.server.port, "GET", "/x.thing", 0).headers["content-type"], "application/x-thing")
 
     def test_no_spelling_opens_what_is_closed(self):
-        closed = ["/private/x.html", "/uploads/run.cgi", "/settings.INI", "/deep/app.log"]
+        closed = ["/media/app.log", "/private/x.html", "/uploads/run.cgi", "/settings.INI", "/deep/app.log"]
         for path in closed:
             for spelt in (path, path.replace("/", "//"), re.sub("[aeiou]", lambda m: "%%%02x" % ord(m[0]), path),
                           path + "?x", path + "/", path + ";x", path + "%2f", path + "%0a", path + "%00", path + "/more"):

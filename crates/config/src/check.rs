@@ -273,8 +273,11 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
         }
     }
     for site in &raw.sites {
-        for (published_by, root) in site.published() {
+        for (published_by, root) in site.opened() {
             let published = resolve(&root.value);
+            if matches!(published_by, "alias" | "follow_links") {
+                kernels_own(published_by, root, &published, problems);
+            }
             let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
             let error_file = raw.error_file.as_ref().filter(|at| resolve(&at.value).starts_with(&published));
             let inside: Vec<_> = inside
@@ -309,6 +312,14 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
                 }
             }
         }
+    }
+}
+
+/// The kernel's folders say of processes and devices what is nobody's to read, the worker's own descriptors above all.
+fn kernels_own(key: &str, at: &At<PathBuf>, path: &Path, problems: &mut Problems<'_>) {
+    if let Some(own) = ["/proc", "/sys", "/dev"].into_iter().find(|own| path.starts_with(own)) {
+        let message = format!("`{key}` {} is in {own}, which has no documents", show_path(&at.value));
+        problems.report_help(at.offset, message, "name a folder of files");
     }
 }
 

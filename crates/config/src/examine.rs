@@ -63,6 +63,13 @@ pub enum Content<'c> {
         /// Names with a dot in front that are sent all the same.
         send_hidden: &'c [String],
     },
+    /// A folder that links of a site may lead into.
+    Linked {
+        /// The name of the site.
+        site: &'c str,
+        /// The account as which the site's worker runs, if one is named.
+        user: Option<&'c str>,
+    },
     /// A folder that a service reads.
     Read {
         /// The names of the site and the service, with `/` between them.
@@ -153,7 +160,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     // Of what is not there, something has been said.
     subjects.retain(|subject| match subject.content {
         Content::Own | Content::Socket => true,
-        Content::Published { .. } | Content::Read { .. } => subject.path.is_dir(),
+        Content::Published { .. } | Content::Linked { .. } | Content::Read { .. } => subject.path.is_dir(),
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
         Content::Program { .. } => is_executable(subject.path),
         _ => subject.path.is_file(),
@@ -191,13 +198,16 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     let program = |key, at| subject(key, at, Content::Program { filter: false });
     subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at)));
     let name = site.name.as_deref().unwrap_or_default();
+    let user = site.worker.user.as_ref().map(|user| user.value.as_str());
+    let linked = site.follow_links.iter();
+    subjects.extend(linked.map(|at| subject("follow_links", at, Content::Linked { site: name, user })));
     for (key, at) in site.published() {
         let matchers = site.routes.iter().filter_map(|route| route.matcher.as_ref());
         let suffixes = matchers.filter(|matcher| matcher.value.path.is_none());
         let suffixes = suffixes.filter_map(|matcher| matcher.value.suffix.as_deref());
         let content = Content::Published {
             site: name,
-            user: site.worker.user.as_ref().map(|user| user.value.as_str()),
+            user,
             routed: suffixes.collect(),
             send_hidden: &site.statics.send_hidden,
         };

@@ -61,7 +61,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
         program("filters", &filter.command, &filter.program, problems);
     }
     for site in &raw.sites {
-        site.published().for_each(|(key, at)| folder(key, at, problems));
+        site.opened().for_each(|(key, at)| folder(key, at, problems));
         site.users().for_each(|at| regular("users", at, problems));
         if let Some((command, at)) = &site.worker.program {
             program("worker", command, at, problems);

@@ -58,9 +58,8 @@ const HIDDEN: Ours = Line(ROUTE, "hide_headers = [\"X-Powered-By\"]");
 const PATTERN: Ours = Line(ROUTE, "pattern = '^/article/(\\d+)$'");
 const ANSWERED: Ours =
     Nothing("no text of the configuration is an answer: put a file into `root`, or redirect elsewhere");
-const ONE_FOLDER: Ours = Nothing(
-    "a path is a folder of the same name in `root`: move the folder there, or make it a site of its own",
-);
+const FOLDER: Ours = Line(ROUTE, "alias = \"/srv/media\"");
+const LINKS: Ours = Line(SITE, "follow_links = [\"/srv/shared\"]");
 const SITES_ALONE: Ours = Nothing("a site is a [[site]] of its own, with its `host` and `root`");
 const ACME: Ours = Nothing(
     "certificates are files, which another program renews: `certbot certonly --webroot`; a changed file is noticed",
@@ -144,8 +143,11 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     (&["VirtualDocumentRoot"], APACHE, Line(SITE, "vhosts = \"vhosts\"")),
     (&["DirectoryIndex"], APACHE, Line(SITE, "index = [\"index.html\"]")),
     (&["autoindex", "browse"], NGINX, Line(SITE, "listing = true")),
-    (&["alias"], NGINX, ONE_FOLDER),
-    (&["Alias", "ScriptAlias"], APACHE, ONE_FOLDER),
+    (&["alias"], NGINX, FOLDER),
+    (&["Alias", "AliasMatch"], APACHE, FOLDER),
+    (&["ScriptAlias"], APACHE, COMMAND),
+    (&["disable_symlinks"], NGINX, LINKS),
+    (&["FollowSymLinks", "SymLinksIfOwnerMatch"], APACHE, LINKS),
     (&["FallbackResource"], APACHE, FILES_FIRST),
     (&["types", "default_type"], NGINX, MEDIA),
     (&["AddType", "ForceType"], APACHE, MEDIA),
@@ -433,7 +435,7 @@ mod tests {
         assert!(help("certificate_key").unwrap().contains("`key = "));
         assert!(help("documentroot").unwrap().contains("root = \"public\""));
         assert!(help("alias").unwrap().contains("nginx") && help("Alias").unwrap().contains("Apache"));
-        assert_eq!((help("verbose"), key("verbose"), key("alias")), (None, None, None));
+        assert_eq!((help("verbose"), key("verbose"), key("alias")), (None, None, Some("alias")));
         assert_eq!(key("ServerName"), Some("host"));
     }
 }

@@ -88,6 +88,7 @@ pub(crate) struct RawSite {
     pub(crate) tls: Option<RawSiteTls>,
     pub(crate) services: Vec<RawService>,
     pub(crate) vhosts: Option<At<PathBuf>>,
+    pub(crate) follow_links: Vec<At<PathBuf>>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) statics: Statics,
     pub(crate) terms: RawTerms,
@@ -219,7 +220,13 @@ impl RawSite {
     /// The folders that it publishes, by their keys.
     pub(crate) fn published(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
         let root = self.root().map(|root| ("root", root));
-        root.into_iter().chain(self.vhosts.as_ref().map(|vhosts| ("vhosts", vhosts)))
+        let aliases = self.routes.iter().filter_map(|route| Some(("alias", route.alias.as_ref()?)));
+        root.into_iter().chain(self.vhosts.as_ref().map(|vhosts| ("vhosts", vhosts))).chain(aliases)
+    }
+
+    /// These, and the folders that links may lead into.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+        self.published().chain(self.follow_links.iter().map(|folder| ("follow_links", folder)))
     }
 
     /// The files of users, of the site itself and of its routes.
@@ -247,6 +254,7 @@ impl RawSite {
             tls: self.tls.map(RawSiteTls::finish),
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
             vhosts: self.vhosts.map(|vhosts| vhosts.value),
+            follow_links: self.follow_links.into_iter().map(|folder| folder.value).collect(),
             redirect: self.redirect,
             statics: self.statics,
             limits: self.limits,

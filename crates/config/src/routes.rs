@@ -47,6 +47,8 @@ pub(crate) struct RawRoute {
     pub(crate) body_bytes: Option<u64>,
     /// Whether those who answer get the rest of the path, and where that is said.
     pub(crate) strip_prefix: Option<At<bool>>,
+    /// The folder that stands at its path.
+    pub(crate) alias: Option<At<PathBuf>>,
     pub(crate) talk: Talk,
 }
 
@@ -71,6 +73,7 @@ impl RawRoute {
             terms: self.terms.terms,
             body_bytes: self.body_bytes,
             strip_prefix: self.strip_prefix.is_some_and(|strip| strip.value),
+            alias: self.alias.map(|alias| alias.value),
             talk: self.talk,
         })
     }
@@ -101,6 +104,7 @@ fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawRo
         fallback,
         body_bytes: table.get("body_bytes").and_then(|entry| entry.bytes(&rules::BODY_BYTES, problems)),
         strip_prefix,
+        alias: table.get("alias").and_then(|entry| entry.path(dir, problems)),
         terms: terms(&table, dir, problems),
         talk: backends::talk(&table, problems),
     }
@@ -178,10 +182,10 @@ fn action(
 
 /// A route may be there for its terms alone.
 fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action> {
-    let has_terms = TERMS.iter().any(|key| table.get(key).is_some());
+    let has_terms = table.get("alias").is_some() || TERMS.iter().any(|key| table.get(key).is_some());
     if !has_terms && ACTIONS.iter().all(|key| table.lacks(key)) {
         let message = "this route does nothing";
-        let help = format!("add one of {}, or terms: {}", ACTIONS.join(", "), TERMS.join(", "));
+        let help = format!("add one of alias, {}, or terms: {}", ACTIONS.join(", "), TERMS.join(", "));
         problems.report_help(table.offset, message, help);
         return None;
     }
@@ -257,6 +261,7 @@ pub(crate) fn php(
         terms: RawTerms::default(),
         body_bytes: None,
         strip_prefix: None,
+        alias: None,
         talk: Talk::default(),
     };
     let is_free = |made: &RawRoute| {

@@ -58,6 +58,8 @@ pub(crate) const SHARES: [u16; 3] = [250, 150, 100];
 pub(crate) const EXEMPT: [&str; 1] = ["127.0.0.0/8"];
 /// LIMIT: each is compared with the address of every connection.
 pub(crate) const EXEMPT_MAX: usize = 256;
+/// LIMIT: each is a descriptor of the site's worker.
+pub(crate) const FOLLOW_LINKS_MAX: usize = 64;
 /// LIMIT: every request goes through all of them, one after the other.
 pub(crate) const FILTERS_MAX: usize = 16;
 /// LIMIT: 0 never bans; above 30 days an address has another owner.
@@ -232,6 +234,7 @@ pub(crate) const SITE: Keys = (
         "path",
         "root",
         "vhosts",
+        "follow_links",
         "index",
         "php",
         "redirect",
@@ -272,6 +275,7 @@ pub(crate) const ROUTE: Keys = (
         "path",
         "suffix",
         "pattern",
+        "alias",
         "redirect",
         "rewrite",
         "try_files",

@@ -331,6 +331,8 @@ pub struct Site {
     pub services: Vec<Service>,
     /// The folder with a folder for each host, in place of `root`.
     pub vhosts: Option<PathBuf>,
+    /// Folders that symbolic links may lead into.
+    pub follow_links: Vec<PathBuf>,
     /// Where every request is sent, if to somewhere else.
     pub redirect: Option<Redirect>,
     /// How its files are answered with.
@@ -387,6 +389,12 @@ impl Site {
     /// The folder that it publishes: its `root`, or its `vhosts`.
     pub fn folder(&self) -> Option<&PathBuf> {
         self.root.as_ref().or(self.vhosts.as_ref())
+    }
+
+    /// All folders that its worker opens: that one, those of its routes, and those that links may lead into.
+    pub fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        let aliases = self.routes.iter().filter_map(|route| route.alias.as_ref());
+        self.folder().into_iter().chain(aliases).chain(&self.follow_links)
     }
 
     /// The files of users that it or one of its routes checks names and passwords by.

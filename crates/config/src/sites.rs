@@ -48,6 +48,9 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         tls: tls::site(&table, dir, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
         vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
+        follow_links: table
+            .get("follow_links")
+            .map_or_else(Vec::new, |entry| follow_links(&entry, dir, problems)),
         redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, None, problems)),
         statics: statics::statics(&table, problems),
         limits: limits(&table, problems),
@@ -112,6 +115,16 @@ fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
         None if table.get("php").is_some() => vec!["index.php".to_owned(), "index.html".to_owned()],
         None => vec!["index.html".to_owned()],
     }
+}
+
+fn follow_links(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+    let elements = entry.elements(problems).unwrap_or_default();
+    if elements.len() > rules::FOLLOW_LINKS_MAX {
+        let (count, max) = (elements.len(), rules::FOLLOW_LINKS_MAX);
+        let message = format!("`follow_links` has {count} folders; it has at most {max}");
+        problems.report_help(entry.offset, message, "name a folder that has several of them");
+    }
+    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }
 
 fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {

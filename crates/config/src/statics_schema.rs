@@ -142,6 +142,8 @@ pub struct Route {
     pub body_bytes: Option<u64>,
     /// Whether those who answer get the path without the route's.
     pub strip_prefix: bool,
+    /// The folder that stands at its path, in place of what the root has there.
+    pub alias: Option<PathBuf>,
     /// How its servers are talked to, if it has any.
     pub talk: crate::Talk,
 }

@@ -21,6 +21,7 @@ fn route(matcher: Matcher, action: Action) -> Route {
         fallback: false,
         body_bytes: None,
         strip_prefix: false,
+        alias: None,
         terms: Terms::default(),
     }
 }

@@ -59,6 +59,7 @@ fn bare_site() -> Site {
         tls: None,
         services: Vec::new(),
         vhosts: None,
+        follow_links: Vec::new(),
         redirect: None,
         statics: bare_statics(),
         terms: Terms::default(),

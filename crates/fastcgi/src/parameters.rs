@@ -44,6 +44,8 @@ pub struct Request<'a> {
     pub root: &'a str,
     /// The script, by the path that an internal redirect may have led to.
     pub script: &'a Script,
+    /// The path of the script's file; below the root at the script's own path if nothing else is said.
+    pub filename: Option<&'a [u8]>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
     pub parts: &'a Parts,
     /// The path and query that the client has asked for, where an internal redirect has led elsewhere.
@@ -69,6 +71,7 @@ pub fn parameters(request: &Request<'_>) -> Parameters {
         tls,
         root,
         script,
+        filename,
         parts,
         requested,
         failed,
@@ -87,7 +90,7 @@ pub fn parameters(request: &Request<'_>) -> Parameters {
     set("QUERY_STRING", parts.uri.query().unwrap_or("").as_bytes());
     set("DOCUMENT_ROOT", root.as_bytes());
     set("SCRIPT_NAME", &script.name);
-    set("SCRIPT_FILENAME", &below(&script.name));
+    set("SCRIPT_FILENAME", &filename.map_or_else(|| below(&script.name), <[u8]>::to_vec));
     set("DOCUMENT_URI", &[&script.name[..], &script.info[..]].concat());
     if !script.info.is_empty() {
         set("PATH_INFO", &script.info);
@@ -200,6 +203,7 @@ mod tests {
             tls: secure,
             root: "/srv/www",
             script: &script,
+            filename: None,
             parts: &parts,
             requested: None,
             failed: None,

@@ -12,6 +12,7 @@ pub mod error;
 pub mod fields;
 pub mod head;
 pub mod hello;
+pub mod links;
 pub mod mime;
 pub mod path;
 pub mod proxy;

@@ -91,7 +91,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
-        "its root directory, channels from gates, to services and the signer, from the stapler",
+        "its root directory and the folders beside it, channels from gates, to services and the signer, from the stapler",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
     edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),

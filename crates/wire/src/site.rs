@@ -172,8 +172,13 @@ messages! {
         40 => Connector {},
         /// Before `Begin`: the servers that target `target` of the connector stands for, and how they are talked to.
         41 => Backend { target: u16, backend: Backend },
-        /// Before `Begin`: the path of the root directory, as FastCGI servers are told it.
+        /// Before `Begin`: the path of the root directory, as FastCGI servers are told it and links may name it.
         42 => RootPath { path: Text<4096> },
+        /// Before `Begin`, after the rule: the descriptor of `folder` comes along, in which the files at or below the path of
+        /// a rule are.
+        46 => RuleFolder { rule: u16, folder: Text<4096> },
+        /// Before `Begin`: the descriptor of `folder` comes along, into which symbolic links may lead.
+        47 => LinkFolder { folder: Text<4096> },
         /// Once the worker serves: whose each path is follows anew, as `Route`. What was said before holds until `Commit`;
         /// another `Update` instead discards what has followed. The services stay those that they were.
         43 => Update {},

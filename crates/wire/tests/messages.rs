@@ -447,6 +447,8 @@ impl Samples for LauncherToSite {
         all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
         all.extend([Self::Exempt { network: text(64) }, Self::SharedConnections { port: u16::MAX }]);
         all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);
+        all.push(Self::RuleFolder { rule: u16::MAX, folder: text(4096) });
+        all.push(Self::LinkFolder { folder: text(4096) });
         for speech in [Speech::Http, Speech::FastCgi] {
             for proxy_header in [ProxyHeader::None, ProxyHeader::Version1, ProxyHeader::Version2] {
                 let (answer_timeout_ms, requests, script) = (u32::MAX, u32::MAX, text(1024));

@@ -28,8 +28,8 @@ pub fn of(config: &Config) -> Vec<Asset> {
         let own = Some(number);
         let files = |path: &Path| format!("files {}", shown(config, path));
         add(Kind::Site, site.name.clone(), "site".into(), own);
-        if let Some(root) = site.folder() {
-            add(Kind::Files, shown(config, root), files(root), own);
+        for folder in site.folders() {
+            add(Kind::Files, shown(config, folder), files(folder), own);
         }
         for users in site.users() {
             add(Kind::Files, shown(config, users), format!("passwords {}", shown(config, users)), own);

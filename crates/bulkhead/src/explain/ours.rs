@@ -155,6 +155,12 @@ impl<'a> Rules<'a> {
         if let Some(root) = site.folder() {
             found = self.files(found, root, "`root`: it reads them to send them");
         }
+        for folder in site.routes.iter().filter_map(|route| route.alias.as_ref()) {
+            found = self.files(found, folder, "`alias`: it reads them to send them");
+        }
+        for folder in &site.follow_links {
+            found = self.files(found, folder, "`follow_links`: it reads what links lead to");
+        }
         for users in site.users() {
             found = self.files(found, users, "`auth`: it checks names and passwords by it");
         }
@@ -191,7 +197,7 @@ impl<'a> Rules<'a> {
 
     /// A folder, every folder inside of it, and a part of each that it is inside of.
     fn files(&self, mut found: Reaches<'a>, folder: &Path, how: &str) -> Reaches<'a> {
-        let roots = self.config.sites.iter().filter_map(|site| site.folder());
+        let roots = self.config.sites.iter().flat_map(|site| site.folders());
         let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
         let users = self.config.sites.iter().flat_map(|site| site.users());
         for other in roots.chain(read).chain(users) {

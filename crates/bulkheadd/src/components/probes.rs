@@ -153,6 +153,11 @@ fn hints(supervisor: &Supervisor, slot: usize) -> String {
     text + "}"
 }
 
+/// The folders that the site of `own` opens.
+fn own_folders<'c>(config: &'c config::Config, own: &ProcessSpec) -> impl Iterator<Item = &'c PathBuf> {
+    config.sites.get(usize::from(own.site)).into_iter().flat_map(config::Site::folders)
+}
+
 fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
     let config = &supervisor.context().config;
     let mut files = vec![
@@ -168,6 +173,10 @@ fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {
             files.extend(
                 site.folder()
                     .into_iter()
+                    // What the operator lets both read is nothing that one of them must not have.
+                    .filter(|root| {
+                        own.role != Role::Site || !own_folders(config, own).any(|own| root.starts_with(own))
+                    })
                     .map(|root| root.join(site.index.first().map_or("", String::as_str))),
             );
         }

@@ -12,7 +12,8 @@ use rewrite::Matcher;
 
 /// Every rule of one site's routes and files.
 pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
-    let has_files = !matches!(site.has_root, HasRoot::No) || site.vhosts.is_some();
+    let has_aliases = site.routes.iter().any(|route| route.alias.is_some());
+    let has_files = !matches!(site.has_root, HasRoot::No) || site.vhosts.is_some() || has_aliases;
     if let (HasRoot::Yes(root), Some(vhosts)) = (&site.has_root, &site.vhosts) {
         let place = problems.place(root.offset);
         let message = format!("{} has both `vhosts` and a `root` (at {place})", site.label);
@@ -27,6 +28,7 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
         problems.report_help(php, message, "add `root = \"public\"`");
     }
     direct_services(site, problems);
+    aliases(site, problems);
     let mut seen = Seen::new();
     for route in &site.routes {
         let Some(matcher) = &route.matcher else { continue };
@@ -67,6 +69,47 @@ fn shown(matcher: &Matcher) -> String {
     keys.collect::<Vec<_>>().join(" with ")
 }
 
+/// A folder stands at one path, and requests come to it.
+fn aliases(site: &RawSite, problems: &mut Problems<'_>) {
+    let mut seen = Seen::new();
+    for route in &site.routes {
+        let (Some(alias), Some(matcher)) = (&route.alias, &route.matcher) else { continue };
+        let (Some(path), None) = (&matcher.value.path, &matcher.value.suffix) else {
+            let message =
+                "`alias` is the folder of what is below a `path`, and this route has something else";
+            let help = "write a `path` alone, and for its scripts a route of their own";
+            problems.report_help(alias.offset, message, help);
+            continue;
+        };
+        if path == "/" {
+            let message = "`alias` has the place of the whole site, whose folder is its `root`";
+            problems.report_help(alias.offset, message, "write it as `root` of the site");
+        }
+        let is_served = |name: &str| {
+            !name.starts_with('.')
+                || name == ".well-known"
+                || site.statics.send_hidden.iter().any(|hidden| hidden == name)
+        };
+        if let Some(name) = path.split('/').find(|name| !is_served(name)) {
+            let message =
+                format!("`alias` is at the path {}, and {} is never served", quote(path), quote(name));
+            problems.report_help(alias.offset, message, format!("add {} to `send_hidden`", quote(name)));
+        }
+        let acts_always = matches!(route.action, Some(Action::Redirect(_) | Action::Rewrite(_)))
+            && !route.fallback.as_ref().is_some_and(|fallback| fallback.value);
+        if acts_always {
+            let message = "`alias` is of no use where each request is redirected or rewritten";
+            problems.report_help(alias.offset, message, "add `fallback = true`, or remove it");
+        }
+        if let Some(first) = seen.first(path.trim_matches('/').to_owned(), matcher.offset) {
+            let place = problems.place(first);
+            let message =
+                format!("two folders have the place {} of {} (first at {place})", quote(path), site.label);
+            problems.report_help(alias.offset, message, "remove one of the two");
+        }
+    }
+}
+
 /// A route's path is inside its site's, and no service has it.
 fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
     let Some(matcher) = &route.matcher else { return };
@@ -79,7 +122,9 @@ fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
     }
     let mut services = site.services.iter().filter_map(|service| Some((service, service.path.as_ref()?)));
     let same = services.find(|(_, other)| other.value == *path && matcher.value.suffix.is_none());
-    if let Some((service, first)) = same.filter(|_| !matches!(route.action, Some(Action::Terms))) {
+    if let Some((service, first)) =
+        same.filter(|_| route.alias.is_some() || !matches!(route.action, Some(Action::Terms)))
+    {
         let place = problems.place(first.offset);
         let message =
             format!("`path` {} of this route is {}'s already (at {place})", quote(path), service.label);

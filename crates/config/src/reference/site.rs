@@ -39,6 +39,13 @@ pub(super) const SITE: &[Row] = &[
          host",
     ),
     Row::other(
+        "follow_links",
+        "array of folders",
+        "`[]`",
+        "symbolic links in the site's folders may lead into these: \
+         [links](guide/static.md#folders-elsewhere-and-links)",
+    ),
+    Row::other(
         "index",
         "array of file names",
         "`[\"index.html\"]`",
@@ -257,6 +264,13 @@ pub(super) const ROUTE: &[Row] = &[
         "none",
         "in place of `path` and `suffix`: requests in whose decoded path the expression finds something, as in \
          `'^/article/(\\d+)$'`; at most 512 bytes, [its syntax](guide/static.md#patterns)",
+    ),
+    Row::other(
+        "alias",
+        "folder",
+        "none",
+        "the files below `path` are those of this folder, in place of what `root` has there: \
+         [folders elsewhere](guide/static.md#folders-elsewhere-and-links)",
     ),
     Row::other(
         "redirect",

@@ -139,6 +139,10 @@ pub(super) const SITE: &[Allow] = &[
     allow(&[l::SYS_pread64, l::SYS_sendfile, l::SYS_lseek], "the content of a file"),
     allow(&[l::SYS_getdents64], "the names in a directory"),
     allow(
+        &[l::SYS_readlinkat],
+        "where a symbolic link leads, for those that may lead into another folder of the site",
+    ),
+    allow(
         &[l::SYS_inotify_init1, l::SYS_inotify_add_watch, l::SYS_inotify_rm_watch],
         "being told when files below the root directory change",
     ),

@@ -17,6 +17,7 @@ use worker::Fault;
 
 use crate::config::settings::Settings;
 use crate::files::Names;
+use crate::files::folders::{Folder, Folders};
 use crate::router::access::users::Users;
 use crate::router::rules::{AccessPolicy, BasicAuth, Rule, Rules, Target, Tried};
 
@@ -38,6 +39,8 @@ pub struct Setup {
     /// How files are answered with.
     pub settings: Settings,
     rules: Vec<Rule>,
+    /// The folders beside the root.
+    folders: Folders,
     /// What is to be logged.
     pub faults: Vec<String>,
 }
@@ -111,6 +114,14 @@ impl Setup {
                 self.policy(rule)?.basic_auth = Some(BasicAuth { users, challenge });
             }
             LauncherToSite::Vhosts {} => self.vhosts = descriptor,
+            LauncherToSite::RuleFolder { rule, folder } => self.alias(rule, folder.as_str(), descriptor)?,
+            LauncherToSite::LinkFolder { folder } => {
+                self.folders.add_link_folder(opened(folder.as_str(), descriptor)?);
+            }
+            LauncherToSite::RootPath { path } => {
+                self.folders.set_root(path.as_str());
+                return Ok(Some(LauncherToSite::RootPath { path }));
+            }
             LauncherToSite::ErrorPage { status, page } => {
                 self.settings.error_pages.push((status, page.as_str().to_owned()));
             }
@@ -163,6 +174,18 @@ impl Setup {
         };
     }
 
+    /// Has a folder stand at the path of a rule, whose files answer whatever a rule for a shorter path says.
+    fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+        let folder = opened(folder, descriptor)?;
+        let rule = self.rule(number)?;
+        if rule.target == Target::Files {
+            rule.target = Target::Alias;
+        }
+        let path = rule.matcher.path.clone().ok_or_else(|| strange("a folder without a path"))?;
+        self.folders.add_alias(&path, folder);
+        Ok(())
+    }
+
     fn rule(&mut self, number: u16) -> Result<&mut Rule, Fault> {
         let rule = self.rules.iter_mut().find(|rule| rule.number == Some(number));
         rule.ok_or_else(|| strange("terms of no rule"))
@@ -194,8 +217,14 @@ impl Setup {
         let media = std::mem::take(&mut self.media).into_iter();
         // For as long as the process lives, as those that are part of the program: a site worker is set up once.
         let media = media.map(|(suffix, media)| (suffix, &*media.leak()));
-        Rc::new(Names { index, hidden, media: media.collect(), rules: Rc::new(rules) })
+        let folders = std::mem::take(&mut self.folders);
+        Rc::new(Names { index, hidden, media: media.collect(), rules: Rc::new(rules), folders })
     }
+}
+
+fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<Folder, Fault> {
+    let fd = descriptor.ok_or_else(|| strange("a folder without its descriptor"))?;
+    Ok(Folder::new(fd, path))
 }
 
 /// What is empty is not asked for.

@@ -103,6 +103,7 @@ impl Site {
         let roots = match (setup.root.take(), setup.vhosts.take()) {
             (Some(root), _) => Roots::One(Root::new(root, names)),
             (None, Some(folder)) => Roots::hosts(folder, names),
+            (None, None) if names.folders.has_aliases() => Roots::One(Root::without_folder(names)),
             (None, None) => Roots::None,
         };
         let idle_pool = IdlePool::new(worker.limits().connections);

@@ -1,10 +1,13 @@
-//! Static files below one root directory.
+//! Static files below one root directory, and in the folders that the site has beside it.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies
-//! below the root. Must never: open anything outside the root, follow a symbolic link out of it, serve
+//! below the root. Must never: open anything outside of these folders, follow a symbolic link out of one but into a folder
+//! that the operator has named for that, serve
 //! what is not a regular file, or hand out the source of a script, by whatever name it was found.
 
+mod beneath;
 pub mod cache;
+pub mod folders;
 mod listing;
 pub mod open;
 pub(crate) mod response;
@@ -13,7 +16,7 @@ pub(crate) mod serve;
 pub mod watch;
 
 use std::borrow::Cow;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,9 +24,12 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use request::accept_encoding::Encoding;
+use request::links::{self, Unfollowed, Within};
 use request::path::{ESCAPED_SLASH, NormalPath, escape};
 use request::{date, mime};
 
+use crate::files::beneath::{Opened, READ, link, open_beneath, or_itself};
+use crate::files::folders::Folders;
 use crate::router::rules::Rules;
 
 /// Why there is no file to serve.
@@ -35,7 +41,7 @@ pub enum Missing {
     Forbidden,
     /// There is none: 404.
     NotFound,
-    /// A link leads out of the root: 404, as nobody shall learn what is there.
+    /// A link leads out of the site's folders: 404, as nobody shall learn what is there.
     Outside,
     /// The system has no room for it now: 503.
     Busy,
@@ -115,7 +121,8 @@ pub enum Found {
 
 /// The files below one root.
 pub struct Files {
-    root: OwnedFd,
+    /// None of a site that has nothing but folders at paths.
+    root: Option<OwnedFd>,
     names: Rc<Names>,
     /// The name of the root in the site's folder, where each host has one there.
     name: String,
@@ -132,6 +139,8 @@ pub struct Names {
     pub media: Vec<(String, &'static str)>,
     /// The rules, which tell what is the source of a script.
     pub rules: Rc<Rules>,
+    /// The folders beside the root.
+    pub folders: Folders,
 }
 
 impl Names {
@@ -161,7 +170,12 @@ impl Names {
 impl Files {
     /// Serves what is below the directory `root`.
     pub fn new(root: OwnedFd, names: Rc<Names>) -> Files {
-        Files { root, names, name: String::new() }
+        Files { root: Some(root), names, name: String::new() }
+    }
+
+    /// Serves what is in the folders at paths alone.
+    pub fn without_root(names: Rc<Names>) -> Files {
+        Files { root: None, names, name: String::new() }
     }
 
     /// The same for the folder `name` of a site that has one for each host.
@@ -181,9 +195,9 @@ impl Files {
     }
 
     fn plain(&self, name: &[u8]) -> Result<Found, Missing> {
-        let (fd, straight) = self.open(name)?;
-        match regular(&fd)? {
-            Kind::Regular(meta, links) => Ok(self.found(fd, meta, name.to_vec(), straight && links == 1)),
+        let opened = self.open(name)?;
+        match regular(&opened.fd)? {
+            Kind::Regular(meta, links) => Ok(self.found(opened, (meta, links), name.to_vec())),
             Kind::Directory => Ok(Found::Elsewhere(format!("/{}/", escape(name)))),
             Kind::Other => Err(Missing::NotFound),
         }
@@ -196,23 +210,29 @@ impl Files {
                 path.push(b'/');
             }
             path.extend_from_slice(name.as_bytes());
-            let (fd, straight) = match self.open(&path) {
+            let opened = match self.open(&path) {
                 Err(Missing::NotFound) => continue,
                 other => other?,
             };
-            if let Kind::Regular(meta, links) = regular(&fd)? {
-                return Ok(self.found(fd, meta, path, straight && links == 1));
+            if let Kind::Regular(meta, links) = regular(&opened.fd)? {
+                return Ok(self.found(opened, (meta, links), path));
             }
         }
         Err(Missing::NotFound)
     }
 
     /// SECURITY: the only place where a [`File`] of the site is made.
-    fn found(&self, fd: OwnedFd, meta: Meta, path: Vec<u8>, direct: bool) -> Found {
-        if self.names.rules.is_source(&path) {
+    fn found(&self, opened: Opened, (meta, links): (Meta, u64), path: Vec<u8>) -> Found {
+        if self.names.rules.is_source(&path) || self.is_source_there(&opened) {
             return Found::Source(path);
         }
-        Found::File(File { fd, meta, media: self.names.media_of(&path), path, direct })
+        let direct = opened.is_straight && links == 1;
+        Found::File(File { fd: opened.fd, meta, media: self.names.media_of(&path), path, direct })
+    }
+
+    /// Whether a link has led to the source of a script in another folder.
+    fn is_source_there(&self, opened: &Opened) -> bool {
+        opened.linked.as_ref().is_some_and(|path| self.names.rules.is_source(path))
     }
 
     /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
@@ -222,11 +242,11 @@ impl Files {
         if !self.names.rules.is_as_open(&path, &file.path) {
             return None;
         }
-        let (fd, _) = self.open(&path).ok()?;
-        match regular(&fd) {
+        let opened = self.open(&path).ok().filter(|opened| !self.is_source_there(opened))?;
+        match regular(&opened.fd) {
             Ok(Kind::Regular(meta, _)) => {
                 let is_usable = meta.size > 0 && meta.modified_ns >= file.meta.modified_ns;
-                is_usable.then_some((fd, meta))
+                is_usable.then_some((opened.fd, meta))
             }
             _ => None,
         }
@@ -237,29 +257,82 @@ impl Files {
         &self.names
     }
 
-    /// A folder at a path below the root, reached without links.
-    pub fn folder(&self, path: &[u8]) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let path = if path.is_empty() { b"." } else { path };
-        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve).ok()
+    /// The path of a file as other programs see it, where they see the site's root as `root`.
+    pub fn path_seen(&self, path: &[u8], root: &str) -> Vec<u8> {
+        let alias = path.strip_prefix(b"/").and_then(|path| self.names.folders.alias_of(path));
+        match alias {
+            Some((folder, b"")) => folder.path.as_bytes().to_vec(),
+            Some((folder, below)) => [folder.path.as_bytes(), b"/", below].concat(),
+            None => [root.as_bytes(), path].concat(),
+        }
     }
 
-    /// Opens what is there; also tells whether no link was followed.
-    fn open(&self, path: &[u8]) -> Result<(OwnedFd, bool), Missing> {
-        // O_NONBLOCK: a FIFO below the root must not stop the worker.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let links = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        // LIMIT: openat2 says EAGAIN when a rename ran beside it and it could not be sure; 8 times is plenty.
-        for _ in 0..8 {
-            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::LOOP) if resolve != links => resolve = links,
-                other => return other.map(|fd| (fd, resolve != links)).map_err(missing),
+    /// The folder that has the file at a path of the site, and the file's path in it.
+    fn place<'p>(&self, path: &'p [u8]) -> Option<(BorrowedFd<'_>, &'p [u8])> {
+        match self.names.folders.alias_of(path) {
+            Some((folder, below)) => Some((folder.fd.as_fd(), below)),
+            None => Some((self.root.as_ref()?.as_fd(), path)),
+        }
+    }
+
+    /// The length of the path of the outermost folder on the way to a file: nothing for the root.
+    pub fn outermost(&self, path: &[u8]) -> usize {
+        self.names.folders.alias_of(path).map_or(0, |(_, below)| (path.len() - below.len()).saturating_sub(1))
+    }
+
+    /// A folder at a path of the site, reached without links.
+    pub fn folder(&self, path: &[u8]) -> Option<OwnedFd> {
+        let (folder, below) = self.place(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(folder, or_itself(below), flags, Mode::empty(), resolve).ok()
+    }
+
+    /// Opens what is at a path of the site.
+    fn open(&self, path: &[u8]) -> Result<Opened, Missing> {
+        let (folder, below) = self.place(path).ok_or(Missing::NotFound)?;
+        match open_beneath(folder, below, READ, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => {}
+            other => {
+                return other.map(|fd| Opened { fd, is_straight: true, linked: None }).map_err(missing);
             }
         }
-        Err(Missing::Busy)
+        match open_beneath(folder, below, READ, ResolveFlags::NO_MAGICLINKS) {
+            Err(Errno::XDEV) if !self.names.folders.links().is_empty() => self.follow(path),
+            other => other.map(|fd| Opened { fd, is_straight: false, linked: None }).map_err(missing),
+        }
+    }
+
+    /// Opens what a link leads to that leaves its folder.
+    ///
+    /// SECURITY: the walk only says which folder, and which path in it. Nothing is opened but below a folder that the
+    /// operator has named, and without links, so that whoever changes links meanwhile wins nothing.
+    #[cold]
+    fn follow(&self, path: &[u8]) -> Result<Opened, Missing> {
+        let folders = &self.names.folders;
+        let (start, below) = self.place(path).ok_or(Missing::NotFound)?;
+        let start_path = match folders.alias_of(path) {
+            Some((folder, _)) => Cow::Borrowed(&*folder.path),
+            None => self.seen_as(folders.root()),
+        };
+        let named: Vec<&[u8]> = folders.links().iter().map(|folder| folder.path.as_bytes()).collect();
+        let folder_of = |within| match within {
+            Within::Start => start,
+            Within::Named(number) => folders.links()[number].fd.as_fd(),
+        };
+        let all = links::Folders { start: start_path.as_bytes(), named: &named };
+        let (within, end) = links::follow(all, below, |within, below| link(folder_of(within), below))
+            .map_err(|fault| match fault {
+                Unfollowed::Outside => Missing::Outside,
+                Unfollowed::TooLong => Missing::NotFound,
+                Unfollowed::Failed(errno) => missing(errno),
+            })?;
+        // A name that is never served is not served by another name.
+        if within != Within::Start && !end.split(|&byte| byte == b'/').all(|name| self.names.admits(name)) {
+            return Err(Missing::NotFound);
+        }
+        let fd = open_beneath(folder_of(within), &end, READ, ResolveFlags::NO_SYMLINKS).map_err(missing)?;
+        Ok(Opened { fd, is_straight: false, linked: Some(end) })
     }
 }
 
@@ -300,7 +373,7 @@ fn missing(errno: Errno) -> Missing {
         // EXDEV is what openat2 says of a path that would leave the root.
         Errno::XDEV => Missing::Outside,
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Missing::NotFound,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Missing::Busy,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Missing::Busy,
         other => Missing::Failed(other),
     }
 }

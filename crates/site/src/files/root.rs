@@ -33,14 +33,19 @@ pub struct Root<E> {
 impl<E: Default> Root<E> {
     /// Serves what is below `root`.
     pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root<E>> {
-        Self::of(root, |root| Files::new(root, names))
+        let inode = inode(&root);
+        Self::of(Files::new(root, names), inode)
     }
 
-    fn of(root: OwnedFd, files: impl FnOnce(OwnedFd) -> Files) -> Rc<Root<E>> {
+    /// Serves what is in the folders at paths alone.
+    pub fn without_folder(names: Rc<Names>) -> Rc<Root<E>> {
+        Self::of(Files::without_root(names), 0)
+    }
+
+    fn of(files: Files, inode: u64) -> Rc<Root<E>> {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         let number = NEXT.with(|next| next.replace(next.get() + 1));
-        let inode = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_ino);
-        Rc::new(Root { files: files(root), entries: E::default(), number, inode, checked: Cell::new(0) })
+        Rc::new(Root { files, entries: E::default(), number, inode, checked: Cell::new(0) })
     }
 }
 
@@ -106,7 +111,7 @@ impl<E: Default> Hosts<E> {
                     open.clear();
                 }
                 let name = String::from_utf8_lossy(host).into_owned();
-                let root = Root::of(fd, |fd| Files::of_host(fd, self.names.clone(), name));
+                let root = Root::of(Files::of_host(fd, self.names.clone(), name), inode);
                 open.insert(host.into(), root.clone());
                 root
             }
@@ -120,6 +125,10 @@ impl<E: Default> Hosts<E> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         rustix::fs::openat2(&self.folder, host, flags, Mode::empty(), resolve).ok()
     }
+}
+
+fn inode(folder: &OwnedFd) -> u64 {
+    rustix::fs::fstat(folder).map_or(0, |stat| stat.st_ino)
 }
 
 /// Whether a host can be the name of a folder: never hidden, never a path.

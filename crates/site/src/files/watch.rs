@@ -116,13 +116,14 @@ impl Watch {
         told
     }
 
-    /// Whether all folders from the root to the file at `path` are watched; those that are not are from now on.
+    /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are not are from now on.
     pub fn watches<E>(&self, root: &Root<E>, path: &[u8]) -> Watched {
         let Some(inotify) = self.inotify.borrow().clone() else {
             return Watched::No;
         };
         let conn = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let each = std::iter::once(0).chain(conn);
+        let outermost = root.files.outermost(path);
+        let each = std::iter::once(0).chain(conn).filter(|end| *end >= outermost);
         each.map(|end| self.watches_folder(inotify.get_ref(), root, &path[..end]))
             .min()
             .unwrap_or(Watched::No)

@@ -117,7 +117,7 @@ impl Backends {
         }
         let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
         let response = way.send(BackendRequest { conn, files, root: &root, request }).await;
-        sendfile::take(response, &root)
+        sendfile::take(response, &root, files)
     }
 }
 

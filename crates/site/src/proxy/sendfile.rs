@@ -9,9 +9,9 @@ use http::{Method, Request, Response};
 use request::path::NormalPath;
 use request::sendfile::{accel_redirect, sendfile};
 
-use crate::files::File;
 use crate::files::response as file_response;
 use crate::files::response::Shape;
+use crate::files::{File, Files};
 use crate::http::body::ResponseBody;
 
 const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
@@ -62,10 +62,19 @@ impl Wishes {
 pub(crate) struct Named(pub(crate) Option<NormalPath<'static>>);
 
 /// Takes the names of files out of an answer, whose path goes with it as [`Named`].
-pub(crate) fn take<B>(mut answer: Response<B>, root: &str) -> Response<B> {
+pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&Files>) -> Response<B> {
+    let folders = files.map(|files| &files.names().folders);
+    // What the root has where another folder stands is no file of the site.
+    let is_of_root = |path: &NormalPath<'_>| {
+        folders.is_none_or(|folders| folders.alias_of(&path.as_bytes()[1..]).is_none())
+    };
+    let by_file = |value: &[u8]| {
+        let of_root = sendfile(value, root).filter(is_of_root);
+        of_root.or_else(|| folders?.site_path(value))
+    };
     let headers = answer.headers_mut();
     let named = headers.remove(X_ACCEL_REDIRECT).map(|value| accel_redirect(value.as_bytes()));
-    let named = headers.remove(X_SENDFILE).map(|value| sendfile(value.as_bytes(), root)).or(named);
+    let named = headers.remove(X_SENDFILE).map(|value| by_file(value.as_bytes())).or(named);
     if let Some(named) = named {
         answer.extensions_mut().insert(Named(named));
     }

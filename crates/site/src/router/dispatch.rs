@@ -102,7 +102,7 @@ async fn by_rule<'r>(
     request: Request<BoundedBody>,
 ) -> Answered {
     match &rule.target {
-        Target::Files => Answered::own(response::error(StatusCode::NOT_FOUND)),
+        Target::Files | Target::Alias => Answered::own(response::error(StatusCode::NOT_FOUND)),
         Target::Redirect { to, status } => {
             let location = destination(rule, to, location.path, &request).location();
             Answered::own(response::elsewhere(location, *status))

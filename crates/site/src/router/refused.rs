@@ -84,9 +84,10 @@ impl Asked<'_> {
                 format!("`chmod o+r` the file and `o+x` its folders, or `setfacl -m u:{uid}:rX` each"),
             ),
             Missing::Outside => (
-                "a symbolic link leads out of `root`",
+                "a symbolic link leads out of its folder, and into none of `follow_links`",
                 format!("`{name}`"),
-                "put what it leads to into `root`: a bind mount, or a copy".to_owned(),
+                "name the folder that it leads into in `follow_links`, or put what it leads to into `root`: a bind mount, or a copy"
+                    .to_owned(),
             ),
             Missing::Failed(errno) => {
                 ("the file cannot be read", format!("`{name}`: {errno}"), String::new())

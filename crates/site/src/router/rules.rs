@@ -25,6 +25,8 @@ use crate::router::access::users::Users;
 pub enum Target {
     /// The site's files; the rule only sets an access policy.
     Files,
+    /// The files of the folder that stands at the rule's path.
+    Alias,
     /// Sends the client there.
     Redirect {
         /// A path or a URL.
@@ -61,9 +63,12 @@ impl Target {
         match *self {
             Self::Service(partition) => Some(BackendId::Service(partition)),
             Self::Upstream(number) | Self::FastCgi(number) => Some(BackendId::Target(number)),
-            Self::Files | Self::Redirect { .. } | Self::Rewrite(_) | Self::TryFiles(_) | Self::Hook(_) => {
-                None
-            }
+            Self::Files
+            | Self::Alias
+            | Self::Redirect { .. }
+            | Self::Rewrite(_)
+            | Self::TryFiles(_)
+            | Self::Hook(_) => None,
         }
     }
 }
@@ -249,6 +254,8 @@ impl Rules {
                 rule = Some(one);
             }
         }
+        // Files answer, as they do where no rule acts.
+        let rule = rule.filter(|rule| rule.target != Target::Alias);
         let guarded = covering.iter().any(|rule| rule.policy.guards());
         Ok(RouteMatch { rule, covering, guarded })
     }

@@ -57,6 +57,7 @@ pub(super) fn site(old: &Site, new: &Site) -> Vec<&'static str> {
             path: "path",
             root: "root",
             vhosts: "vhosts",
+            follow_links: "follow_links",
             index: "index",
             redirect: "redirect",
             tls: _,
@@ -173,6 +174,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
             fallback: "fallback",
             body_bytes: "body_bytes",
             strip_prefix: "strip_prefix",
+            alias: "alias",
             terms: _,
             talk: _
         }

@@ -64,6 +64,11 @@ impl Examiner {
                 let published = folders::Published { routed, send_hidden };
                 folders::published(path, &reader, &published, self.depth)
             }
+            Content::Linked { site, user } => {
+                let identity = identities.identity(&format!("site/{site}"), *user);
+                let reader = folders::Reader::of(identity, format!("the worker of site \"{site}\""));
+                reader.folder(path).into_iter().collect()
+            }
             Content::Read { service } => {
                 let identity = identities.identity(&format!("service/{service}"), None);
                 let reader = folders::Reader::of(identity, format!("the service \"{service}\""));

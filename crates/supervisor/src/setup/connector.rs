@@ -77,7 +77,8 @@ impl Messages<'_> {
             };
             messages.push(LauncherToSite::Backend { target, backend });
         }
-        if let Some(root) = site.folder().filter(|_| !messages.is_empty()) {
+        let is_needed = !messages.is_empty() || !site.follow_links.is_empty();
+        if let Some(root) = site.folder().filter(|_| is_needed) {
             messages.push(LauncherToSite::RootPath { path: Text::new(root.to_string_lossy()) });
         }
         messages

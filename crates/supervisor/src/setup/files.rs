@@ -3,8 +3,12 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a file of users;
 //! `reread` does, and the worker parses it.
 
+use std::path::Path;
+
 use config::{Action, Compress, Encoding, Limits, Matcher, Route, Site, Statics, Target, Terms};
 use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
+
+use super::Opened;
 
 /// How files are answered with, and the rules: the site's own, then its routes.
 pub fn messages(site: &Site, limits: &Limits) -> Vec<LauncherToSite> {
@@ -30,6 +34,7 @@ pub fn messages(site: &Site, limits: &Limits) -> Vec<LauncherToSite> {
         fallback: false,
         terms: site.terms.clone(),
         strip_prefix: false,
+        alias: None,
         // What the site says holds for every process of it; a route says less or more.
         body_bytes: Some(site.limits.over(limits, &[]).body_bytes),
         talk: config::Talk::default(),
@@ -44,6 +49,20 @@ pub fn messages(site: &Site, limits: &Limits) -> Vec<LauncherToSite> {
         terms(number, &route.terms, &mut messages);
     }
     messages
+}
+
+/// The folders beside the root: those at paths, and those that links may lead into.
+pub fn folders(site: &Site) -> impl Iterator<Item = (LauncherToSite, Option<Opened>)> {
+    let text = |path: &Path| Text::new(config::lexical(path).to_string_lossy());
+    // The site's own rule is the first.
+    let routes = site.routes.iter().zip(1u16..);
+    let aliases = routes.filter_map(move |(route, rule)| {
+        let path = route.alias.as_ref()?;
+        Some((LauncherToSite::RuleFolder { rule, folder: text(path) }, path))
+    });
+    let links = site.follow_links.iter();
+    let links = links.map(move |path| (LauncherToSite::LinkFolder { folder: text(path) }, path));
+    aliases.chain(links).map(|(message, path)| (message, Some(Opened::View(path.clone()))))
 }
 
 fn settings(statics: &Statics) -> LauncherToSite {

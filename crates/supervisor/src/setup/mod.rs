@@ -263,6 +263,7 @@ impl Messages<'_> {
         for (message, path) in directories {
             messages.extend(path.clone().map(|path| (message, Some(Opened::View(path)))));
         }
+        messages.extend(files::folders(site));
         // After `Tls` and the rules, which they belong to.
         let files = reloaded_files::for_workers(site).into_iter();
         messages.extend(files.map(|(message, path)| (message, Some(Opened::File(path)))));

@@ -133,8 +133,8 @@ impl SpawnContext {
 
     fn let_site_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
         let site = &self.config.sites[usize::from(spec.site)];
-        if let Some(root) = site.folder() {
-            view.reach.paths.push((directories::directory(root)?, Access::Read));
+        for folder in site.folders() {
+            view.reach.paths.push((directories::directory(folder)?, Access::Read));
         }
         Ok(())
     }

@@ -126,6 +126,7 @@ impl FastCgi {
             None => stdin::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
+        let filename = files.map(|files| files.path_seen(&script.name, root));
         let all = parameters(&parameters::Request {
             software: SERVER,
             peer: conn.peer,
@@ -133,6 +134,7 @@ impl FastCgi {
             tls: conn.tls,
             root,
             script: &script,
+            filename: filename.as_deref(),
             parts: &parts,
             requested: parts.extensions.get().map(|Requested(requested)| requested),
             failed: parts.extensions.get().map(|FailedWith(status)| *status),
