@@ -32,6 +32,53 @@ fn succeeded(report: &Report) -> impl Iterator<Item = &Entry> {
     report.entries.iter().filter(|entry| entry.result() == Result::Succeeded)
 }
 
+/// What became of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Refused,
+    /// It succeeded, as it may: it reaches nobody else.
+    Allowed,
+    /// It succeeded, and a layer of the jail was to refuse it.
+    GotOut,
+    NotApplicable,
+}
+
+impl Outcome {
+    /// In the order in which a group shows them.
+    const ALL: [Self; 4] = [Self::GotOut, Self::Allowed, Self::Refused, Self::NotApplicable];
+
+    fn of(report: &Report, entry: &Entry) -> Self {
+        match entry.result() {
+            Result::Refused => Self::Refused,
+            Result::Succeeded if report.unexpected().contains(&entry.attempt.id) => Self::GotOut,
+            Result::Succeeded => Self::Allowed,
+            Result::NotApplicable => Self::NotApplicable,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Allowed => "allowed",
+            Self::GotOut => "out",
+            Self::NotApplicable => "none",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Allowed => "allowed",
+            Self::GotOut => "got out",
+            Self::NotApplicable => "not applicable",
+        }
+    }
+
+    fn count(self, report: &Report) -> usize {
+        report.entries.iter().filter(|entry| Self::of(report, entry) == self).count()
+    }
+}
+
 /// What the attacker got, in one sentence.
 fn summary(report: &Report) -> String {
     let got: Vec<&str> = succeeded(report).map(|entry| entry.attempt.name).collect();
@@ -66,19 +113,22 @@ pub fn html(report: &Report, score: &Score) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Breakout</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <link rel=\"icon\" href=\"/favicon.svg\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <header><a href=\"/\">Packages</a><span>A service that tries to get out of its jail</span>\
          <a href=\"/breakout?json\">JSON</a><a href=\"/breakout?text\">Text</a></header>\n<main>\n\
          <h1>What an attacker who owns this process gets</h1>\n<p class=\"lead\">{}</p>\n{verdict}\n\
          <ul class=\"figures\">\n<li class=\"refused\"><b>{}</b> refused</li>\n\
-         <li class=\"succeeded\"><b>{}</b> succeeded</li>\n<li><b>{}</b> not applicable</li>\n\
+         <li class=\"allowed\"><b>{}</b> allowed as intended</li>\n<li class=\"{}\"><b>{}</b> got out</li>\n\
+         <li><b>{}</b> not applicable</li>\n\
          <li><b>{}.{}</b> exposure of 10 ({})</li>\n</ul>\n\
          <p class=\"note\">Tried in process {}{}, at most once a minute. Outside of a jail, the same attempts \
          succeed.</p>\n{groups}{}</main>\n</body>\n</html>\n",
         escape(&summary(report)),
-        report.count(Result::Refused),
-        report.count(Result::Succeeded),
-        report.count(Result::NotApplicable),
+        Outcome::Refused.count(report),
+        Outcome::Allowed.count(report),
+        if unexpected.is_empty() { Outcome::NotApplicable.class() } else { Outcome::GotOut.class() },
+        Outcome::GotOut.count(report),
+        Outcome::NotApplicable.count(report),
         tenths / 10,
         tenths % 10,
         level(tenths).to_lowercase(),
@@ -96,7 +146,7 @@ fn exposure(score: &Score) -> String {
         // Formatting into a String does not fail.
         let _ = writeln!(
             rows,
-            "<tr class=\"succeeded\"><td title=\"{}\">{}</td><td><span>{badness} of {}</span></td><td>{}</td><td>{}</td></tr>",
+            "<tr class=\"allowed\"><td title=\"{}\">{}</td><td><span>{badness} of {}</span></td><td>{}</td><td>{}</td></tr>",
             escape(check.id),
             escape(check.means),
             check.range,
@@ -114,36 +164,34 @@ fn exposure(score: &Score) -> String {
 }
 
 fn group(report: &Report, letter: char, title: &str) -> String {
-    let count = |wanted| of_group(report, letter).filter(|entry| entry.result() == wanted).count();
+    let count =
+        |wanted| of_group(report, letter).filter(|entry| Outcome::of(report, entry) == wanted).count();
     if of_group(report, letter).count() == 0 {
         return String::new();
     }
     let mut rows = String::new();
-    for wanted in [Result::Succeeded, Result::Refused, Result::NotApplicable] {
-        for entry in of_group(report, letter).filter(|entry| entry.result() == wanted) {
+    for wanted in Outcome::ALL {
+        for entry in of_group(report, letter).filter(|entry| Outcome::of(report, entry) == wanted) {
             // Formatting into a String does not fail.
-            let _ = writeln!(rows, "{}", row(entry));
+            let _ = writeln!(rows, "{}", row(entry, wanted));
         }
     }
     format!(
-        "<section>\n<h2>{letter}. {title} <small>{} refused, {} succeeded</small></h2>\n<table>\n\
+        "<section>\n<h2>{letter}. {title} <small>{} refused, {} allowed, {} got out</small></h2>\n<table>\n\
          <thead><tr><th>Attempt</th><th>Result</th><th>What came of it</th><th>Closed by</th></tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table>\n</section>\n",
-        count(Result::Refused),
-        count(Result::Succeeded),
+        count(Outcome::Refused),
+        count(Outcome::Allowed),
+        count(Outcome::GotOut),
     )
 }
 
-fn row(entry: &Entry) -> String {
-    let class = match entry.result() {
-        Result::Refused => "refused",
-        Result::Succeeded => "succeeded",
-        Result::NotApplicable => "none",
-    };
+fn row(entry: &Entry, outcome: Outcome) -> String {
     format!(
-        "<tr class=\"{class}\" id=\"{id}\"><td title=\"{id}\">{}</td><td><span>{}</span></td><td>{}</td><td>{}</td></tr>",
+        "<tr class=\"{}\" id=\"{id}\"><td title=\"{id}\">{}</td><td><span>{}</span></td><td>{}</td><td>{}</td></tr>",
+        outcome.class(),
         escape(entry.attempt.name),
-        entry.result().words(),
+        outcome.words(),
         escape(&entry.detail()),
         escape(entry.attempt.closed_by),
         id = entry.attempt.id,
@@ -161,10 +209,10 @@ pub fn text(report: &Report, score: &Score) -> String {
         // Formatting into a String does not fail.
         let _ = writeln!(text, "\n{letter}. {title}");
         for entry in of_group(report, letter) {
-            let mark = match entry.result() {
-                Result::Refused => "refused",
-                Result::Succeeded => "SUCCEEDED",
-                Result::NotApplicable => "-",
+            let mark = match Outcome::of(report, entry) {
+                Outcome::GotOut => "GOT OUT",
+                Outcome::NotApplicable => "-",
+                other => other.words(),
             };
             let detail: String = entry.detail().chars().filter(|c| !c.is_control()).take(60).collect();
             let _ = writeln!(text, "  {:<22} {mark:<10} {detail}", entry.attempt.id);
@@ -172,10 +220,11 @@ pub fn text(report: &Report, score: &Score) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{} refused, {} succeeded, {} not applicable; exposure {}.{} of 10 ({})",
-        report.count(Result::Refused),
-        report.count(Result::Succeeded),
-        report.count(Result::NotApplicable),
+        "\n{} refused, {} allowed as intended, {} got out, {} not applicable; exposure {}.{} of 10 ({})",
+        Outcome::Refused.count(report),
+        Outcome::Allowed.count(report),
+        Outcome::GotOut.count(report),
+        Outcome::NotApplicable.count(report),
         tenths / 10,
         tenths % 10,
         level(tenths),

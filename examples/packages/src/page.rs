@@ -14,12 +14,16 @@ use crate::catalogue::Package;
 /// The look of all pages; `make-site` puts it beside them.
 pub const STYLE: &str = include_str!("style.css");
 
+/// The icon of all pages, beside them as well.
+pub const ICON: &str = include_str!("favicon.svg");
+
 /// A whole page: `title` and `query`, the text in the search form, are escaped here; `main` is HTML.
 pub fn page(title: &str, query: &str, main: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<link rel=\"stylesheet\" href=\"/style.css\">\n</head>\n<body>\n\
+         <title>{title}</title>\n<link rel=\"stylesheet\" href=\"/style.css\">\n\
+         <link rel=\"icon\" href=\"/favicon.svg\">\n</head>\n<body>\n\
          <header><a class=\"home\" href=\"/\">Packages</a>{form}<nav><a href=\"/crash\">Crash</a> <a href=\"/breakout\">Breakout</a></nav></header>\n\
          <main>\n<h1>{title}</h1>\n{main}</main>\n\
          <footer>Served by Bulkhead: each part of this site is a process of its own, under its own uid.</footer>\n\
@@ -63,7 +67,7 @@ pub fn table<'a>(packages: impl Iterator<Item = &'a Package>) -> String {
         );
     }
     format!(
-        "<table>\n<thead><tr><th>Package</th><th>Summary</th><th>Section</th><th class=\"size\">Size</th></tr></thead>\n\
+        "<table class=\"packages\">\n<thead><tr><th>Package</th><th>Summary</th><th>Section</th><th class=\"size\">Size</th></tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table>\n"
     )
 }

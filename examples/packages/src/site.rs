@@ -13,16 +13,10 @@ use std::path::Path;
 use bulkhead_service::escape;
 
 use crate::catalogue::Package;
-use crate::page::{STYLE, page, size, table};
+use crate::page::{ICON, STYLE, page, size, table};
 
 /// How many packages the table of the largest ones has.
 const LARGEST: usize = 25;
-
-/// A row of the chart, in the picture's own units.
-const ROW: usize = 24;
-const LABEL_END: usize = 150;
-const BAR_MAX: usize = 500;
-const WIDTH: usize = 720;
 
 type Sections<'a> = BTreeMap<&'a str, Vec<&'a Package>>;
 
@@ -38,7 +32,11 @@ pub fn write(folder: &Path, packages: &[Package]) -> io::Result<()> {
     let put = |name: &str, text: &str| put(&folder.join(name), text);
     let sections = sections(packages);
     put("data/packages.json", &serde_json::to_string(packages)?)?;
-    put("public/style.css", STYLE)?;
+    for site in ["public", "other"] {
+        put(&format!("{site}/style.css"), STYLE)?;
+        put(&format!("{site}/favicon.svg"), ICON)?;
+        put(&format!("{site}/404.html"), &missing())?;
+    }
     put("public/index.html", &index(packages, &sections))?;
     for (section, packages) in &sections {
         put(&format!("public/sections/{section}.html"), &section_page(section, packages))?;
@@ -94,34 +92,34 @@ fn index(packages: &[Package], sections: &Sections<'_>) -> String {
     page("Packages on this machine", "", &main)
 }
 
-/// A picture of how many packages each section has.
+/// A bar for each section, as long as it has packages.
 fn chart(sections: &Sections<'_>) -> String {
     let mut counts: Vec<(&str, usize)> =
         sections.iter().map(|(name, members)| (*name, members.len())).collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     let most = counts.first().map_or(1, |(_, count)| *count);
     let mut bars = String::new();
-    for (row, (name, count)) in counts.iter().enumerate() {
+    for (name, count) in counts {
         // Formatting into a String does not fail.
-        let _ = writeln!(bars, "{}", bar(row, name, *count, most));
+        let _ = writeln!(bars, "{}", bar(name, count, most));
     }
+    format!("<ul class=\"chart\">\n{bars}</ul>\n")
+}
+
+fn bar(name: &str, count: usize, most: usize) -> String {
+    let (percent, name) = ((count * 100 / most).max(1), escape(name));
     format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"Packages by section\">\n{bars}</svg>\n",
-        counts.len() * ROW
+        "<li><a href=\"/sections/{name}.html\"><span class=\"name\">{name}</span>\
+         <span class=\"bar\"><i style=\"width: {percent}%\"></i></span><span class=\"count\">{count}</span></a></li>"
     )
 }
 
-fn bar(row: usize, name: &str, count: usize, most: usize) -> String {
-    let (top, width) = (row * ROW, (count * BAR_MAX / most).max(2));
-    let (text, name) = (top + 16, escape(name));
-    format!(
-        "<a href=\"/sections/{name}.html\"><text x=\"{LABEL_END}\" y=\"{text}\" text-anchor=\"end\">{name}</text>\
-         <rect x=\"{}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"3\"/>\
-         <text class=\"count\" x=\"{}\" y=\"{text}\">{count}</text></a>",
-        LABEL_END + 8,
-        top + 3,
-        ROW - 6,
-        LABEL_END + 14 + width,
+/// What is sent with 404; `error_page` names it.
+fn missing() -> String {
+    page(
+        "Not found",
+        "",
+        "<p class=\"lead\">There is no such page here. Search for a package, or <a href=\"/\">begin at the first page</a>.</p>\n",
     )
 }
 
@@ -139,8 +137,12 @@ fn section_page(section: &str, packages: &[&Package]) -> String {
 
 /// The page of the other site, which shares nothing with the first one.
 fn other() -> String {
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>The other site</title>\n\
-     <h1>The other site</h1>\n<p>Another host on the same machine: another process, another uid, another root.\n"
+    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>The other site</title>\n\
+     <link rel=\"stylesheet\" href=\"/style.css\">\n<link rel=\"icon\" href=\"/favicon.svg\">\n</head>\n<body>\n<main>\n\
+     <h1>The other site</h1>\n\
+     <p class=\"lead\">Another host on the same machine: another process, another uid, another root.</p>\n\
+     </main>\n</body>\n</html>\n"
         .to_owned()
 }
 
