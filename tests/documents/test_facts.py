@@ -80,6 +80,17 @@ class Facts(unittest.TestCase):
         named = {cell.removeprefix("bulkhead ").split()[0] for cell in first}
         self.assertEqual(named, set(listed) - {"help"})
 
+    def test_crates(self):
+        tree = section(text("docs/internals/architecture.md"), "## The tree is the process diagram")
+        named = re.findall(r"(?<![\w/-])([a-z]+)/(?=\s)", tree.partition("    examples/")[0])
+        there = {path.parent.name for path in TOP.glob("crates/*/Cargo.toml")}
+        self.assertEqual(there - set(named), set())
+
+    def test_what_is_installed(self):
+        roles = re.search(r"^ROLES *:= (.*)$", text("Makefile"), re.MULTILINE)[1].split()
+        said = re.findall(r'"\$out/([\w.-]+)"', section(text("docs/guide/operating.md"), "## Installing"))
+        self.assertEqual(sorted(said), sorted(["bulkhead", *roles]))
+
     def test_figures_of_the_readme_are_those_of_the_benchmark(self):
         readme, results = text("README.md"), text("bench/RESULTS.md")
         for row, cell in (("100 B kept alive", "100 B, keep, 64"), ("100 B, a new connection each", "100 B, close, 64")):
