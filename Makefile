@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench conditioning idle-tls clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -114,6 +114,12 @@ fuzz:
 fuzz-smoke:
 	@./tests/prepare fuzz
 	./fuzz/run --smoke
+
+# The cookbook's recipes, followed from an empty Debian with the archive of `dist`: needs root and the network.
+journey:
+	@./tests/prepare journey
+	@$(MAKE) --no-print-directory PROFILE=ci dist
+	./tests/journey $(CURDIR)/$(DIST).tar.gz
 
 # Ours beside nginx, h2o and a bare epoll loop, interleaved in one run; writes bench/RESULTS.md.
 bench: build

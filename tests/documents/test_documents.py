@@ -28,7 +28,10 @@ from harness import ROLES, TOP, program
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-KINDS = {"toml", "toml fragment", "toml cargo", "sh", "sh server", "sh server php-fpm", "sh not-run"}
+KINDS = {"toml", "toml fragment", "toml cargo", "sh", "sh server", "sh server php-fpm", "sh not-run", "sh journey install",
+         "sh journey", "sh journey server"}
+#: LIMIT: how many lines a recipe's configuration may have, by its heading in the cookbook.
+RECIPE_LINES_MAX = {"WordPress": 12, "Django": 6, "Express": 6}
 #: What stands above a fragment that does not say it itself.
 FRAME = (
     ("[[listen]]", '[[listen]]\naddress = "127.0.0.1:8080"\n'),
@@ -290,6 +293,12 @@ class Blocks(unittest.TestCase):
 
     def test_whole_configurations(self):
         self.each("toml", "toml", lambda scratch, body, _: scratch.check(body))
+
+    def test_recipes_are_short(self):
+        text = (TOP / "docs/guide/cookbook.md").read_text()
+        for name, most in RECIPE_LINES_MAX.items():
+            lines = [line for line in last_configuration(re.search(rf"^## {name}\n.*?(?=^## )", text, re.M | re.S)[0]).splitlines() if line]
+            self.assertLessEqual(len(lines), most, name)
 
     def test_fragments(self):
         frame = lambda body: "".join(text for header, text in FRAME if header not in body)

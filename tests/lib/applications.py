@@ -1,4 +1,4 @@
-"""Web applications of Debian's packages, copied into the folder of a test, and a MariaDB for them."""
+"""Web applications of Debian's packages, copied into the folder of a test, a MariaDB for them, and WordPress's first pages."""
 
 import os
 import shutil
@@ -75,3 +75,30 @@ class MariaDb:
         self.process.wait(30)
         self.log.close()
         shutil.rmtree(self.folder)
+
+
+def connect_wordpress(browser, url, user, host):
+    """Tells the wizard which database to use, of a user without a password; it writes `wp-config.php`."""
+    browser.load(f"{url}/wp-admin/setup-config.php?step=1")
+    for name, value in (("dbname", "wordpress"), ("uname", user), ("pwd", ""), ("dbhost", host)):
+        browser.fill(f"#{name}", value)
+    browser.submit("[name=submit]")
+
+
+def install_wordpress(browser, title, password):
+    """Goes on to the title and the first user, ann."""
+    browser.submit(".step a")
+    for name, value in (("weblog_title", title), ("user_login", "ann"), ("admin_email", "ann@example.org")):
+        browser.fill(f"#{name}", value)
+    # The page proposes a password, at some time.
+    browser.until("document.querySelector('#pass1').value.length > 10")
+    browser.fill("#pass1", password)
+    browser.submit("#submit")
+    browser.until("document.body.innerText.includes('Success!')")
+
+
+def log_in_to_wordpress(browser, url, password):
+    browser.load(f"{url}/wp-login.php")
+    browser.fill("#user_login", "ann")
+    browser.fill("#user_pass", password)
+    browser.submit("#wp-submit")

@@ -31,7 +31,8 @@ class Chromium:
     `localhost`, which the applications of this machine find too.
     """
 
-    def __init__(self):
+    def __init__(self, more=()):
+        self.more = more
         self.profile = tempfile.mkdtemp(prefix="bulkhead-chromium-", dir="/tmp")
         self.number, self.events, self.answers = 0, [], Queue()
 
@@ -43,7 +44,7 @@ class Chromium:
             "--disable-sync", "--disable-extensions", "--disable-default-apps", "--no-proxy-server",
             "--host-resolver-rules=MAP *.test 127.0.0.1, MAP localhost 127.0.0.1, MAP * ~NOTFOUND", "--window-size=800,600", "--hide-scrollbars",
             f"--ignore-certificate-errors-spki-list={key_hash('ecdsa')},{key_hash('rsa')}",
-            *(("--no-sandbox",) if os.geteuid() == 0 else ()), "about:blank",
+            *(("--no-sandbox",) if os.geteuid() == 0 else ()), *self.more, "about:blank",
         ]
         (its_in, self.out), (self.into, its_out) = os.pipe(), os.pipe()
         # It reads commands from descriptor 3 and writes to 4; Popen can only pass numbers on.
