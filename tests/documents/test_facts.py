@@ -80,6 +80,11 @@ class Facts(unittest.TestCase):
         named = {cell.removeprefix("bulkhead ").split()[0] for cell in first}
         self.assertEqual(named, set(listed) - {"help"})
 
+    def test_the_version_of_rust(self):
+        needed = re.search(r'^rust-version = "([\d.]+)"', text("Cargo.toml"), re.MULTILINE)[1]
+        for page in ("README.md", "docs/start.md"):
+            self.assertEqual(re.findall(r"Rust ([\d.]+\d)", text(page)), [needed], page)
+
     def test_crates(self):
         tree = section(text("docs/internals/architecture.md"), "## The tree is the process diagram")
         named = re.findall(r"(?<![\w/-])([a-z]+)/(?=\s)", tree.partition("    examples/")[0])
