@@ -68,6 +68,7 @@ fn only_the_good_files_load() {
         names,
         [
             "acceptance-php.toml",
+            "acceptance-proxy.toml",
             "acceptance-rules.toml",
             "acceptance-tls.toml",
             "conditioning.toml",
