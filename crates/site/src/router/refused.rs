@@ -191,7 +191,11 @@ impl PassedOn {
 }
 
 /// The backend of a rule, as the configuration names it.
-fn about(rule: &Rule) -> String {
+fn about(rule: &Rule) -> Rc<str> {
+    rule.backend_name.get_or_init(|| described(rule).into()).clone()
+}
+
+fn described(rule: &Rule) -> String {
     let kind = match rule.target {
         Target::Service(_) => "the service",
         Target::FastCgi(_) => "`fastcgi` of the route",
@@ -206,7 +210,7 @@ struct Told {
     passed_on: PassedOn,
     status: StatusCode,
     number: u16,
-    about: String,
+    about: Rc<str>,
     log: Log,
     refusals: Rc<Refusals>,
 }

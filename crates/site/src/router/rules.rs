@@ -6,7 +6,7 @@
 //! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a folder
 //! has closed. What is done is said by one: the longest path, unless a suffix fits.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -129,6 +129,8 @@ pub struct Rule {
     pub target: Target,
     /// Where its servers listen, for the log.
     pub servers: String,
+    /// How the log names its backend; made once, as every answer of one may break off.
+    pub(crate) backend_name: OnceCell<Rc<str>>,
     /// Whether only where there is no such file.
     pub fallback: bool,
     /// The longest body of a request, where the rule says one.
@@ -285,8 +287,9 @@ impl Rule {
     /// A rule without terms.
     pub fn new(number: Option<u16>, matcher: Matcher, target: Target) -> Self {
         let (servers, policy) = (String::new(), AccessPolicy::default());
+        let backend_name = OnceCell::new();
         let (fallback, body_bytes, strip_prefix) = (false, None, false);
-        Self { number, matcher, target, servers, fallback, body_bytes, strip_prefix, policy }
+        Self { number, matcher, target, servers, backend_name, fallback, body_bytes, strip_prefix, policy }
     }
 
     /// Whether a backend, or a function, answers.
