@@ -160,10 +160,17 @@ class Site(Channels):
                      certificates=["one.pem"], route=[{"path": "/up/", "upstream": behind.at}])
         # The signer and a connector of its own kind serve another site all the while.
         fine = site("fine", [], route=[{"path": "/up/", "upstream": behind.at}])
-        server = with_tls(Rogue([*GOOD, rogue, fine, site("keyed", [], certificates=["one.pem"])], "site"))
+        # It does TLS for a host below which there are others, whose requests without TLS it does not get.
+        below = [site(name, [], host=["rogue.test"], path=f"/{name}/") for name in ("below", "under")]
+        keyed = site("keyed", [], certificates=["one.pem"])
+        server = with_tls(Rogue([*GOOD, rogue, fine, keyed, *below], "site"))
+        for name in ("below", "under"):
+            server.write(f"{name}/{name}/index.html", f"{name}\n")
         for name in names:
             server.copy_program("probe", name)
-        self.misbehave(server, "site rogue", [*LOADS, ("fine.test", "/up/")], [
+        loads = [*LOADS, ("fine.test", "/up/"), ("rogue.test", "/below/"), ("rogue.test", "/under/")]
+        self.misbehave(server, "site rogue", loads, [
+            r"\[site (below|under)\] .*from a source of connections",
             *ended("site rogue"), *logged("site rogue"),
             r"\[logger\] .*refused \d+ records of site rogue",
             r"\[gate \d\] .*site rogue: its worker sent",
@@ -178,6 +185,35 @@ class Site(Channels):
             r"\[connector rogue\] .*the site's worker sends nonsense; its channel is closed",
         ], [("rogue.test", "/")])
         self.assertEqual(handshake(server, "keyed.test"), "TLSv1.3")
+
+
+class Below(Channels):
+    """It has a path below a host whose certificate another site has, which relays to it under TLS."""
+
+    def test_site_below(self):
+        server = with_tls(Rogue([
+            *GOOD, site("keyed", [], certificates=["one.pem"]),
+            site("rogue", [], host=["keyed.test"], path="/rogue/"), site("below", [], host=["keyed.test"], path="/below/"),
+        ], "site"))
+        server.write("below/below/index.html", "below\n")
+        self.misbehave(server, "site rogue", [*LOADS, ("keyed.test", "/below/")], [
+            *ended("site rogue"), *logged("site rogue"),
+            r"\[site keyed\] .*its worker sends nonsense; its channel is closed",
+        ], [("keyed.test", "/rogue/")])
+        self.assertEqual([tls_status(server, target) for target in ("/", "/below/")], [200, 200])
+        for asked in self.asked:
+            asked.join()
+        self.assertLessEqual(set(self.statuses), {None, 502, 503})
+
+    def stage(self, name):
+        """It is sent requests, of which it answers none."""
+        if name == "deeds":
+            self.statuses = []
+            ask = lambda: self.statuses.append(tls_status(self.server, "/rogue/"))
+            self.asked = [threading.Thread(target=ask, daemon=True) for _ in range(20)]
+            for asked in self.asked:
+                asked.start()
+        super().stage(name)
 
 
 class Signer(Channels):
@@ -341,6 +377,20 @@ def handshake(server, name):
                 return secured.version()
     except OSError:
         return None
+
+
+def tls_status(server, target, name="keyed.test"):
+    """The status of an answer under TLS, if there is one."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", server.tls), timeout=90) as stream:
+            with context.wrap_socket(stream, server_hostname=name) as secured:
+                secured.sendall(f"GET {target} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                head = b"".join(iter(lambda: secured.recv(65536), b""))
+    except OSError:
+        return None
+    return int(head.split()[1]) if head else None
 
 
 def ask(port, host, target, count=6):

@@ -266,8 +266,9 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
         check_listener(raw, listener, problems);
     }
     for site in &raw.sites {
-        if let Some(tls) = &site.tls {
-            check_site(raw, site, tls, problems);
+        match &site.tls {
+            Some(tls) => check_site(raw, site, tls, problems),
+            None => check_path(raw, site, problems),
         }
     }
 }
@@ -304,16 +305,48 @@ fn check_site(raw: &RawConfig, site: &RawSite, tls: &RawSiteTls, problems: &mut 
         let help = "add `tls = true` to a `[[listen]]` that it answers on, or remove `certificates`";
         problems.report_help(tls.offset, message, help);
     }
-    if site.path.as_deref().is_some_and(|path| path != "/") {
+    if has_path(site) {
         let message = format!(
-            "{} has `certificates` and a `path`: with TLS a connection is one site's, whatever its requests' paths",
+            "{} has `certificates` and a `path`: TLS is done by the site that has the host without a `path`, which \
+             relays to this one",
             site.label
         );
         problems.report_help(
             tls.offset,
             message,
-            "make it a `[[site.service]]` of the site that has the host",
+            "remove `certificates` here; the site that has the host without a `path` must have them",
         );
+    }
+}
+
+fn has_path(site: &RawSite) -> bool {
+    site.path.as_deref().is_some_and(|path| path != "/")
+}
+
+/// A site with a `path` that answers by TLS alone has a site that does TLS for each of its hosts.
+fn check_path(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
+    let listeners: Vec<_> = raw.listeners.iter().filter(|listener| answers_on(site, listener)).collect();
+    if !has_path(site) || listeners.is_empty() || listeners.iter().any(|listener| !listener.tls) {
+        return;
+    }
+    let relays = |other: &RawSite, host: &str| {
+        other.tls.is_some()
+            && other.hosts.iter().any(|of| of.value == host)
+            && listeners.iter().any(|listener| answers_on(other, listener))
+    };
+    for host in &site.hosts {
+        if !raw.sites.iter().any(|other| relays(other, &host.value)) {
+            let message = format!(
+                "`host` \"{}\" of {}, which has a `path` and answers by TLS alone, is in no site with `certificates`: \
+                 nobody could do TLS for it",
+                host.value, site.label
+            );
+            problems.report_help(
+                host.offset,
+                message,
+                "add a site with this `host`, `certificates` and no `path`, which relays to this one",
+            );
+        }
     }
 }
 

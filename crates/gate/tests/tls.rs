@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Gate, Limits, is_closed, pause, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wire::{LauncherToGate, Text};
+use wire::{Kind, LauncherToGate, Text};
 
 const HELLO: &[u8] = include_bytes!("../../../fuzz/seeds/client_hello/openssl-0");
 const RECORDS: &[u8] = include_bytes!("../../../fuzz/seeds/client_hello/records");
@@ -47,7 +47,7 @@ fn a_hello_goes_untouched_to_the_site_of_its_name() {
         for (hello, worker) in [(HELLO, &named), (RECORDS, &named), (NAMELESS, &first)] {
             let _client = gate.client(hello).await;
             let arrival = worker.next().await.unwrap();
-            assert!(arrival.tls && !arrival.h2c && arrival.preread.is_empty());
+            assert!(arrival.kind == Kind::Tls && arrival.preread.is_empty());
             let (mut stream, ..) = common::open(arrival);
             let mut got = vec![0; hello.len()];
             stream.read_exact(&mut got).await.unwrap();
@@ -66,7 +66,7 @@ fn a_hello_in_pieces_is_waited_for() {
             pause(5).await;
             client.write_all(piece).await.unwrap();
         }
-        assert!(worker.next().await.unwrap().tls);
+        assert_eq!(worker.next().await.unwrap().kind, Kind::Tls);
         // One that never becomes whole has its deadline, and its end is an alert.
         let mut late = gate.client(&HELLO[..100]).await;
         assert_eq!(bytes_of(&mut late).await, [21, 3, 3, 0, 2, 2, 80]);
@@ -114,13 +114,13 @@ fn who_tampered_is_refused_by_that_site_alone() {
         assert!(is_closed(&mut gate.client_from([127, 9, 9, 9], HELLO).await).await);
         assert_eq!(gate.shed().await.0.banned, 1);
         let _other = gate.client_from([127, 9, 9, 8], HELLO).await;
-        assert!(named.next().await.unwrap().tls);
+        assert_eq!(named.next().await.unwrap().kind, Kind::Tls);
         let _elsewhere = gate.client_from([127, 9, 9, 9], NAMELESS).await;
-        assert!(first.next().await.unwrap().tls);
+        assert_eq!(first.next().await.unwrap().kind, Kind::Tls);
         gate.say(ban(0)).await;
         gate.counters().await;
         let _pardoned = gate.client_from([127, 9, 9, 9], HELLO).await;
-        assert!(named.next().await.unwrap().tls);
+        assert_eq!(named.next().await.unwrap().kind, Kind::Tls);
     });
 }
 
@@ -133,12 +133,12 @@ fn http2_without_tls_goes_to_the_first_site() {
         pause(20).await;
         client.write_all(&PREFACE[5..]).await.unwrap();
         let arrival = first.next().await.unwrap();
-        assert!(arrival.h2c && !arrival.tls && arrival.preread.is_empty());
+        assert!(arrival.kind == Kind::Http2 && arrival.preread.is_empty());
         // And HTTP/1.1 as ever, also a method that begins in the same way.
         for method in ["GET", "PROPFIND"] {
             let head = format!("{method} / HTTP/1.1\r\nHost: b.test\r\n\r\n");
             let _client = gate.client(head.as_bytes()).await;
-            assert!(!other.next().await.unwrap().h2c);
+            assert_ne!(other.next().await.unwrap().kind, Kind::Http2);
         }
     });
 }
@@ -163,6 +163,6 @@ fn requests_are_redirected_for_hosts_that_have_https() {
         }
         let worker = gate.worker(2).await;
         let _client = gate.client(b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
-        assert!(!worker.next().await.unwrap().tls);
+        assert_ne!(worker.next().await.unwrap().kind, Kind::Tls);
     });
 }

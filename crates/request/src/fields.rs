@@ -275,6 +275,13 @@ pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<Heade
     }
 }
 
+/// Takes out again what [`set_forwarded`] has said, for a reader that says it itself.
+pub fn remove_forwarded(headers: &mut HeaderMap) {
+    [header::FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST]
+        .iter()
+        .for_each(|name| drop(headers.remove(name)));
+}
+
 /// RFC 7239 4: who asked, how, and for what.
 fn forwarded(peer: SocketAddr, scheme: &str, host: &str) -> String {
     let node = match peer.ip().to_canonical() {

@@ -21,7 +21,7 @@ pub use conditioning::MinRate;
 pub use self::config::limits::Limits;
 pub use self::connection::{Client, Ended, serve};
 pub use self::context::Site;
-pub use self::context::state::WorkerState;
+pub use self::context::state::{RouteOwner, WorkerState};
 pub use self::http::access_record::Access;
 pub use self::http::body::{BodyError, BoundedBody, BoxError, ResponseBody};
 pub use self::http::conn_info::ConnInfo;

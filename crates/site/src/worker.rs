@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use wire::log::Level;
-use wire::{ChildToLauncher, LauncherToSite, RouteTarget};
+use wire::{ChildToLauncher, Kind, LauncherToSite, RouteTarget};
 use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
@@ -20,8 +20,9 @@ use crate::config::limits::Limits;
 use crate::config::setup::Setup;
 use crate::connection::{Client, Ended, serve};
 use crate::context::Site;
-use crate::context::state::WorkerState;
+use crate::context::state::{RouteOwner, WorkerState};
 use crate::proxy::limit::BackendId;
+use crate::proxy::relay::version_of;
 use crate::router::access::users::Users;
 use crate::router::hook::Hooks;
 use crate::router::rules::Target;
@@ -80,7 +81,7 @@ async fn set_up(
         let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {
             LauncherToSite::Route { host, path, target, partition } => {
-                state.route(host.as_str(), path.as_str(), target != RouteTarget::Elsewhere);
+                state.route(host.as_str(), path.as_str(), RouteOwner::new(target, partition));
                 if target == RouteTarget::Service {
                     setup.service(path.as_str(), partition);
                 }
@@ -138,13 +139,13 @@ fn has_functions(site: &Site) -> Result<(), Fault> {
 async fn update(
     site: &Site,
     control: &Control,
-    staged: &mut Option<Routes<bool>>,
+    staged: &mut Option<Routes<RouteOwner>>,
     message: LauncherToSite,
 ) -> Result<Option<LauncherToSite>, Fault> {
     match (message, staged.as_mut()) {
         (LauncherToSite::Update {}, _) => *staged = Some(Routes::default()),
-        (LauncherToSite::Route { host, path, target, .. }, Some(routes)) => {
-            routes.add(host.as_str(), path.as_str(), target != RouteTarget::Elsewhere);
+        (LauncherToSite::Route { host, path, target, partition }, Some(routes)) => {
+            routes.add(host.as_str(), path.as_str(), RouteOwner::new(target, partition));
         }
         (LauncherToSite::Commit {}, Some(routes)) => {
             site.worker.replace_routes(std::mem::take(routes));
@@ -170,9 +171,11 @@ fn handle(
         (LauncherToSite::AttachService { partition }, Some(channel)) => {
             site.worker.backends.service(partition).map_or(Ok(()), |service| service.attach(channel))?;
         }
-        (LauncherToSite::Broken { partition, broken }, _) => {
-            site.worker.backends.service(partition).into_iter().for_each(|one| one.set_broken(broken));
+        (LauncherToSite::AttachSite { partition }, Some(channel)) => {
+            site.worker.attach_site(partition, channel)?;
         }
+        (LauncherToSite::AttachRelay {}, Some(channel)) => site.worker.receiver.attach(channel, true)?,
+        (LauncherToSite::Broken { partition, broken }, _) => site.worker.set_broken(partition, broken),
         (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
             tell_reread(site, &format!("`client_ca` {}", path.as_str()), renewed);
@@ -251,9 +254,16 @@ async fn accept(site: Rc<Site>, tls: Rc<Tls>) {
 
 /// Not `async` as a whole, as [`serve`].
 fn attend(site: Rc<Site>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
-    let Arrival { stream, preread, peer, local, guard, tls, h2c, .. } = arrival;
-    let client = Client { stream, preread, peer, local, tls, h2c };
+    let Arrival { stream, preread, peer, local, guard, kind, relayed: is_relayed } = arrival;
+    let (tls, h2c) = (kind == Kind::Tls, kind == Kind::Http2);
+    // SECURITY: what a gate sends is a client's, who is believed nothing that a worker which relays says; and what such a
+    // worker sends is never a connection for a gate.
+    let relayed = version_of(kind).filter(|_| is_relayed);
+    let client = Client { stream, preread, peer, local, tls, h2c, relayed };
     async move {
+        if relayed.is_some() != is_relayed {
+            return;
+        }
         if client.tls {
             configured.ready().await;
         }

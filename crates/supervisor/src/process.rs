@@ -56,6 +56,8 @@ pub struct Process {
     pub owes_shed: bool,
     /// Whether it still owes an answer to `ReportStaples`.
     pub owes_staples: bool,
+    /// The slots of sites that it relays requests to.
+    pub relays_to: Vec<usize>,
     /// How often it still owes `Committed`.
     pub owes_commits: u32,
     /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
@@ -92,6 +94,7 @@ impl Process {
             owes_report: false,
             owes_shed: false,
             owes_staples: false,
+            relays_to: Vec::new(),
             owes_commits: 0,
             log: None,
             stderr: None,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wire::Role;
 
 use crate::Supervisor;
-use crate::process::Stage;
+use crate::process::{Process, Stage};
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
 const STOP_ORDER: [Role; 10] = [
@@ -47,7 +47,11 @@ impl Supervisor {
         while let Some((began, phase)) = self.stopping {
             let role = STOP_ORDER[phase];
             let left = self.processes.values().any(|process| self.specs[process.slot].role == role);
-            if left || phase + 1 == STOP_ORDER.len() {
+            if left {
+                // Those that others relayed to, once these are gone.
+                return self.retire_role(role);
+            }
+            if phase + 1 == STOP_ORDER.len() {
                 return;
             }
             self.stopping = Some((began, phase + 1));
@@ -55,14 +59,15 @@ impl Supervisor {
         }
     }
 
-    /// Has all processes of a role end.
+    /// Has all processes of a role end, but for those to which another that is left relays.
     pub fn retire_role(&mut self, role: Role) {
-        let serials: Vec<u64> = self.processes.keys().copied().collect();
-        for serial in serials {
-            if self.specs[self.processes[&serial].slot].role == role {
-                self.retire(serial);
-            }
-        }
+        let relays_to: Vec<usize> =
+            self.processes.values().flat_map(|process| &process.relays_to).copied().collect();
+        let goes =
+            |process: &Process| self.specs[process.slot].role == role && !relays_to.contains(&process.slot);
+        let serials: Vec<u64> =
+            self.processes.iter().filter(|(_, process)| goes(process)).map(|(&serial, _)| serial).collect();
+        serials.into_iter().for_each(|serial| self.retire(serial));
     }
 
     /// Asks a process to finish and go.

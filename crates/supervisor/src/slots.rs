@@ -116,8 +116,27 @@ impl Supervisor {
         free.into_iter().for_each(|slot| self.empty_slot(slot));
     }
 
+    /// Takes notice that one process has a channel on which it relays to another.
+    pub(crate) fn note_relay(&mut self, front: u64, other: u64) {
+        let slot = self.processes[&other].slot;
+        self.processes.get_mut(&front).into_iter().for_each(|front| front.relays_to.push(slot));
+    }
+
+    /// Whether a process may still relay to the worker of a slot that is to go: one that does not say yet that it has
+    /// another table, or that goes itself.
+    pub(crate) fn is_relayed_to(&self, slot: usize) -> bool {
+        let goes = |process: &Process| {
+            process.stage == Stage::Retiring || self.slots[process.slot].life == Life::Removed
+        };
+        let relays = |process: &Process| process.relays_to.contains(&slot);
+        self.processes.values().any(|one| relays(one) && (one.owes_commits > 0 || goes(one)))
+    }
+
     /// Whether a process lives that may need the one of this slot.
     fn is_needed(&self, slot: usize) -> bool {
+        if self.is_relayed_to(slot) {
+            return true;
+        }
         let spec = &self.specs[slot];
         let takes = |spec| self.context.service(spec).is_some_and(|(_, service)| service.takes_connections);
         let users: &[Role] = match spec.role {
@@ -163,11 +182,13 @@ impl Supervisor {
             return None;
         }
         process.owes_commits -= 1;
-        if process.owes_commits > 0 || process.stage != Stage::Serving {
-            return None;
+        let is_done = process.owes_commits == 0 && process.stage == Stage::Serving;
+        if is_done {
+            process.deadline = None;
         }
-        process.deadline = None;
-        process.ticket
+        let ticket = process.ticket.filter(|_| is_done);
+        self.retire_departing();
+        ticket
     }
 
     /// A logger is to say in time that it writes as it was told; whether there is such a one.

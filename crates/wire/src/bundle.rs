@@ -1,4 +1,5 @@
-//! Connections on their way from a source (a gate, or a site worker for its services) to a worker.
+//! Connections on their way from a source (a gate, or a site worker for its services and for sites below its host) to a
+//! worker.
 //!
 //! Runs in: gate, site worker, service worker. Sees: from a source, what it accepted; from a worker, bytes
 //! that a compromised service may have made up. Never: more than one connection a message.
@@ -30,6 +31,13 @@ choice! {
         2 => Tls,
         /// HTTP/2 without TLS, by a client that began with its preface.
         3 => Http2,
+        /// HTTP/1.1, by the worker of the site that has the certificate of our host: one request of one client, who sent
+        /// it under TLS by HTTP/1.0.
+        4 => RelayedTls10,
+        /// The same, by HTTP/1.1.
+        5 => RelayedTls11,
+        /// The same, by HTTP/2.
+        6 => RelayedTls2,
     }
 }
 

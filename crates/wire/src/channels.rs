@@ -91,7 +91,8 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
-        "its root directory and the folders beside it, channels from gates, to services and the signer, from the stapler",
+        "its root directory and the folders beside it, channels from gates, to services and the signer, from the stapler, \
+         to or from sites of its host",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
     edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),
@@ -135,6 +136,13 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Filter, Role::Filter, "ToWorker", "the same, to the next one of the chain"),
     edge(Role::Filter, Role::Gate, "ToWorker", "the same, from the last one"),
     edge(Role::Site, Role::Service, "ToWorker", "one end of a pair on which requests are relayed"),
+    edge(
+        Role::Site,
+        Role::Site,
+        "ToWorker",
+        "one end of a pair with a request under TLS, from the site with the host's certificate to one with a `path`",
+    ),
+    edge(Role::Site, Role::Site, "FromWorker", "none"),
     edge(Role::Site, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Site, "FromWorker", "none"),

@@ -15,6 +15,9 @@ choice! {
         1 => Service,
         /// Another site's: a connection whose next request goes there is handed back.
         2 => Elsewhere,
+        /// The same of a site without a certificate below a host of this one: a request that came under TLS is relayed
+        /// to its partition.
+        3 => Relayed,
     }
 }
 
@@ -97,7 +100,8 @@ messages! {
         2 => Root {},
         /// A name to try in a directory; in order of preference.
         3 => Index { name: Text<255> },
-        /// Requests for `host` whose path begins with `path` go to `target`; `partition` is the service's.
+        /// Requests for `host` whose path begins with `path` go to `target`; `partition` is that of the service, or of the
+        /// site that they are relayed to.
         4 => Route { host: Text<255>, path: Text<1024>, target: RouteTarget, partition: u16 },
         /// All of the above has been said: serve.
         5 => Begin {},
@@ -105,7 +109,7 @@ messages! {
         6 => Attach {},
         /// A channel to a worker of the service `partition` comes along.
         7 => AttachService { partition: u16 },
-        /// Whether the service `partition` is broken.
+        /// Whether the service, or the site, `partition` is broken.
         8 => Broken { partition: u16, broken: bool },
         /// Asks for `Counters`.
         9 => Report {},
@@ -121,6 +125,11 @@ messages! {
         14 => Exempt { network: Text<64> },
         /// Before `Begin`: what comes in at this port is from a load balancer, whose address says nothing of clients.
         15 => SharedConnections { port: u16 },
+        /// A channel to a worker of the site `partition` comes along, for requests that `Route` says are relayed.
+        16 => AttachSite { partition: u16 },
+        /// A channel comes along from the worker of a site that has the certificate of a host of ours, and relays to us
+        /// what is ours.
+        17 => AttachRelay {},
         /// Before `Begin`: TLS is spoken, from version `version_min` (as on the wire) on. `hsts` goes with each answer,
         /// if it is not empty; `tamper` is whether clients whose records fail to decrypt are to be named.
         20 => Tls { version_min: u16, resume: Resume, client_auth: ClientAuth, tamper: bool, hsts: Text<256> },

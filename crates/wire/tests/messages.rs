@@ -144,6 +144,9 @@ impl Samples for ToWorker {
         }
         all.push(connection(addresses()[1], addresses()[4], Kind::Tls, PREREAD_MAX));
         all.push(connection(addresses()[1], addresses()[4], Kind::Http2, 24));
+        for kind in [Kind::RelayedTls10, Kind::RelayedTls11, Kind::RelayedTls2] {
+            all.push(connection(addresses()[1], addresses()[4], kind, 0));
+        }
         all
     }
 }
@@ -371,11 +374,14 @@ impl Samples for LauncherToSite {
             route(RouteTarget::Files),
             route(RouteTarget::Service),
             route(RouteTarget::Elsewhere),
+            route(RouteTarget::Relayed),
             Self::Begin {},
             Self::Update {},
             Self::Commit {},
             Self::Attach {},
             Self::AttachService { partition: u16::MAX },
+            Self::AttachSite { partition: u16::MAX },
+            Self::AttachRelay {},
             Self::Broken { partition: 0, broken: true },
             Self::Report {},
             Self::Filtered {},
@@ -844,7 +850,7 @@ fn values_that_a_field_does_not_have_are_refused() {
     for source in 2..=u8::MAX {
         assert_eq!(LauncherToService::decode(&[1, 3, source]), Err(DecodeError::Value("Source")));
     }
-    for target in 3..=u8::MAX {
+    for target in 4..=u8::MAX {
         let bytes = [1, 4, 0, 0, 0, 0, target, 0, 0];
         assert_eq!(LauncherToSite::decode(&bytes), Err(DecodeError::Value("RouteTarget")));
     }

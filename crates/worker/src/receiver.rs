@@ -1,7 +1,8 @@
 //! Connections that arrive from a gate or from a site's worker, and the credits against which they are sent.
 //!
 //! Runs in: site and service workers. Sees: bundles from gates (which see the network) and, in a service, from
-//! its site's worker. Never: takes more connections than its limit; keeps silent about one that ended.
+//! its site's worker; in a site, from the worker of the site that has the certificate of its host. Never: takes more
+//! connections than its limit; keeps silent about one that ended.
 //!
 //! Sources: Park and Pai, "Connection Conditioning", NSDI 2006 (bundles); Krohn, "Building Secure High-Performance Web
 //! Services with OKWS", USENIX ATC 2004,
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
-use wire::{Bytes, FromWorker, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
+use wire::{Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
@@ -69,10 +70,8 @@ pub struct Arrival {
     pub local: SocketAddr,
     /// Whether a site worker is at the other end.
     pub relayed: bool,
-    /// Whether it begins with a handshake of TLS.
-    pub tls: bool,
-    /// Whether it begins with the preface of HTTP/2.
-    pub h2c: bool,
+    /// What is spoken on it, as its source says.
+    pub kind: Kind,
     /// Says that the connection ended when dropped.
     pub guard: ConnectionGuard,
 }
@@ -195,8 +194,7 @@ impl Receiver {
                         peer: bundle.peer,
                         local: bundle.local,
                         relayed: source.relays,
-                        tls: bundle.kind == wire::Kind::Tls,
-                        h2c: bundle.kind == wire::Kind::Http2,
+                        kind: bundle.kind,
                         guard,
                     });
                     if self.live.get() <= self.live_max {

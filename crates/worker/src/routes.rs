@@ -36,6 +36,11 @@ impl<T> Routes<T> {
         paths.insert(before, (path.into(), target));
     }
 
+    /// What all lines lead to.
+    pub fn targets(&self) -> impl Iterator<Item = &T> {
+        self.hosts.iter().flat_map(|(_, paths)| paths).map(|(_, target)| target)
+    }
+
     /// The line for a request; `host` in whatever case, without port and final dot; `path` as sent,
     /// without the query. A path that has no normal form is the host's `/`, whose worker refuses the request.
     pub fn find(&self, host: &[u8], path: &str) -> Option<&T> {

@@ -68,14 +68,12 @@ fn a_connection_arrives_as_it_was_sent() {
         let receiver = Receiver::new(10);
         for relays in [false, true] {
             let peer = source(&receiver, relays).await;
-            for (kind, tls, h2c) in
-                [(Kind::Plain, false, false), (Kind::Tls, true, false), (Kind::Http2, false, true)]
-            {
+            for kind in [Kind::Plain, Kind::Tls, Kind::Http2, Kind::RelayedTls2] {
                 peer.try_send(&connection(7, kind), Some(stream().as_fd())).unwrap();
                 let arrival = receiver.next().await.unwrap();
                 assert_eq!((arrival.peer, arrival.local), (address(1), address(2)));
                 assert_eq!(arrival.preread, b"GET");
-                assert_eq!((arrival.relayed, arrival.tls, arrival.h2c), (relays, tls, h2c));
+                assert_eq!((arrival.relayed, arrival.kind), (relays, kind));
             }
         }
     });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use wire::tls::{Holding, Verdict};
 use wire::{
-    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, NUMBERS_MAX, PREREAD_MAX,
+    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, Kind, NUMBERS_MAX, PREREAD_MAX,
     ProbeKind, Role, ToWorker,
 };
 
@@ -234,6 +234,14 @@ fn strange_connections(place: &mut Place, index: usize) {
             send(&line.channel, &connection(0, vec![]), &[descriptor]);
         }
     }
+    // As the site with a host's certificate says it: a client, which may be made up, on what is no pair.
+    for kind in [Kind::RelayedTls10, Kind::RelayedTls11, Kind::RelayedTls2, Kind::Tls, Kind::Http2] {
+        if line.credits > used {
+            used += 1;
+            let head = b"GET /made-up HTTP/1.1\r\nHost: main.test\r\nClient-Cert: :AAAA:\r\n\r\n";
+            send(&line.channel, &of_kind(kind, 0, head.to_vec()), &[pipe]);
+        }
+    }
     place.lines[index].credits -= used;
     place.live(BETWEEN_MS);
 }
@@ -275,8 +283,12 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
 }
 
 fn connection(id: u64, preread: Vec<u8>) -> Vec<u8> {
+    of_kind(Kind::Plain, id, preread)
+}
+
+fn of_kind(kind: Kind, id: u64, preread: Vec<u8>) -> Vec<u8> {
     let peer = SocketAddr::from(([192, 0, 2, 2], 2));
-    let bundle = Bundle { id, peer, local: peer, kind: wire::Kind::Plain, preread: Bytes(preread) };
+    let bundle = Bundle { id, peer, local: peer, kind, preread: Bytes(preread) };
     encoded(&ToWorker::Connection { bundle })
 }
 

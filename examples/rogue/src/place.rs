@@ -244,7 +244,11 @@ impl Place {
             (LauncherToSite::Attach {}, Some(source)) => self.attach(source),
             (LauncherToSite::Signer {}, Some(channel)) => self.signers.push(channel),
             (LauncherToSite::Connector {}, Some(channel)) => self.connectors.push(channel),
-            (LauncherToSite::AttachService { partition }, Some(channel)) => self.line(partition, channel),
+            (LauncherToSite::AttachRelay {}, Some(source)) => self.attach(source),
+            (
+                LauncherToSite::AttachService { partition } | LauncherToSite::AttachSite { partition },
+                Some(channel),
+            ) => self.line(partition, channel),
             _ => {}
         }
     }

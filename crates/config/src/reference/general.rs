@@ -67,9 +67,9 @@ pub(super) const LISTEN: &[Row] = &[
         "tls",
         "boolean",
         "`false`",
-        "connections begin with a TLS handshake. Sites with `certificates` answer here, and no others; at \
-         least one. A client that names no host (SNI) gets the site whose `host` has `\"*\"`, or else the \
-         first one; one that names a host which nobody has gets the alert `unrecognized_name`. Services \
+        "connections begin with a TLS handshake. Sites with `certificates` answer here, at least one, \
+         and [sites below a path](guide/static.md#sites-below-a-path) of their hosts. A client that names no \
+         host (SNI) gets the site whose `host` has `\"*\"`, or else the first one; one that names a host which nobody has gets the alert `unrecognized_name`. Services \
          with `takes_connections` get no connection from here, and filters see no request: with `filters`, \
          `unfiltered` is needed",
     ),

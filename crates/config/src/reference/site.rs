@@ -28,7 +28,13 @@ pub(super) const SITE: &[Row] = &[
         "the site answers on these only, as in `[\"127.0.0.1:8080\"]`; each is the `address` of a \
          `[[listen]]`, at least one, none twice",
     ),
-    Row::other("path", "string", "`\"/\"`", "the site answers below it; begins and ends with `/`"),
+    Row::other(
+        "path",
+        "string",
+        "`\"/\"`",
+        "the site answers below it; begins and ends with `/`. Under TLS the site that has the host, `certificates` and no \
+         `path` [relays to it](guide/static.md#sites-below-a-path)",
+    ),
     Row::other("root", "folder", "none", "static files"),
     Row::other(
         "vhosts",
@@ -151,7 +157,8 @@ pub(super) const SITE: &[Row] = &[
         "none",
         "PEM: the site's certificate with its chain, in any order. The private key is in the same file, or in `key`. Both are \
          opened as root and read by the [signer](internals/tls.md) alone, so mode 0600 will do. Needs a listener with \
-         `tls`, and no `path`. What a certificate has to be: [below](#certificates-and-keys)",
+         `tls`, and no `path`: [a site below one](guide/static.md#sites-below-a-path) has none. What a certificate has to \
+         be: [below](#certificates-and-keys)",
     ),
     Row::other(
         "key",

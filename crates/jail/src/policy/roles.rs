@@ -164,7 +164,7 @@ pub(super) const SITE: &[Allow] = &[
     allow_when(
         &[l::SYS_socketpair],
         &[When::Is(0, l::AF_UNIX as u64), STREAM, When::Is(2, 0)],
-        "the two ends of a relayed connection, one of which goes to a service",
+        "the two ends of a relayed connection, one of which goes to a service or to another site",
     ),
 ];
 

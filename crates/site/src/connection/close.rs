@@ -114,6 +114,10 @@ impl Connection<'_> {
 
     /// Gives the connection up, to the gate; one under TLS can only be closed.
     pub(crate) fn hand_back(&mut self) -> Ended {
+        if self.conn.relayed.is_some() {
+            // It is nobody's but the worker's that relays.
+            return self.close();
+        }
         let stream = match self.socket.take() {
             Some(Socket::Fresh(stream)) => stream.into(),
             Some(Socket::Registered(Stream::Plain(stream))) => match stream.into_std() {

@@ -38,12 +38,18 @@ use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
 use crate::http1::request::ReceivedHead;
 use crate::http2::frames::PREFACE;
+use crate::proxy::relay::LoggedThere;
+
+/// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how
+/// the body comes.
+const RELAYED_BYTES: usize = 24 << 10;
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 ///
 /// Not `async` as a whole, as an idle connection would keep the room for what it was made of.
 pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
-    let conn = ConnInfo { peer: client.peer, local: client.local, tls: client.tls };
+    let Client { peer, local, relayed, .. } = client;
+    let conn = ConnInfo { peer, local, tls: client.tls || relayed.is_some(), relayed };
     let socket = Some(Socket::Fresh(client.stream.into()));
     let arrived = Instant::now();
     let slot = site.idle_pool.enter(conn.peer.ip());
@@ -59,11 +65,11 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
         takes: None,
         slot,
         begun: Cell::new(false),
-        h2c: client.h2c && !client.tls,
+        h2c: client.h2c && !conn.tls,
     };
     async move {
         let mut drained = pin!(unconstrained(connection.site.worker.receiver.drained()));
-        let mut next = if connection.conn.tls { Next::Handshake } else { connection.first() };
+        let mut next = if client.tls { Next::Handshake } else { connection.first() };
         loop {
             next = match next {
                 Next::Read => connection.wait(drained.as_mut()).await,
@@ -154,7 +160,7 @@ impl Connection<'_> {
 
     /// Answers all heads in `data` that the fast path can.
     fn work(&mut self, data: &[u8]) -> Worked {
-        let limits = self.site.worker.limits();
+        let head_bytes = self.head_bytes();
         let tick = self.site.clock.tick(self.arrived);
         let (mut used, mut answered) = (0, false);
         let next = loop {
@@ -171,24 +177,27 @@ impl Connection<'_> {
                 Preface::Other => {}
             }
             let mut room = Room::default();
-            let (head, lines) = match head::check_lines(&data[used..], limits.head_bytes, &mut room) {
+            let (head, lines) = match head::check_lines(&data[used..], head_bytes, &mut room) {
                 (Checked::Whole(head), lines) => (head, lines),
                 (Checked::Partial, _) => break Next::Read,
                 (Checked::Refused(refusal), _) => break self.refusal(refusal, None),
             };
             let again = self.begun.replace(true);
-            let owned = self.site.worker.owns(head.host, head.path);
+            let relays = self.site.worker.relays(&self.conn, head.host, head.path).is_some();
+            let owned = relays || self.site.worker.owns(head.host, head.path);
             if self.conn.tls && !owned {
                 break Next::End(LastResponse::new(StatusCode::MISDIRECTED_REQUEST, &head));
             }
             if !owned || (again && !self.conn.tls && self.site.worker.filtered) {
                 break Next::HandBack;
             }
-            if !self.site.worker.allows(&self.conn, self.arrived) {
+            // What is relayed counts where it is answered, as it does without TLS.
+            if !relays && !self.site.worker.allows(&self.conn, self.arrived) {
                 break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
             let raw = &data[used..used + head.length];
-            let next = self.fast(&head, lines, tick).unwrap_or_else(|| self.own(raw, &head, lines));
+            let next = if relays { None } else { self.fast(&head, lines, tick) };
+            let next = next.unwrap_or_else(|| self.own(raw, &head, lines, relays));
             used += head.length;
             answered = true;
             if !matches!(next, Next::Read) {
@@ -211,10 +220,20 @@ impl Connection<'_> {
         }
     }
 
+    /// How long a head may be. One that is relayed says more than the client has said.
+    fn head_bytes(&self) -> usize {
+        self.site.worker.limits().head_bytes + self.conn.relayed.map_or(0, |_| RELAYED_BYTES)
+    }
+
     /// Makes a request of a checked head, for the general path.
-    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Next {
+    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>], relays: bool) -> Next {
         match ReceivedHead::new(raw, head, lines) {
-            Ok(head) => Next::General(head),
+            Ok(mut head) => {
+                if relays {
+                    head.parts.extensions.insert(LoggedThere::default());
+                }
+                Next::General(head)
+            }
             Err(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
         }
     }
@@ -268,7 +287,9 @@ impl Connection<'_> {
         let preread = Bytes::from(std::mem::take(&mut self.preread));
         let takes = self.takes();
         let (over, logged) = exchange(self.site, stream, self.conn, takes, head, preread).await;
-        self.record_later(Some(&logged), over.status, over.body_bytes);
+        if !over.logged_there {
+            self.record_later(Some(&logged), over.status, over.body_bytes);
+        }
         self.socket = over.stream.map(Socket::Registered);
         if over.keep {
             self.preread = over.preread.into();

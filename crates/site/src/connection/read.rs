@@ -33,7 +33,9 @@ impl Connection<'_> {
         let Some(mut stream) = self.lend() else {
             return Next::Close;
         };
-        self.slot.mark_idle();
+        if !self.is_owed() {
+            self.slot.mark_idle();
+        }
         let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
         self.slot.mark_busy();
         self.socket = Some(Socket::Registered(stream));
@@ -47,6 +49,11 @@ impl Connection<'_> {
             Waited::Late if !idle => self.refusal(Refusal::Late, None),
             Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
         }
+    }
+
+    /// Whether a request is on its way that the worker which relays has for us: a pair has one.
+    fn is_owed(&self) -> bool {
+        self.conn.relayed.is_some() && !self.begun.get()
     }
 
     fn poll_wait(
@@ -71,12 +78,13 @@ impl Connection<'_> {
             return Poll::Ready(Waited::MustGo);
         }
         // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
-        // seat; all of them wake this task.
-        if is_set(&self.timer, deadline) && !self.site.worker.receiver.draining() {
+        // seat; all of them wake this task. A relayed connection has one wait, or two.
+        let is_watched = self.conn.relayed.is_none() && is_set(&self.timer, deadline);
+        if is_watched && !self.site.worker.receiver.draining() {
             return Poll::Pending;
         }
         self.slot.wake(cx);
-        if drained.poll(cx).is_ready() {
+        if !self.is_owed() && drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
         if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }

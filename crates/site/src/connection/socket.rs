@@ -73,8 +73,12 @@ impl Socket {
 
 /// Registers a socket with the runtime.
 pub(crate) fn register(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
-    // Several small answers in a row must not wait for the client's acknowledgements.
-    stream.set_nodelay(true)?;
+    // Several small answers in a row must not wait for the client's acknowledgements. One end of a pair, which is no TCP,
+    // waits for none.
+    match stream.set_nodelay(true) {
+        Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {}
+        set => set?,
+    }
     tokio::net::TcpStream::from_std(stream)
 }
 

@@ -38,6 +38,8 @@ pub struct Client {
     pub tls: bool,
     /// Whether it may begin with the preface of HTTP/2, in plaintext.
     pub h2c: bool,
+    /// Whether another site's worker is at the other end, as [`ConnInfo::relayed`].
+    pub relayed: Option<u8>,
 }
 
 /// How serving a connection ended.

@@ -55,7 +55,8 @@ impl Connection<'_> {
 
     /// Sends a file, in plaintext from the page cache to the socket.
     pub(crate) async fn send_file(&mut self, sending: Sending) -> Next {
-        let (sent, whole) = if self.conn.tls {
+        let is_tls = self.socket.as_ref().is_some_and(|socket| socket.plain().is_none());
+        let (sent, whole) = if is_tls {
             self.seal(&sending).await
         } else {
             match self.lead(&sending).await {

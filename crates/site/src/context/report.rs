@@ -39,7 +39,8 @@ impl Site {
         for (range, waiting) in requests.waiting {
             heavy.entry(range.parts()).or_default().1 += waiting;
         }
-        for relay in self.worker.backends.services() {
+        let sites = self.worker.backends.relays.ways();
+        for relay in self.worker.backends.services().chain(sites.iter().map(|way| &**way)) {
             relay.report(&mut shed);
             for (range, waiting) in relay.ranges_waiting(RANGES_MAX) {
                 heavy.entry(range.parts()).or_default().1 += waiting;

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use conditioning::{Exempt, Network, Priority, ShareLimits};
 use http::{Request, Response};
 use request::path::NormalPath;
 use wire::log::Level;
-use wire::{ChildToLauncher, Conditioning};
+use wire::{ChildToLauncher, Conditioning, RouteTarget};
 use worker::dispatcher::{setting, share_limits};
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
@@ -31,6 +32,8 @@ use crate::http::response;
 use crate::proxy::backends::Backends;
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
+use crate::proxy::service::ServiceProxy;
+use crate::router::destination::host_of;
 use crate::router::rules::Rules;
 
 /// A line about a connection that failed under TLS.
@@ -63,15 +66,17 @@ struct Full<'a> {
     path: &'a str,
     held: usize,
     others: u64,
+    /// What may be raised.
+    remedy: &'static str,
 }
 
 impl fmt::Display for Full<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, held, others } = self;
+        let Self { path, held, others, remedy } = self;
         write!(
             f,
             "503 for {path}: {held} requests are with whoever answers it, as many as may be at once, and none was \
-             done in time; if it is not too slow but asked too much, raise its `requests`"
+             done in time; if it is not too slow but asked too much, raise {remedy}"
         )?;
         if *others > 0 {
             write!(f, " (and {others} others since the last such line)")?;
@@ -80,10 +85,44 @@ impl fmt::Display for Full<'_> {
     }
 }
 
+/// Whose a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteOwner {
+    /// This worker's.
+    Own,
+    /// That of the site of this partition; this worker relays it if it came under TLS.
+    Relayed(u16),
+    /// Another's, or nobody's.
+    Other,
+}
+
+impl RouteOwner {
+    /// As the launcher says it.
+    pub fn new(target: RouteTarget, partition: u16) -> Self {
+        match target {
+            RouteTarget::Files | RouteTarget::Service => Self::Own,
+            RouteTarget::Relayed => Self::Relayed(partition),
+            RouteTarget::Elsewhere => Self::Other,
+        }
+    }
+
+    fn partition(&self) -> Option<u16> {
+        match *self {
+            Self::Relayed(partition) => Some(partition),
+            Self::Own | Self::Other => None,
+        }
+    }
+}
+
+/// The partitions that requests are relayed to.
+fn relayed(routes: &Routes<RouteOwner>) -> Vec<u16> {
+    routes.targets().filter_map(RouteOwner::partition).collect()
+}
+
 /// What the launcher has told this worker.
 pub struct WorkerState {
-    /// Which requests are this worker's to answer.
-    routes: RefCell<Routes<bool>>,
+    /// Whose each request is.
+    routes: RefCell<Routes<RouteOwner>>,
     limits: Limits,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
@@ -171,18 +210,37 @@ impl WorkerState {
     }
 
     /// Adds a line of the table of requests that are this worker's, or others', to answer.
-    pub fn route(&mut self, host: &str, path: &str, is_own: bool) {
-        self.routes.get_mut().add(host, path, is_own);
+    pub fn route(&mut self, host: &str, path: &str, owner: RouteOwner) {
+        self.routes.get_mut().add(host, path, owner);
     }
 
     /// Puts another table in its place. Connections that are under way see the new one with their next request.
-    pub fn replace_routes(&self, routes: Routes<bool>) {
-        *self.routes.borrow_mut() = routes;
+    pub fn replace_routes(&self, routes: Routes<RouteOwner>) {
+        let now = relayed(&routes);
+        let before = relayed(&self.routes.replace(routes));
+        self.backends.relays.renew(&before, &now, || self.relay_way());
+    }
+
+    /// Adds a worker of another site, to which requests are relayed.
+    pub fn attach_site(&self, partition: u16, channel: OwnedFd) -> std::io::Result<()> {
+        self.backends.relays.attach(partition, channel, || self.relay_way())
+    }
+
+    fn relay_way(&self) -> ServiceProxy {
+        let limits = &self.limits;
+        ServiceProxy::new("site below our host", limits.start_timeout, limits.connections, self.priority)
+    }
+
+    /// Takes notice of a service, or of a site that requests are relayed to, that is broken, or is no more.
+    pub fn set_broken(&self, partition: u16, broken: bool) {
+        self.backends.service(partition).into_iter().for_each(|service| service.set_broken(broken));
+        self.backends.relays.way(partition).into_iter().for_each(|way| way.set_broken(broken));
     }
 
     /// Makes the ways to all backends, now that the rules are known.
     pub(super) fn begin(&mut self, rules: &Rules) {
         self.backends.begin(rules, &self.limits, self.priority, &self.log);
+        self.backends.relays.renew(&[], &relayed(&self.routes.borrow()), || self.relay_way());
     }
 
     /// Lets `backend` have so many requests at once; 0 for its share of the places.
@@ -231,7 +289,11 @@ impl WorkerState {
         if let Refused::Busy { held } = refused
             && let Some(others) = self.full.borrow_mut().entry(backend).or_default().tell(Instant::now())
         {
-            self.log.event(Level::Warning, Full { path, held, others });
+            let remedy = match backend {
+                BackendId::Site(_) => "`connections` of the site that has the certificate",
+                BackendId::Target(_) | BackendId::Service(_) | BackendId::Streams => "its `requests`",
+            };
+            self.log.event(Level::Warning, Full { path, held, others, remedy });
         }
         response::overloaded()
     }
@@ -255,12 +317,21 @@ impl WorkerState {
     /// Whether a request is this worker's to answer. `host` is in whatever case, without port and final dot, and empty if
     /// HTTP/1.0 named none; `path` is as sent.
     pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
-        self.routes.borrow().find(host, path) == Some(&true)
+        self.routes.borrow().find(host, path) == Some(&RouteOwner::Own)
+    }
+
+    /// The partition of the site that answers a request, if this worker relays it: a request under TLS for a path of a
+    /// site without a certificate. On a connection in plaintext a gate finds that site.
+    pub(crate) fn relays(&self, conn: &ConnInfo, host: &[u8], path: &str) -> Option<u16> {
+        if !conn.tls || conn.relayed.is_some() {
+            return None;
+        }
+        self.routes.borrow().find(host, path)?.partition()
     }
 
     /// Whether a request that a backend could take for one of this path would still be this worker's.
     pub(crate) fn owns_reading(&self, host: &[u8], path: &NormalPath<'_>) -> bool {
-        self.routes.borrow().find_normal(host, path) == Some(&true)
+        self.routes.borrow().find_normal(host, path) == Some(&RouteOwner::Own)
     }
 
     /// Whether a client may make one more request of this site now; counts the request.
@@ -292,6 +363,21 @@ impl WorkerState {
         self.with_permit(backend, conn, request, answer).await
     }
 
+    /// Has the site of `partition` answer; if the path has become another site's meanwhile, that one.
+    pub(crate) async fn relay(
+        &self,
+        partition: u16,
+        conn: ConnInfo,
+        request: Request<BoundedBody>,
+    ) -> Response<ResponseBody> {
+        let answer = |request: Request<BoundedBody>| {
+            let host = host_of(&request).unwrap_or_default();
+            let now = self.relays(&conn, host.as_bytes(), request.uri().path());
+            self.backends.relays.answer(now, conn, request)
+        };
+        self.with_permit(BackendId::Site(partition), conn, request, answer).await
+    }
+
     /// A place for one more stream of HTTP/2, for as long as the stream is answered.
     pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, Refused> {
         self.streams.try_acquire(BackendId::Streams, self.client(conn))
@@ -307,7 +393,10 @@ impl WorkerState {
             peer: access.conn.peer,
             status: access.status,
             body_bytes: access.body_bytes,
-            version: if access.method.is_empty() { u8::MAX } else { access.minor },
+            version: match access.method {
+                "" => u8::MAX,
+                _ => access.conn.relayed.unwrap_or(access.minor),
+            },
             method: access.method.as_bytes(),
             target: access.target.as_bytes(),
             host: access.host,

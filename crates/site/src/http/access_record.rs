@@ -125,6 +125,7 @@ mod tests {
             peer: "192.0.2.7:5".parse().unwrap(),
             local: "127.0.0.1:80".parse().unwrap(),
             tls: false,
+            relayed: None,
         };
         for raw in [
             "GET http://a.example:80/x?y HTTP/1.1\r\nHost: a.example\r\nReferer: r\u{e9}\r\nUser-Agent: u\r\n\r\n",

@@ -11,8 +11,11 @@ pub struct ConnInfo {
     pub peer: SocketAddr,
     /// Ours.
     pub local: SocketAddr,
-    /// Whether the connection is under TLS.
+    /// Whether the client's connection is under TLS.
     pub tls: bool,
+    /// Where the worker of another site, which has the certificate of our host, does TLS and has the client's connection:
+    /// the version of HTTP by which the client asks, as [`crate::Access::minor`] has it.
+    pub relayed: Option<u8>,
 }
 
 impl ConnInfo {

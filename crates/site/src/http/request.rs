@@ -23,6 +23,9 @@ impl CheckedRequest {
     /// Of `parts` that have passed the check of heads; `shown` is the certificate of the client.
     pub fn new(conn: ConnInfo, mut parts: Parts, shown: Option<HeaderValue>, body: BoundedBody) -> Self {
         tidy(&mut parts);
+        // The worker that relays has done TLS, and has left of the field what it says itself.
+        let relayed = || conn.relayed.and_then(|_| parts.headers.get(certificate::CLIENT_CERT).cloned());
+        let shown = shown.or_else(relayed);
         set_certificate(&mut parts.headers, shown);
         Self { conn, message: Request::from_parts(parts, body) }
     }
@@ -66,8 +69,9 @@ mod tests {
             peer: "192.0.2.7:5".parse().unwrap(),
             local: "127.0.0.1:80".parse().unwrap(),
             tls: true,
+            relayed: None,
         };
-        let made = |shown: Option<&'static str>| {
+        let made = |conn: ConnInfo, shown: Option<&'static str>| {
             let request = Request::get("https://a.example/x?y")
                 .header("client-cert", ":forged:")
                 .header("client-cert-chain", ":forged:")
@@ -83,9 +87,15 @@ mod tests {
             names.sort_unstable();
             names
         };
-        assert_eq!(names(&made(None)), ["x-user"]);
-        let request = made(Some(":own:"));
+        assert_eq!(names(&made(conn, None)), ["x-user"]);
+        let request = made(conn, Some(":own:"));
         assert_eq!((request.headers()["client-cert"].as_bytes(), names(&request).len()), (&b":own:"[..], 2));
         assert_eq!(request.uri(), "/x?y");
+        // Whoever relays has taken out what the client said.
+        let request = made(ConnInfo { relayed: Some(2), ..conn }, None);
+        assert_eq!(
+            (request.headers()["client-cert"].as_bytes(), names(&request).len()),
+            (&b":forged:"[..], 2)
+        );
     }
 }

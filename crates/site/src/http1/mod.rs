@@ -33,7 +33,7 @@ use self::watch::{Outcome, Watch, drive};
 use self::writer::ResponseWriter;
 use crate::connection::min_rate::Pace;
 use crate::connection::stream::Stream;
-use crate::context::Site;
+use crate::context::{Site, Waits};
 use crate::head::Framing;
 use crate::http::access_record::Logged;
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
@@ -42,6 +42,7 @@ use crate::http::finish::Codec;
 use crate::http::request::CheckedRequest;
 use crate::http::response::error;
 use crate::http::websocket;
+use crate::proxy::relay::LoggedThere;
 use crate::router;
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
@@ -61,6 +62,8 @@ pub(crate) struct Over {
     pub status: u16,
     /// Bytes of the answer's body.
     pub body_bytes: u64,
+    /// Whether another site, which has answered, has it in its log.
+    pub logged_there: bool,
 }
 
 /// Answers a request on its connection; `preread` is what was read behind its head.
@@ -73,7 +76,11 @@ pub(crate) async fn exchange(
     preread: Bytes,
 ) -> (Over, Logged) {
     let ReceivedHead { parts, logged, framing, traits, expects, refused } = head;
-    let watch = Watch::of(site.waits_for(parts.uri.path()));
+    let logged_there = parts.extensions.get::<LoggedThere>().cloned();
+    let watch = Watch::of(match logged_there {
+        Some(_) => Waits::Backend,
+        None => site.waits_for(parts.uri.path()),
+    });
     let shown = stream.client_certificate();
     let exchange_io = ExchangeIo::new(stream, preread, framing);
     let state = Rc::new(ExchangeState::new(exchange_io, site.worker.limits(), takes, expects));
@@ -97,7 +104,8 @@ pub(crate) async fn exchange(
         Some(opened) => Box::pin(pass_through(over, opened, site.worker.limits().idle_timeout)).await,
         None => over,
     };
-    (over, logged)
+    let logged_there = logged_there.is_some_and(|there| there.get());
+    (Over { logged_there, ..over }, logged)
 }
 
 /// Has the request answered, and sends the response.
@@ -160,6 +168,7 @@ fn conclude(site: &Site, state: &ExchangeState, outcome: Outcome, minor: u8) -> 
             status => status,
         },
         body_bytes: state.body_bytes.get().min(of_body),
+        logged_there: false,
     }
 }
 

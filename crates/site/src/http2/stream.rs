@@ -36,6 +36,7 @@ use crate::http1::CLIENT_GONE;
 use crate::http1::fast_path;
 use crate::proxy::headers::clean_trailers;
 use crate::proxy::limit::{Side, Stall};
+use crate::proxy::relay::LoggedThere;
 use crate::router;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
@@ -50,10 +51,15 @@ struct Ticket {
     began: Instant,
     status: Cell<u16>,
     body_bytes: Cell<u64>,
+    /// Where another site answers: whether that logs the request.
+    there: Option<LoggedThere>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        if self.there.as_ref().is_some_and(LoggedThere::get) {
+            return;
+        }
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
         let access = Access { minor: 2, ..Access::refused(&self.conn, status, body_bytes, self.began) };
         self.site.worker.record(&match &self.logged {
@@ -88,6 +94,8 @@ pub(super) async fn answer(
     let settled =
         tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
     let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
+    let relays = |head: &Head<'_>| site.worker.relays(&conn, head.host, head.path).is_some();
+    let there = head.as_ref().is_ok_and(relays).then(LoggedThere::default);
     let ticket = Ticket {
         site: site.clone(),
         conn,
@@ -95,6 +103,7 @@ pub(super) async fn answer(
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
         logged: head.as_ref().ok().map(|head| Logged::new(head, 2)),
+        there: there.clone(),
     };
     let silent = parts.method == Method::HEAD;
     let Ok(_permit) = site.worker.admit_stream(conn) else {
@@ -102,11 +111,15 @@ pub(super) async fn answer(
     };
     let asked = websocket::asked(&parts.extensions);
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    let admitted = match (site.worker.allows(&conn, ticket.began), head) {
+    // What is relayed counts where it is answered, as it does without TLS.
+    let admitted = match (there.is_some() || site.worker.allows(&conn, ticket.began), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
         (true, Err(status)) => Err(status),
-        (true, Ok(head)) => admit(&site, &head, &parts),
+        (true, Ok(head)) => admit(&site, &head, &parts, there.is_some()),
     };
+    if let Some(there) = there {
+        parts.extensions.insert(there);
+    }
     let from = From { conn, shown, stream: body.clone() };
     let response = match admitted {
         Ok(admitted) => produce(&site, from, admitted, parts, &mut respond).await,
@@ -166,8 +179,8 @@ struct Admitted {
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
-fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, StatusCode> {
-    if !site.worker.owns(head.host, head.path) {
+fn admit(site: &Site, head: &Head<'_>, parts: &Parts, relays: bool) -> Result<Admitted, StatusCode> {
+    if !relays && !site.worker.owns(head.host, head.path) {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
@@ -180,7 +193,7 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts) -> Result<Admitted, Status
         Framing::None => None,
     };
     let tick = site.clock.tick(Instant::now());
-    let cached = fast_path::cached(site, head, tick);
+    let cached = if relays { None } else { fast_path::cached(site, head, tick) };
     Ok(Admitted { length, expects: head.expects, cached })
 }
 

@@ -25,6 +25,7 @@ use crate::proxy::backend::{Backend, BackendRequest};
 use crate::proxy::connect::Dialer;
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
+use crate::proxy::relay::Relays;
 use crate::proxy::service::ServiceProxy;
 use crate::proxy::timeout::Timeouts;
 use crate::proxy::upstream::Upstream;
@@ -35,6 +36,8 @@ use crate::router::rules::{Rules, Target};
 pub struct Backends {
     dialer: Rc<Dialer>,
     services: HashMap<u16, ServiceProxy>,
+    /// Sites that requests under TLS are relayed to.
+    pub(crate) relays: Relays,
     targets: HashMap<u16, Box<dyn Backend>>,
     /// The path of the root directory, as FastCGI servers are told it.
     root: String,
@@ -106,7 +109,8 @@ impl Backends {
         let way = match backend {
             BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn Backend),
             BackendId::Target(number) => self.targets.get(&number).map(|way| &**way),
-            BackendId::Streams => None,
+            // Not by a rule.
+            BackendId::Site(_) | BackendId::Streams => None,
         };
         let Some(way) = way else {
             return error(StatusCode::BAD_GATEWAY);

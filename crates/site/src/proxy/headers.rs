@@ -12,7 +12,7 @@ use request::fields::{self, Origin};
 use crate::http::conn_info::ConnInfo;
 use crate::http::websocket;
 
-pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers};
+pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_forwarded};
 
 /// What the operator has said in place of the client, for whoever is behind a rule.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +85,7 @@ mod tests {
             peer: "192.0.2.7:5".parse().unwrap(),
             local: "127.0.0.1:80".parse().unwrap(),
             tls: true,
+            relayed: None,
         };
         prepare(&mut request, conn);
         request

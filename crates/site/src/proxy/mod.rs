@@ -14,6 +14,7 @@ mod http;
 mod http1_client;
 pub(crate) mod limit;
 mod pool;
+pub(crate) mod relay;
 pub(crate) mod response;
 mod retry;
 pub(crate) mod sendfile;

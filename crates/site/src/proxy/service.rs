@@ -1,4 +1,4 @@
-//! Requests on their way to a service of the site, and the responses on their way back.
+//! Requests on their way to a service of the site, or to another site (`relay`), and the responses on their way back.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and responses of services,
 //! which may be compromised. Must never: let a client speak in the name of the site worker.
@@ -30,7 +30,7 @@ use crate::proxy::timeout::Timeouts;
 /// LIMIT: pairs that are kept for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
 
-/// The way to one service.
+/// The way to one service, or to one other site.
 pub struct ServiceProxy {
     /// Where new pairs go.
     dispatcher: Rc<Dispatcher>,
@@ -100,8 +100,25 @@ impl ServiceProxy {
     pub(crate) fn set_broken(&self, broken: bool) {
         self.broken.set(broken);
         if broken {
-            self.dispatcher.reject_all();
+            self.reject_all();
         }
+    }
+
+    /// Answers those that wait for a worker: none will come.
+    pub(super) fn reject_all(&self) {
+        self.dispatcher.reject_all();
+    }
+
+    /// A new pair for `conn`, whose other end is on its way to a worker, which is told what is spoken on it.
+    pub(super) async fn pair(&self, conn: ConnInfo, kind: wire::Kind) -> Result<Sender, StatusCode> {
+        let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        // The client itself, so that its requests get their turn by who it is.
+        let ConnInfo { peer, local, .. } = conn;
+        self.pairs.waiting.set(self.pairs.waiting.get() + 1);
+        let preread = Vec::new();
+        self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
+        let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        handshake(TokioIo::new(stream)).await
     }
 }
 
@@ -128,14 +145,7 @@ impl Peer for ServiceProxy {
 
     /// Makes a pair and sends one end to the service.
     async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
-        let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        // The client itself, so that its requests get their turn by who it is.
-        let ConnInfo { peer, local, .. } = conn;
-        self.pairs.waiting.set(self.pairs.waiting.get() + 1);
-        let (kind, preread) = (wire::Kind::Relayed, Vec::new());
-        self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
-        let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        handshake(TokioIo::new(stream)).await
+        self.pair(conn, wire::Kind::Relayed).await
     }
 
     fn undelivered(&self) -> u64 {

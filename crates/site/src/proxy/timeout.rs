@@ -20,6 +20,10 @@ use crate::http::body::{BodyError, BoundedBody, BoxError};
 /// LIMIT: how long a service or a function of the site's own may take to begin its response; a client has given up by then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of its own
+/// for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.
+const SITE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// How long a backend may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
@@ -32,6 +36,9 @@ pub(crate) struct Timeouts {
 impl Timeouts {
     /// Of the site's own services and functions. A service may be silent within a response, as one that sends events is.
     pub const OWN: Self = Self { answer: ANSWER_TIMEOUT, silence: None };
+
+    /// Of another site's worker.
+    pub const SITE: Self = Self { answer: SITE_TIMEOUT, silence: None };
 
     /// Of servers behind the site, where the operator says `timeout`.
     pub fn of(timeout: Duration) -> Self {

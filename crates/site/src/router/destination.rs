@@ -106,7 +106,7 @@ impl Source<'_> {
 }
 
 /// The host, in lower case, without port and final dot.
-pub(super) fn host_of<B>(request: &Request<B>) -> Option<String> {
+pub(crate) fn host_of<B>(request: &Request<B>) -> Option<String> {
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(http::uri::Authority::as_str).or_else(field)?;
     Some(request::target::lower_host(authority.as_bytes()))

@@ -46,7 +46,7 @@ impl Answered {
     }
 
     /// What a backend has answered; or an error in its place, which is ours.
-    fn foreign(response: Response<ResponseBody>) -> Self {
+    pub(super) fn foreign(response: Response<ResponseBody>) -> Self {
         let own = response.extensions().get::<response::Own>().is_some();
         Self { response: tidy(response), own }
     }

@@ -180,6 +180,7 @@ mod tests {
             peer: "192.0.2.1:7".parse().unwrap(),
             local: "192.0.2.2:80".parse().unwrap(),
             tls: false,
+            relayed: None,
         };
         let request = http::Request::get(path).body(BoundedBody::empty()).unwrap();
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -225,6 +226,7 @@ mod tests {
             peer: "192.0.2.1:7".parse().unwrap(),
             local: "192.0.2.2:80".parse().unwrap(),
             tls: false,
+            relayed: None,
         };
         let request =
             http::Request::get("/").header("x-real-ip", "6.6.6.6").header("x-forwarded-for", "6.6.6.6");

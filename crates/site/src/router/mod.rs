@@ -5,7 +5,7 @@
 pub mod access;
 pub(crate) mod authorize;
 mod custom_error;
-mod destination;
+pub(crate) mod destination;
 mod dispatch;
 pub mod hook;
 pub(crate) mod refused;
@@ -40,6 +40,10 @@ pub(crate) async fn respond(
     let Ok(path) = NormalPath::parse(&raw) else {
         return refuse_path(site, conn, &request, "a path with dot segments, or an encoding that is none");
     };
+    if let Some(partition) = relayed_to(site, conn, &request) {
+        // Boxed: this case is rare.
+        return Box::pin(relay(site, partition, conn, request)).await;
+    }
     let Ok(mut route) = site.rules.find(&path) else {
         return refuse_path(site, conn, &request, "a path in which a backend could read dot segments");
     };
@@ -81,6 +85,23 @@ pub(crate) async fn respond(
     };
     add_headers(&route, response.headers_mut());
     response
+}
+
+/// The site that answers a request, if that is not this one.
+pub(crate) fn relayed_to<B>(site: &Site, conn: ConnInfo, request: &Request<B>) -> Option<u16> {
+    let host = || host_of(request).unwrap_or_default();
+    site.worker.relays(&conn, host().as_bytes(), request.uri().path())
+}
+
+/// Has the site of `partition` answer, whose rules, limits and pages hold for the request, and none of ours.
+async fn relay(
+    site: &Site,
+    partition: u16,
+    conn: ConnInfo,
+    mut request: Request<BoundedBody>,
+) -> Response<ResponseBody> {
+    request.body_mut().limit_to(u64::MAX);
+    Answered::foreign(site.worker.relay(partition, conn, request).await).response
 }
 
 fn refuse_path(

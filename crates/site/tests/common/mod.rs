@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use site::config::setup::Setup;
-use site::{Client, Ended, Limits, MinRate, Site, WorkerState};
+use site::{Client, Ended, Limits, MinRate, RouteOwner, Site, WorkerState};
 use wire::LauncherToSite;
 use wire::log::{Batch, Record as Logged};
 use worker::log::Log;
@@ -268,8 +268,11 @@ fn run(
                 // As from a gate: with its first request, if there is one.
                 let _ = tokio::time::timeout(Duration::from_secs(2), stream.peek(&mut [0])).await;
                 let stream = stream.into_std().unwrap().into();
-                match site::serve(&site, Client { stream, preread: Vec::new(), peer, local, tls, h2c: !tls })
-                    .await
+                match site::serve(
+                    &site,
+                    Client { stream, preread: Vec::new(), peer, local, tls, h2c: !tls, relayed: None },
+                )
+                .await
                 {
                     Ended::Closed => {}
                     Ended::HandBack { stream, preread } => {
@@ -298,8 +301,8 @@ fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
     std::thread::spawn(move || reader.read_log(&theirs));
     let receiver = Receiver::new(limits.connections);
     let mut worker = WorkerState::new(limits, receiver.clone(), Log::new(Some(log), 3, 1).unwrap());
-    worker.route("*", "/", true);
-    worker.route("other.example", "/", false);
+    worker.route("*", "/", RouteOwner::Own);
+    worker.route("other.example", "/", RouteOwner::Other);
     worker.exempt("127.0.0.0/8".parse().unwrap());
     let tampered = shared.clone();
     worker.on_tampered(move |_| *tampered.tampered.lock().unwrap() += 1);

@@ -160,8 +160,10 @@ fn sort_workers(
 
 /// What is said to a worker of its own site: an update can say which paths are others'.
 fn own(told: &Told) -> impl Iterator<Item = &(LauncherToSite, Option<Opened>)> {
-    let elsewhere =
-        |message: &_| matches!(message, LauncherToSite::Route { target: RouteTarget::Elsewhere, .. });
+    let elsewhere = |message: &_| {
+        use RouteTarget::{Elsewhere, Relayed};
+        matches!(message, LauncherToSite::Route { target: Elsewhere | Relayed, .. })
+    };
     told.iter().filter(move |(message, _)| !elsewhere(message))
 }
 

@@ -84,7 +84,12 @@ impl Supervisor {
             Role::Site => {
                 let gates = self.active(Role::Gate, None).into_iter().map(|gate| (gate, serial));
                 let services = self.workers().filter(|other| self.is_service_of(*other, slot));
-                gates.chain(services.map(|service| (serial, service))).collect()
+                let relayed = self.workers().filter(|&other| self.relays(serial, other));
+                let relaying = self.workers().filter(|&other| self.relays(other, serial));
+                gates
+                    .chain(services.chain(relayed).map(|worker| (serial, worker)))
+                    .chain(relaying.map(|site| (site, serial)))
+                    .collect()
             }
             Role::Service => {
                 let gates = self.active(Role::Gate, None);
@@ -149,21 +154,36 @@ impl Supervisor {
         service.role == Role::Service && site.role == Role::Site && service.site == site.site
     }
 
+    /// Whether a site's worker relays requests under TLS to another site's.
+    fn relays(&self, front: u64, other: u64) -> bool {
+        let (front, other) = (self.spec_of(front), self.spec_of(other));
+        let are_sites = front.role == Role::Site && other.role == Role::Site;
+        are_sites && self.context().messages().relays(front, other)
+    }
+
     /// Makes a channel on which a gate or a site worker sends connections to a worker.
     pub fn connect_pair(&mut self, source: u64, worker: u64) -> Result<(), Error> {
         let (to_worker, from_source) = sys::seqpacket::pair().map_err(during("make a channel"))?;
         let partition = self.spec_of(worker).partition;
         let from_gate = self.spec_of(source).role == Role::Gate;
-        if from_gate {
-            self.send(source, &LauncherToGate::Attach { partition }, Some(to_worker));
-        } else {
-            self.send(source, &LauncherToSite::AttachService { partition }, Some(to_worker));
+        let to_site = self.spec_of(worker).role == Role::Site;
+        match (from_gate, to_site) {
+            (true, _) => self.send(source, &LauncherToGate::Attach { partition }, Some(to_worker)),
+            (false, true) => {
+                self.note_relay(source, worker);
+                self.send(source, &LauncherToSite::AttachSite { partition }, Some(to_worker));
+            }
+            (false, false) => {
+                self.send(source, &LauncherToSite::AttachService { partition }, Some(to_worker));
+            }
         }
-        if self.spec_of(worker).role == Role::Site {
-            self.send(worker, &LauncherToSite::Attach {}, Some(from_source));
-        } else {
-            let source = if from_gate { Source::Gate } else { Source::Site };
-            self.send(worker, &LauncherToService::Attach { source }, Some(from_source));
+        match (from_gate, to_site) {
+            (true, true) => self.send(worker, &LauncherToSite::Attach {}, Some(from_source)),
+            (false, true) => self.send(worker, &LauncherToSite::AttachRelay {}, Some(from_source)),
+            (_, false) => {
+                let source = if from_gate { Source::Gate } else { Source::Site };
+                self.send(worker, &LauncherToService::Attach { source }, Some(from_source));
+            }
         }
         Ok(())
     }

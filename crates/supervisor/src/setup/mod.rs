@@ -282,13 +282,19 @@ impl Messages<'_> {
         };
         for (host, path, other) in self.routes(specs).filter(|(_, _, other)| meets(other)) {
             let (target, partition) = match other.role {
+                _ if other.site != spec.site
+                    && self.relays(spec, other)
+                    && site.hosts.contains(&host.into()) =>
+                {
+                    (RouteTarget::Relayed, partition_of(other.site, specs))
+                }
                 // Which one it is does not matter here, and changes with each of its successors.
                 _ if other.site != spec.site => (RouteTarget::Elsewhere, NO_PARTITION),
                 Role::Site => (RouteTarget::Files, other.partition),
                 _ => (RouteTarget::Service, other.partition),
             };
             // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
-            if target != RouteTarget::Elsewhere || any_host || site.hosts.iter().any(|own| own == host) {
+            if other.site == spec.site || any_host || site.hosts.iter().any(|own| own == host) {
                 let (host, path) = (Text::new(host), Text::new(path));
                 messages.push(LauncherToSite::Route { host, path, target, partition });
             }
@@ -299,6 +305,25 @@ impl Messages<'_> {
             }
         }
         messages
+    }
+
+    /// Whether the worker of one site, which has the certificate of a host, relays requests under TLS to another, which
+    /// has a path below that host.
+    pub fn relays(&self, front: &ProcessSpec, other: &ProcessSpec) -> bool {
+        let (Some(one), Some(two)) =
+            (self.config.sites.get(usize::from(front.site)), self.config.sites.get(usize::from(other.site)))
+        else {
+            return false;
+        };
+        let has_tls = |listener: u16| self.config.listeners[usize::from(listener)].tls;
+        let share = || {
+            self.listeners_of(front).any(|one| has_tls(one) && self.listeners_of(other).any(|two| one == two))
+        };
+        one.tls.is_some()
+            && two.tls.is_none()
+            && two.path != "/"
+            && two.hosts.iter().any(|host| one.hosts.contains(host))
+            && share()
     }
 
     /// What a service worker is sent before it initialises.
@@ -320,6 +345,12 @@ impl Messages<'_> {
         };
         [limits, LauncherToService::Begin {}]
     }
+}
+
+/// The partition of a site's worker.
+fn partition_of(site: u16, specs: &[&ProcessSpec]) -> u16 {
+    let worker = specs.iter().find(|spec| spec.role == Role::Site && spec.site == site);
+    worker.map_or(NO_PARTITION, |spec| spec.partition)
 }
 
 /// The policies, as gates and sites are sent.

@@ -59,6 +59,8 @@ pub(crate) enum BackendId {
     Target(u16),
     /// The service of this partition.
     Service(u16),
+    /// The site of this partition, to which requests under TLS are relayed.
+    Site(u16),
     /// This worker itself, which answers streams of HTTP/2.
     Streams,
 }
