@@ -153,6 +153,13 @@ class Folders(unittest.TestCase):
         self.assertIn("x.txt", self.get("/listed/").text)
         self.assertEqual(self.get("/media/a.txt", method="POST").status, 405)
 
+    def test_the_log_names_a_file_of_an_alias_by_its_folder(self):
+        closed = self.server.write("media/unreadable.txt", "SECRET")
+        closed.chmod(0)
+        self.assertEqual(self.get("/media/unreadable.txt").status, 403)
+        said = f"`unreadable.txt` of `alias` {self.server.folder}/media, by uid"
+        self.assertTrue(until(lambda: said in self.server.log()), self.server.log())
+
     def test_what_servers_behind_name(self):
         self.assertEqual(self.get("/app/accel").body, b"deep\n")
         self.assertEqual(self.get("/app/sendfile").body, b"0123456789")

@@ -80,14 +80,14 @@ pub(crate) async fn answer<'r>(
             Outcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
         }
         Err(missing) if missing.is_absent() && site.cache.settings().listing => {
-            asked.refuse_file(site, path, missing);
+            asked.refuse_file(site, &root.files, path, missing);
             match listing::answer(&root.files, path, &request.headers) {
                 Some(listed) => Outcome::Answer(listed),
                 None => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
             }
         }
         Err(missing) => {
-            asked.refuse_file(site, path, missing);
+            asked.refuse_file(site, &root.files, path, missing);
             let refusal = file_response::missing(missing);
             if missing.is_absent() { Outcome::Missing(refusal) } else { Outcome::Answer(refusal) }
         }

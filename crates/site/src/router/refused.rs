@@ -17,7 +17,7 @@ use worker::log::Log;
 use worker::refused::{Refusals, Refused};
 
 use crate::context::Site;
-use crate::files::Missing;
+use crate::files::{Files, Missing};
 use crate::http::body::{BoxError, ResponseBody, Stream};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::Own;
@@ -73,14 +73,14 @@ impl Asked<'_> {
     }
 
     /// The same of one that led to a file that cannot be had; nothing of one that is not there.
-    pub fn refuse_file(self, site: &Site, path: &NormalPath<'_>, missing: Missing) {
+    pub fn refuse_file(self, site: &Site, files: &Files, path: &NormalPath<'_>, missing: Missing) {
         let name =
             String::from_utf8_lossy(path.as_bytes().strip_prefix(b"/").unwrap_or_default()).into_owned();
         let (status, uid) = (crate::files::response::status_of(missing), rustix::process::getuid().as_raw());
         let (reason, about, remedy) = match missing {
             Missing::Forbidden => (
                 "the file, or a folder above it, may not be read",
-                format!("`{name}` of `root`, by uid {uid}"),
+                format!("{}, by uid {uid}", place(files, &name)),
                 format!("`chmod o+r` the file and `o+x` its folders, or `setfacl -m u:{uid}:rX` each"),
             ),
             Missing::Outside => (
@@ -124,6 +124,14 @@ impl Asked<'_> {
         let refusal = request::head::Refusal::BodyTooLarge;
         let about = format!("at most {limit} bytes");
         self.refuse(site, refusal.status(), refusal.reason(), &about, refusal.remedy());
+    }
+}
+
+/// A file as the operator knows it.
+fn place(files: &Files, name: &str) -> String {
+    match files.names().folders.alias_of(name.as_bytes()) {
+        Some((folder, below)) => format!("`{}` of `alias` {}", String::from_utf8_lossy(below), folder.path),
+        None => format!("`{name}` of `root`"),
     }
 }
 
