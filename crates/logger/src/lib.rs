@@ -15,6 +15,7 @@ mod lines;
 mod output;
 mod serve;
 mod syslog;
+mod terminal;
 
 pub use calendar::Clock;
 pub use client::Client;

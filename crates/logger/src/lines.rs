@@ -3,13 +3,16 @@
 //! Runs in: the logger. Sees: whatever any process prints, including panics and untrusted bytes in them. Never:
 //! holds more than one line.
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use wire::log::Level;
 use worker::log::now_us;
 
 use crate::error_log_limiter::ErrorLogLimiter;
+use crate::escape::put_text;
 use crate::output::Files;
+use crate::terminal::{Tail, push};
 
 /// The longest line, in bytes; what is longer becomes several.
 ///
@@ -23,12 +26,25 @@ pub struct LineReader {
     /// The level of the line that goes on, if `partial` is not its beginning.
     goes_on: Option<Level>,
     pub(crate) limiter: ErrorLogLimiter,
+    /// Its last lines, if somebody may want to see them.
+    tail: Option<Tail>,
 }
 
 impl LineReader {
     /// The standard error of the process that is called `label` in the log.
     pub fn new(label: &str) -> Self {
-        Self { partial: Vec::new(), goes_on: None, limiter: ErrorLogLimiter::new(label) }
+        let limiter = ErrorLogLimiter::new(label);
+        Self { partial: Vec::new(), goes_on: None, limiter, tail: None }
+    }
+
+    /// Keeps its last lines in `tail`, too.
+    pub fn with_tail(self, tail: Option<Tail>) -> Self {
+        Self { tail, ..self }
+    }
+
+    /// Whether its last lines are in `tail`.
+    pub fn fills(&self, tail: &Tail) -> bool {
+        self.tail.as_ref().is_some_and(|own| Rc::ptr_eq(own, tail))
     }
 
     /// Adds the lines that `bytes` complete to the error log.
@@ -62,6 +78,11 @@ impl LineReader {
         };
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         if !text.is_empty() {
+            if let Some(tail) = &self.tail {
+                let mut escaped = Vec::new();
+                put_text(&mut escaped, text);
+                push(tail, &escaped);
+            }
             self.limiter.line(files, now, now_us(), level, text);
         }
         self.partial.clear();

@@ -23,9 +23,13 @@ use crate::format::Format;
 use crate::lines::LineReader;
 use crate::output::{Files, RETRY};
 use crate::syslog::Syslog;
+use crate::terminal::Terminal;
 
 /// How many messages of one source are read before others have their turn.
 const TURN: usize = 8;
+
+/// LIMIT: turns in which the last of what one process has printed is read, at once: more than a pipe holds.
+const LAST_TURNS: usize = 64;
 
 /// How long the last of what is queued is read after the launcher has closed its channel.
 ///
@@ -93,6 +97,7 @@ struct Logger {
     /// Whether the launcher has said `Begin`; sources are not read before, or their log might be missing.
     begun: Cell<bool>,
     counters: Counters,
+    terminal: RefCell<Option<Terminal>>,
     /// One buffer for all sources: each message is done with before the next is read.
     buffer: RefCell<Vec<u8>>,
     dirty: Notify,
@@ -126,6 +131,7 @@ impl Default for Logger {
             sources: RefCell::default(),
             begun: Cell::new(false),
             counters: Counters::default(),
+            terminal: RefCell::default(),
             buffer: RefCell::new(vec![0; MESSAGE_MAX]),
             dirty: Notify::new(),
         }
@@ -184,13 +190,36 @@ impl Logger {
                 self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), right)))?;
             }
             LauncherToLogger::Stderr { label } => {
-                self.add(descriptor?, Reader::Lines(LineReader::new(label.as_str())))?;
+                let tail = self.terminal.borrow_mut().as_mut().map(|terminal| terminal.tail(label.as_str()));
+                self.add(descriptor?, Reader::Lines(LineReader::new(label.as_str()).with_tail(tail)))?;
             }
             LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Some(Syslog::new(descriptor?))),
             LauncherToLogger::NoSyslog {} => self.files.borrow_mut().set_syslog(None),
+            LauncherToLogger::Terminal {} => {
+                *self.terminal.borrow_mut() = Some(Terminal::new(File::from(descriptor?)));
+            }
+            LauncherToLogger::LastLines { label } => self.show_last_lines(label.as_str()),
             LauncherToLogger::Begin {} | LauncherToLogger::Report {} | LauncherToLogger::Confirm { .. } => {}
         }
         Ok(())
+    }
+
+    /// Shows the last lines of a process that has ended, with what of them nobody has read yet.
+    fn show_last_lines(&self, label: &str) {
+        let Some(tail) = self.terminal.borrow().as_ref().and_then(|terminal| terminal.tail_of(label)) else {
+            return;
+        };
+        let fills = |source: &&Rc<Source>| matches!(&*source.reader.borrow(), Reader::Lines(lines) if lines.fills(&tail));
+        let source = self.sources.borrow().iter().find(fills).cloned();
+        if let Some(source) = source {
+            // What is left of its descendants may go on writing.
+            let mut turns = 0..LAST_TURNS;
+            while turns.next().is_some() && self.read(&source) == Left::More {}
+            source.finish(&mut self.files.borrow_mut());
+        }
+        if let Some(terminal) = &mut *self.terminal.borrow_mut() {
+            terminal.show(label);
+        }
     }
 
     fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: Reader) -> Result<(), ServeError> {

@@ -68,6 +68,11 @@ impl Backoff {
         Verdict::Restart(self.delay(rule))
     }
 
+    /// How many unclean exits count.
+    pub fn unclean(&self) -> usize {
+        self.unclean.len()
+    }
+
     /// Nothing after the first failure, so that a killed worker is back at once; then doubling. The delay stays
     /// below the pace at which a process that always fails still reaches `broken_after`.
     fn delay(&self, rule: &Rule) -> Duration {

@@ -175,13 +175,14 @@ impl Supervisor {
         };
         let (pid, lived) = (process.child.pid, process.since.elapsed());
         let title = self.specs[slot].title();
-        self.log.warning(format!("{title} (pid {pid}) {did}: all filters are ended and started again"));
+        let line = format!("{title} (pid {pid}) {did}: all filters are ended and started again");
         self.break_chain();
         self.decide_restart(
             slot,
             Exit::Signal(rustix::process::Signal::KILL.as_raw()),
             lived,
             did.to_owned(),
+            line,
         );
     }
 

@@ -44,6 +44,8 @@ pub struct Process {
     pub child: Child,
     /// How far it has come.
     pub stage: Stage,
+    /// Whether it served before it was retired.
+    has_served: bool,
     /// When it was started.
     pub since: Instant,
     /// By when it must be ready, or gone.
@@ -88,6 +90,7 @@ impl Process {
             slot,
             child,
             stage: Stage::Starting,
+            has_served: false,
             since: now,
             deadline: None,
             counters: Counters::default(),
@@ -144,8 +147,14 @@ impl Process {
         self.outbox.has_waiting()
     }
 
+    /// Whether it has never been ready.
+    pub fn never_served(&self) -> bool {
+        self.stage != Stage::Serving && !self.has_served
+    }
+
     /// Asks it to finish, by the end of its control channel, and gives it until `deadline`.
     pub fn retire(&mut self, deadline: Instant) {
+        self.has_served |= self.stage == Stage::Serving;
         self.stage = Stage::Retiring;
         self.deadline = Some(deadline);
         self.outbox.clear();

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use sys::process::Exit;
-use wire::{LauncherToGate, LauncherToSite, Role};
+use wire::{LauncherToGate, LauncherToLogger, LauncherToSite, Role, Text};
 
 use crate::backoff::Verdict;
 use crate::error::Error;
@@ -54,8 +54,8 @@ impl Supervisor {
     /// Takes notice of a slot that could not be filled.
     pub fn not_started(&mut self, slot: usize, error: &Error) {
         let text = error.to_string();
-        self.log.warning(format!("{}: {text}", self.specs[slot].title()));
-        self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text);
+        let line = format!("{}: {text}", self.specs[slot].title());
+        self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text, line);
     }
 
     /// Notes that a slot is broken, with the version of the program that failed, or is no more.
@@ -192,10 +192,18 @@ impl Supervisor {
             let is_filter = self.specs[slot].role == Role::Filter;
             self.slots[slot].current = if is_filter { None } else { self.slots[slot].next.take() };
             if self.stopping.is_none() {
-                self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
+                let early = if process.never_served() {
+                    " before it was ready; error.log has what it said"
+                } else {
+                    ""
+                };
+                let line = format!("{title} (pid {}) ended with {exit}{early}", process.child.pid);
                 let reason = || format!("{title}: it ended with {exit}; error.log has what it said");
                 failed = process.ticket.map(|ticket| (ticket, reason()));
-                self.decide_restart(slot, exit, lived, exit.to_string());
+                self.decide_restart(slot, exit, lived, exit.to_string(), line);
+                if process.never_served() {
+                    self.show_last_lines(slot);
+                }
                 if is_filter {
                     self.break_chain();
                 }
@@ -272,13 +280,33 @@ impl Supervisor {
             .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
     }
 
-    /// Decides whether and when a slot is filled again.
-    pub fn decide_restart(&mut self, slot: usize, exit: Exit, lived: Duration, why: String) {
+    /// Has the logger show the last lines of a program that could not start on the terminal, too.
+    fn show_last_lines(&mut self, slot: usize) {
+        if matches!(self.specs[slot].role, Role::Site | Role::Service | Role::Filter) {
+            let label = Text::new(self.specs[slot].title());
+            for logger in self.active(Role::Logger, None) {
+                self.send(logger, &LauncherToLogger::LastLines { label: label.clone() }, None);
+            }
+        }
+    }
+
+    /// Decides whether and when a slot is filled again, and says so after `line`, which says what happened.
+    pub fn decide_restart(&mut self, slot: usize, exit: Exit, lived: Duration, why: String, line: String) {
         let now = Instant::now();
         let state = &mut self.slots[slot];
         state.last_exit = why;
         state.restarts += 1;
         let verdict = state.backoff.exited(&self.rule, exit == Exit::Clean, lived, now);
+        let failures = state.backoff.unclean();
+        let pace = match verdict {
+            Verdict::Restart(delay) if failures > 1 && state.current.is_none() => format!(
+                "; starting it again in {delay:?} (unclean exit {failures} of {} within {:?})",
+                self.rule.broken_after, self.rule.within
+            ),
+            _ => String::new(),
+        };
+        self.log.warning(format!("{line}{pace}"));
+        let state = &mut self.slots[slot];
         if state.current.is_some() {
             return;
         }
@@ -381,8 +409,14 @@ impl Supervisor {
         };
         process.deadline = None;
         process.child.kill();
+        let remedy = match process.stage {
+            Stage::Starting => "; if its `init` needs longer, raise `start_timeout` in [limits]",
+            _ => "",
+        };
         let (title, stage) = (self.specs[process.slot].title(), process.stage.word());
-        self.log
-            .warning(format!("{title} (pid {}) was {stage} for too long and was ended", process.child.pid));
+        self.log.warning(format!(
+            "{title} (pid {}) was {stage} for too long and was ended{remedy}",
+            process.child.pid
+        ));
     }
 }

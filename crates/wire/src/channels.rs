@@ -95,7 +95,12 @@ pub const CHANNELS: &[Edge] = &[
          to or from sites of its host",
     ),
     edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
-    edge(Role::Launcher, Role::Logger, "LauncherToLogger", "log files, syslog's socket, clients' channels"),
+    edge(
+        Role::Launcher,
+        Role::Logger,
+        "LauncherToLogger",
+        "log files, syslog's socket, the terminal, clients' channels",
+    ),
     edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket, what a probe says"),
     edge(
         Role::Launcher,

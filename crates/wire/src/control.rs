@@ -378,6 +378,10 @@ messages! {
         9 => Confirm { ticket: u32 },
         /// Lines of the error log are not sent to syslog any more.
         10 => NoSyslog {},
+        /// Before `Begin`, what the launcher prints to comes along, if that is a terminal or a pipe: for `LastLines`.
+        11 => Terminal {},
+        /// The process that is called `label` could not start: its last lines are for the terminal, too.
+        12 => LastLines { label: Text<128> },
     }
 }
 

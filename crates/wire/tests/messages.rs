@@ -575,6 +575,9 @@ impl Samples for LauncherToLogger {
             Self::Report {},
             Self::Syslog {},
             Self::NoSyslog {},
+            Self::Terminal {},
+            Self::LastLines { label: text(0) },
+            Self::LastLines { label: text(128) },
             Self::Confirm { ticket: u32::MAX },
         ]
     }

@@ -13,7 +13,10 @@ pub mod reloaded_files;
 pub mod stapler;
 pub mod tls;
 
+use std::fs::File;
+use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use config::{Checks, Config, Listener, Priority, Service, Site};
@@ -94,6 +97,7 @@ impl SpawnContext {
     /// What the logger is sent before it writes; clients are sent of separately.
     pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
         let mut messages = self.log_files(logs)?;
+        messages.extend(terminal().map(|terminal| (LauncherToLogger::Terminal {}, Some(terminal))));
         messages.push((LauncherToLogger::Begin {}, None));
         Ok(messages)
     }
@@ -122,6 +126,21 @@ impl SpawnContext {
         }
         Ok(messages)
     }
+}
+
+/// What this process prints to, if somebody may be looking: a terminal, or the pipe of a container. A description of its
+/// own, to write to without waiting: a terminal that is stopped must not stop the logger.
+fn terminal() -> Option<OwnedFd> {
+    let (stderr, flags) = (std::io::stderr(), rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY);
+    let is_pipe = || {
+        let found = rustix::fs::fstat(&stderr).ok()?;
+        Some(rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::Fifo)
+    };
+    if !stderr.is_terminal() && is_pipe() != Some(true) {
+        return None;
+    }
+    let opened = File::options().write(true).custom_flags(flags.bits() as i32).open("/proc/self/fd/2");
+    opened.ok().map(OwnedFd::from)
 }
 
 impl Messages<'_> {
