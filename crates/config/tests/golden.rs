@@ -69,7 +69,6 @@ fn only_the_good_files_load() {
         [
             "acceptance-php.toml",
             "acceptance-proxy.toml",
-            "acceptance-proxy.toml",
             "acceptance-rules.toml",
             "acceptance-tls.toml",
             "conditioning.toml",
