@@ -25,6 +25,7 @@ use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
 use supervisor::setup::reloaded_files::{for_workers, open};
+use supervisor::setup::stapler;
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
@@ -147,7 +148,8 @@ impl FileReload {
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let mut before = std::mem::take(&mut self.files);
-        let names = NamesFile::ALL.into_iter().filter(|_| names::are_wanted(config));
+        let are_looked_up = stapler::is_wanted(config) || config.sites.iter().any(names::has_named_servers);
+        let names = NamesFile::ALL.into_iter().filter(|_| are_looked_up);
         let names =
             names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()).given_at_start());
         let mut files: Vec<ReloadedFile> = names.collect();

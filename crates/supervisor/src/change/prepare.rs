@@ -13,8 +13,9 @@ use wire::{Act, LauncherToSite, NO_PARTITION, Role, RouteTarget};
 use crate::Supervisor;
 use crate::change::{Change, plan::plan_config, restart};
 use crate::life::Life;
+use crate::setup::opened::Opened;
 use crate::setup::process_table::{ProcessTable, signs};
-use crate::setup::{Messages, Opened, stapler};
+use crate::setup::{Messages, stapler};
 use crate::spawn::process_spec::ProcessSpec;
 
 /// What the changes mean for one process.

@@ -8,7 +8,7 @@ use std::path::Path;
 use config::{Action, Compress, Encoding, Limits, Matcher, Route, Site, Statics, Target, Terms};
 use wire::{HeaderOf, LauncherToSite, RuleAction, Text};
 
-use super::Opened;
+use crate::setup::opened::Opened;
 
 /// How files are answered with, and the rules: the site's own, then its routes.
 pub fn messages(site: &Site, limits: &Limits) -> Vec<LauncherToSite> {

@@ -8,6 +8,7 @@ pub mod connector;
 pub mod files;
 pub mod log_files;
 pub mod names;
+pub mod opened;
 pub mod process_table;
 pub mod reloaded_files;
 pub mod stapler;
@@ -17,7 +18,6 @@ use std::fs::File;
 use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 
 use config::{Checks, Config, Listener, Priority, Service, Site};
 use wire::{
@@ -28,17 +28,9 @@ use wire::{
 use crate::chain_ends::ChainEnds;
 use crate::error::{Error, at, during};
 use crate::setup::log_files::Logs;
+use crate::setup::opened::Opened;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
-
-/// What is opened for a process, and comes along with a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opened {
-    /// A directory, with nothing above it.
-    View(PathBuf),
-    /// A file that is read anew when it has changed.
-    File(PathBuf),
-}
 
 /// What processes are sent as far as a configuration says it. Nothing is opened for it, so that it can be asked of a
 /// configuration that does not hold yet.

@@ -4,13 +4,12 @@
 
 use std::os::fd::OwnedFd;
 
-use config::{Config, Site, Target};
+use config::{Site, Target};
 use wire::stapler::LauncherToStapler;
 use wire::{LauncherToConnector, Role};
 
 use crate::Supervisor;
 use crate::setup::reloaded_files::open;
-use crate::setup::stapler;
 
 /// A file about names. A machine may be without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +58,6 @@ impl NamesFile {
 pub fn has_named_servers(site: &Site) -> bool {
     site.backends()
         .any(|(_, backend)| backend.servers.iter().any(|server| matches!(server, Target::Name(..))))
-}
-
-/// Whether anybody looks names up.
-pub fn are_wanted(config: &Config) -> bool {
-    stapler::is_wanted(config) || config.sites.iter().any(has_named_servers)
 }
 
 impl Supervisor {
