@@ -8,6 +8,7 @@
 //! Stages: text -> [`toml::de::DeTable`] (`document`) -> `RawConfig`, whose values remember their places
 //! (`sections`, `conditioning`, `sites`) -> cross checks (`check`, `files`) -> [`Config`].
 
+mod answers;
 mod backends;
 mod check;
 mod conditioning;

@@ -81,12 +81,12 @@ pub fn posts(config: &Config) -> Vec<Post> {
 
 /// What `post` can send, with to whom.
 pub fn sends(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
-    contacts(config, channels, posts, post, |edge| (edge.from, edge.to))
+    contacts(config, channels, posts, post, true)
 }
 
 /// What `post` can be sent, with by whom.
 pub fn receives(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
-    contacts(config, channels, posts, post, |edge| (edge.to, edge.from))
+    contacts(config, channels, posts, post, false)
 }
 
 fn contacts(
@@ -94,13 +94,14 @@ fn contacts(
     channels: &[Edge],
     posts: &[Post],
     post: usize,
-    ends: fn(&Edge) -> (Role, Role),
+    is_sender: bool,
 ) -> Vec<Contact> {
     let own = &posts[post];
-    let edges = channels.iter().filter(|edge| ends(edge).0 == own.role);
-    let found = edges.flat_map(|edge| {
+    let found = channels.iter().flat_map(|edge| {
         let peers = posts.iter().enumerate().filter(move |(number, peer)| {
-            *number != post && peer.role == ends(edge).1 && linked(config, own, peer)
+            let (sender, receiver) = if is_sender { (own, *peer) } else { (*peer, own) };
+            let has_roles = (sender.role, receiver.role) == (edge.from, edge.to);
+            *number != post && has_roles && linked(config, edge, sender, receiver)
         });
         let (message, descriptors) = (edge.message, edge.descriptors);
         peers.map(move |(peer, _)| Contact { peer, message, descriptors })
@@ -109,12 +110,18 @@ fn contacts(
 }
 
 /// Whether the launcher connects these two, if their roles have a channel at all.
-fn linked(config: &Config, one: &Post, two: &Post) -> bool {
+fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
     let takes = |post: &Post| post.service(config).is_some_and(|service| service.takes_connections);
+    let relays = |front: &Post, other: &Post| {
+        front.site(config).zip(other.site(config)).is_some_and(|(front, other)| config.relays(front, other))
+    };
     match (one.role, two.role) {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
         (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
+        // Connections go one way, and what is said of them the other.
+        (Role::Site, Role::Site) if edge.message == "ToWorker" => relays(one, two),
+        (Role::Site, Role::Site) => relays(two, one),
         (Role::Site, Role::Connector) | (Role::Connector, Role::Site) => {
             one.site == two.site && one.service == two.service
         }

@@ -175,6 +175,16 @@ impl<'a> Rules<'a> {
                 found = found.one(Kind::Users, &service_name(site, service), Loss::Whole, how);
             }
         }
+        if self.has(Role::Site, Role::Site, "ToWorker") {
+            for other in self.config.sites.iter().filter(|other| self.config.relays(site, other)) {
+                let how = "it does TLS for its host: it relays every request and answer, and may ask in any user's place";
+                let relayed = other.services.iter().filter(|service| !service.takes_connections);
+                let names = relayed.map(|service| service_name(other, service));
+                for name in names.chain([other.name.clone()]) {
+                    found = found.one(Kind::Users, &name, Loss::Whole, how);
+                }
+            }
+        }
         self.own_logs(found, Role::Site, site)
     }
 

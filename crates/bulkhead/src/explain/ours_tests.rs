@@ -229,7 +229,23 @@ fn every_message_of_the_table_is_known_here() {
         assert!(known(edge), "{edge:?} is new: what does it give to who owns its sender or its receiver?");
     }
     // A pair of roles that are connected for the first time may open a way that no rule here speaks of.
-    assert_eq!(CHANNELS.len(), 43, "the table has changed: look whether the rules still say everything");
+    assert_eq!(CHANNELS.len(), 45, "the table has changed: look whether the rules still say everything");
+}
+
+#[test]
+fn a_site_with_the_certificate_of_a_host_has_the_users_of_sites_below_it() {
+    let config = parse(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\ntls = true\n[[site]]\nname = \"front\"\nhost = [\"a\"]\nroot = \"a\"\n\
+         certificates = [\"a.pem\"]\n[[site]]\nname = \"shop\"\nhost = [\"a\"]\npath = \"/shop/\"\nroot = \"b\"\n",
+    );
+    let model = build(&config, CHANNELS, &Uids::new());
+    let has = |process: &str, what: &str| losses(&model, process).contains(&what.to_owned());
+    assert!(has("front", "users shop"), "{:?}", losses(&model, "front"));
+    assert!(!has("shop", "users front"), "{:?}", losses(&model, "shop"));
+    assert!(!has("front", "site shop") && !has("front", "files b"));
+    let without: Vec<Edge> = CHANNELS.iter().filter(|edge| edge.from != edge.to).copied().collect();
+    let model = build(&config, &without, &Uids::new());
+    assert!(!losses(&model, "front").contains(&"users shop".to_owned()));
 }
 
 #[test]

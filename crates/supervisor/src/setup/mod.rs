@@ -241,10 +241,9 @@ impl Messages<'_> {
 
     /// The listeners on which a site answers, as indices into the configuration.
     fn listeners_of(&self, spec: &ProcessSpec) -> impl Iterator<Item = u16> {
-        let only = &self.config.sites[usize::from(spec.site)].listen;
+        let site = &self.config.sites[usize::from(spec.site)];
         let all = self.config.listeners.iter().enumerate();
-        all.filter(|(_, listener)| only.is_empty() || only.contains(&listener.address))
-            .map(|(index, _)| index as u16)
+        all.filter(|(_, listener)| site.answers_on(listener)).map(|(index, _)| index as u16)
     }
 
     /// What the configuration says to a site's worker, and what comes along; nothing is opened. A worker for which this
@@ -318,23 +317,10 @@ impl Messages<'_> {
         messages
     }
 
-    /// Whether the worker of one site, which has the certificate of a host, relays requests under TLS to another, which
-    /// has a path below that host.
+    /// Whether the worker of one site relays requests under TLS to another's.
     pub fn relays(&self, front: &ProcessSpec, other: &ProcessSpec) -> bool {
-        let (Some(one), Some(two)) =
-            (self.config.sites.get(usize::from(front.site)), self.config.sites.get(usize::from(other.site)))
-        else {
-            return false;
-        };
-        let has_tls = |listener: u16| self.config.listeners[usize::from(listener)].tls;
-        let share = || {
-            self.listeners_of(front).any(|one| has_tls(one) && self.listeners_of(other).any(|two| one == two))
-        };
-        one.tls.is_some()
-            && two.tls.is_none()
-            && two.path != "/"
-            && two.hosts.iter().any(|host| one.hosts.contains(host))
-            && share()
+        let site = |spec: &ProcessSpec| self.config.sites.get(usize::from(spec.site));
+        site(front).zip(site(other)).is_some_and(|(front, other)| self.config.relays(front, other))
     }
 
     /// What a service worker is sent before it initialises.

@@ -22,7 +22,7 @@ impl Messages<'_> {
                 messages.push((LauncherToGate::Protocol { listener: index, tls, h2c }, None));
             }
             if redirect_to_https {
-                for site in self.config.sites.iter().filter(|site| answers_on(site, listener)) {
+                for site in self.config.sites.iter().filter(|site| site.answers_on(listener)) {
                     let Some(port) = self.https_port(site) else { continue };
                     for host in &site.hosts {
                         messages.push(redirect(index, host, "/", port));
@@ -43,7 +43,7 @@ impl Messages<'_> {
             .config
             .listeners
             .iter()
-            .filter(|listener| listener.tls && answers_on(site, listener))
+            .filter(|listener| listener.tls && site.answers_on(listener))
             .map(|listener| listener.address.port())
             .collect();
         ports.iter().find(|port| **port == 443).or(ports.first()).copied()
@@ -75,8 +75,4 @@ impl Messages<'_> {
 
 fn redirect(listener: u16, host: &str, path: &str, port: u16) -> Told<LauncherToGate> {
     (LauncherToGate::Redirect { listener, host: Text::new(host), path: Text::new(path), port }, None)
-}
-
-fn answers_on(site: &Site, listener: &Listener) -> bool {
-    site.listen.is_empty() || site.listen.contains(&listener.address)
 }
