@@ -158,7 +158,8 @@ class Scratch:
             about = one if isinstance(one, dict) else {"command": one}
             self.make_runnable(about)
         for site in parsed.get("site", []):
-            for folder in (site.get(key) for key in ("root", "vhosts") if key in site):
+            aliases = (route["alias"] for route in site.get("route", []) if "alias" in route)
+            for folder in (*(site[key] for key in ("root", "vhosts") if key in site), *site.get("follow_links", []), *aliases):
                 self.make_folder(folder)
             pairs = [one if isinstance(one, dict) else {"certificate": one} for one in site.get("certificates", [])]
             for one in [*pairs, *([site] if "certificate" in site else [])]:

@@ -170,7 +170,8 @@ class Site(Channels):
             server.copy_program("probe", name)
         loads = [*LOADS, ("fine.test", "/up/"), ("rogue.test", "/below/"), ("rogue.test", "/under/")]
         self.misbehave(server, "site rogue", loads, [
-            r"\[site (below|under)\] .*from a source of connections",
+            r"\[site below\] the worker that relays to it sends what is no connection: malformed message",
+            r"\[site under\] the worker that relays to it sends more connections than it has credits for",
             *ended("site rogue"), *logged("site rogue"),
             r"\[logger\] .*refused \d+ records of site rogue",
             r"\[gate \d\] .*site rogue: its worker sent",

@@ -1,4 +1,5 @@
-"""Every kind of rule of the acceptance configuration, and the same requests to nginx with the same rules.
+"""Every kind of rule of the acceptance configuration, and the same requests to nginx with the same rules, with and without
+TLS.
 
 Where the two differ, `OURS` says how and why.
 """
@@ -6,14 +7,16 @@ Where the two differ, `OURS` says how and why.
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 from backend import Raw, response
-from client import get, until
+from client import Connection, get, until
 from harness import ROOTLESS, TOP, Server, free_port, rootless_too
+from tls_server import openssl
 
 CONFIG = TOP / "tests/config/acceptance-rules.toml"
 
@@ -29,6 +32,7 @@ FILES = {
 ELSEWHERE = {
     "elsewhere/one.html": "one elsewhere\n", "elsewhere/sub/index.html": "sub elsewhere\n", "elsewhere/app.log": "secret\n",
     "shared/page.html": "shared\n", "shared/sub/index.html": "shared sub\n", "closed/secret.html": "not named\n",
+    "sites/below/x.html": "below\n", "sites/index.html": "secret\n",
 }
 
 #: Links, by their paths below the server's folder.
@@ -48,6 +52,9 @@ http {{
     absolute_redirect off; proxy_http_version 1.1;
     server {{
         listen 127.0.0.1:{port};
+        listen 127.0.0.1:{tls} ssl;
+        ssl_certificate {folder_of_root}/fullchain.pem;
+        ssl_certificate_key {folder_of_root}/privkey.pem;
         server_name a.test;
         root {root};
         index index.html;
@@ -82,6 +89,8 @@ http {{
             proxy_pass http://unix:{folder}/app.sock;
             proxy_set_header Host $host;
         }}
+        location /named/ {{ proxy_pass http://localhost:{named}; proxy_set_header Host $host; }}
+        location /below/ {{ root {folder_of_root}/sites; }}
         location /dead/ {{ proxy_pass http://unix:{folder}/nobody.sock; }}
     }}
 }}
@@ -98,9 +107,10 @@ REQUESTS = [
         "/media/one.html", "/media/", "/media/sub/", "/media/sub", "/media/none", "/media/hidden.html", "/media/app.log",
         "/media../closed/secret.html", "/media", "/%6dedia/one.html", "/api/files/", "/api/files/index.html", "/api/files/none",
         "/shared.html", "/far/", "/far", "/within.html", "/closed.html", "/media/shared.html", "/media/closed/secret.html",
+        "/named/x?y", "/below/x.html", "/below/none", "/below/../index.html", "//below/x.html", "/%62elow/x.html", "/belowx",
         "/whole/users", "/dead/x", "/%70rivate/x.html", "//private//x.html",
     )
-] + [("POST", "/api/up", 500_000), ("POST", "/api/up", 2_000_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
+] + [("POST", "/api/up", 500_000), ("POST", "/api/up", 20_000_000), ("POST", "/whole/up", 500), ("POST", "/whole/up", 5_000)]
 
 #: What is ours, and why.
 OURS = {
@@ -115,6 +125,10 @@ OURS = {
     # A link is followed into folders that are named, and nginx follows every one.
     "/closed.html": {"status": 404, "body": b"our own 404\n"},
     "/media/closed/secret.html": {"status": 404, "body": b"our own 404\n"},
+    # A site below a path has error pages of its own.
+    "/below/none": {"body": b"<!doctype html>\n<title>404 Not Found</title>\n<h1>404 Not Found</h1>\n"},
+    # Dot segments are refused, as servers behind read them in several ways; nginx resolves them.
+    "/below/../index.html": {"status": 400, "body": None, "location": None},
     # The rule for a folder is for its name without a slash, too: frameworks take the two for one.
     "/private": {"status": 403, "body": None, "location": None},
 }
@@ -131,14 +145,21 @@ class Acceptance(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         text = CONFIG.read_text()
-        cls.server = Server([], (), text=lambda port: text.replace("127.0.0.1:8080", f"127.0.0.1:{port}"))
+        cls.seen = []
+        cls.named = cls.enterClassContext(Raw(answer=cls.answer)).at.rpartition(":")[2]
+        cls.tls_port = free_port()
+        ports = {":8443": f":{cls.tls_port}", ":3000": f":{cls.named}"}
+        cls.server = Server([], (), text=lambda port: re.sub(
+            ":(8080|8443|3000)\\b", lambda found: (ports | {":8080": f":{port}"})[found[0]], text))
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "90", "-subj", "/CN=a.test",
+                "-addext", "subjectAltName=DNS:a.test", "-keyout", "privkey.pem", "-out", "fullchain.pem", cwd=cls.server.folder)
+        (cls.server.folder / "privkey.pem").chmod(0o600)
         for name, content in FILES.items():
             cls.server.write(f"public/{name}", content)
         for name, content in ELSEWHERE.items():
             cls.server.write(name, content)
         for name, target in LINKS.items():
             (cls.server.folder / name).symlink_to(target)
-        cls.seen = []
         cls.enterClassContext(Raw(path=str(cls.server.folder / "app.sock"), answer=cls.answer))
         if ROOTLESS and os.geteuid() == 0:
             for path in [cls.server.folder, *cls.server.folder.rglob("*")]:
@@ -151,8 +172,14 @@ class Acceptance(unittest.TestCase):
         body = f"{request.line}\n{request.field('host')}\n".encode()
         return response(body, "200 OK", "X-Powered-By: guesswork", "X-Kept: yes")
 
-    def ask(self, port, method, path, bytes_):
-        return get(port, path, host="a.test", method=method, body=b"x" * bytes_, headers=["Authorization: Basic eDp5"])
+    def ask(self, port, method, path, bytes_, tls=False):
+        connection = Connection(port)
+        if tls:
+            context = ssl.create_default_context(cafile=self.server.folder / "fullchain.pem")
+            connection.socket = context.wrap_socket(connection.socket, server_hostname="a.test")
+        with connection:
+            headers = ["Authorization: Basic eDp5", "Connection: close"]
+            return connection.get(path, "a.test", headers, method, b"x" * bytes_)
 
     def test_the_table_beside_nginx(self):
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -161,9 +188,9 @@ class Acceptance(unittest.TestCase):
         folder = Path(tempfile.mkdtemp(prefix="bulkhead-rules-", dir="/tmp"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o755)
-        port = free_port()
+        port, tls_port = free_port(), free_port()
         user = "user nobody nogroup;" if os.geteuid() == 0 else ""
-        config = NGINX.format(folder=folder, port=port, user=user, root=self.server.folder / "public",
+        config = NGINX.format(folder=folder, port=port, tls=tls_port, named=self.named, user=user, root=self.server.folder / "public",
                               folder_of_root=self.server.folder)
         (folder / "nginx.conf").write_text(config)
         self.enterContext(Raw(path=str(folder / "app.sock"), answer=self.answer))
@@ -171,10 +198,11 @@ class Acceptance(unittest.TestCase):
         self.addCleanup(nginx.wait, 10)
         self.addCleanup(nginx.terminate)
         self.assertTrue(until(lambda: self.status(port) == 200, 10), "nginx does not come up")
-        for method, path, bytes_ in REQUESTS:
-            with self.subTest(method=method, path=path, bytes=bytes_):
-                expected = summary(self.ask(port, method, path, bytes_)) | OURS.get(path, {})
-                self.assertEqual(summary(self.ask(self.server.port, method, path, bytes_)), expected)
+        for tls, (theirs, ours) in enumerate([(port, self.server.port), (tls_port, self.tls_port)]):
+            for method, path, bytes_ in REQUESTS:
+                with self.subTest(method=method, path=path, bytes=bytes_, tls=bool(tls)):
+                    expected = summary(self.ask(theirs, method, path, bytes_, tls)) | OURS.get(path, {})
+                    self.assertEqual(summary(self.ask(ours, method, path, bytes_, tls)), expected)
 
     @staticmethod
     def status(port):

@@ -170,7 +170,7 @@ impl Receiver {
 
     /// Receives what one source sends until it closes or misbehaves.
     async fn listen(self: Rc<Self>, source: Rc<Source>) {
-        let name = if source.relays { "the site's worker" } else { "a gate" };
+        let name = if source.relays { "the worker that relays to it" } else { "a gate" };
         loop {
             match source.channel.receive().await {
                 Ok(Some((ToWorker::Connection { .. }, _))) if source.granted.get() == 0 => {

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use request::error;
@@ -13,16 +14,18 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
 use worker::refused::Refused;
 
-use crate::connection::socket::Socket;
+use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Ended, LastResponse, Next};
 use crate::connection::stream::Stream;
 use crate::head::Refusal;
 use crate::http::access_record::{Access, Logged};
 
-/// LIMIT: after an answer to a client that may still be sending, so long and so much is read and thrown away
-/// before the connection is closed: enough for the answer to be read, too little to be of use to anyone.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 1 << 20;
+/// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before the
+/// connection is closed, as nginx does it: a browser shows the answer to an upload that is too large only once the whole
+/// upload is sent. The connection makes room as an idle one does.
+const LINGER: Duration = Duration::from_secs(30);
+/// LIMIT: without a byte, the connection is closed sooner.
+const LINGER_SILENCE: Duration = Duration::from_secs(2);
 
 impl Connection<'_> {
     /// What a request gets that is refused; counts it.
@@ -83,24 +86,27 @@ impl Connection<'_> {
         if rustix::net::shutdown(&*stream, Shutdown::Write).is_err() {
             return;
         }
-        let site = self.site;
-        let drain = async {
-            let mut left = LINGER_BYTES;
-            while left > 0 {
-                let count = poll_fn(|cx| {
-                    let mut scratch = site.scratch.borrow_mut();
-                    let mut buffer = ReadBuf::new(&mut scratch);
-                    let polled = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
-                    polled.map(|result| result.map_or(0, |()| buffer.filled().len()))
-                });
-                match count.await {
-                    0 => return,
-                    count => left = left.saturating_sub(count),
+        self.slot.mark_idle();
+        let end = Instant::now() + LINGER;
+        let (mut silent_at, mut timer) = (Instant::now() + LINGER_SILENCE, None);
+        poll_fn(|cx| {
+            let mut scratch = self.site.scratch.borrow_mut();
+            loop {
+                let mut buffer = ReadBuf::new(&mut scratch);
+                match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                        silent_at = Instant::now() + LINGER_SILENCE;
+                    }
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => break,
                 }
             }
-        };
-        // Whether it was in time makes no difference.
-        let _ = tokio::time::timeout(LINGER, drain).await;
+            self.slot.wake(cx);
+            let is_over = self.slot.must_go() || expired(cx, &mut timer, silent_at.min(end));
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.slot.mark_busy();
     }
 
     /// Says that this is the end, where TLS has a word for it. What broke off in the midst of an answer is no longer
