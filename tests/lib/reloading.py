@@ -10,7 +10,8 @@ class Reloading(Server):
 
     def write_config(self, sites, listeners=(), text="", **settings):
         for about in sites:
-            if "root" in about:
+            # One that is there may be on its way to a client, who would get a part of it.
+            if "root" in about and not (self.folder / about["root"] / "index.html").exists():
                 self.write(f"{about['root']}/index.html", f"<h1>{about['root']}</h1>\n")
         more = "".join(f'\n[[listen]]\naddress = "127.0.0.1:{port}"\n' for port in listeners)
         self.config.write_text(self.with_uids(configuration(self.port, sites, settings) + more + text))

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use wire::log::Level;
 use wire::stapler::{Nothing, SignerToStapler};
@@ -19,6 +20,9 @@ use worker::{Fault, Start};
 
 use crate::certificate::Certified;
 use crate::step::step;
+
+/// LIMIT: how long a signer that goes waits for workers to ask for one more signature.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// How long a line of the log may wait.
 const FLUSH_MS: u32 = 1000;
@@ -39,6 +43,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         clients: RefCell::default(),
         staplers: RefCell::default(),
         versions: Cell::new(0),
+        asked: Cell::new(0),
         counters: Counters::default(),
     });
     let mut key = None;
@@ -65,6 +70,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
             (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
         }
     }
+    signer.finish().await;
     signer.log.flush().await;
     Ok(())
 }
@@ -87,10 +93,22 @@ struct Signer {
     clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     staplers: RefCell<Vec<Rc<Stapler>>>,
     versions: Cell<u32>,
+    /// How often workers have asked for a signature.
+    asked: Cell<u64>,
     counters: Counters,
 }
 
 impl Signer {
+    /// Signs on after the launcher's end, for workers that retire as well: connections that have come to them are to
+    /// begin. Ends when no worker is left, or none has asked for a while: those that stay have a successor's channel.
+    async fn finish(&self) {
+        let mut before = None;
+        while !self.clients.borrow().is_empty() && before.replace(self.asked.get()) != Some(self.asked.get())
+        {
+            tokio::time::sleep(QUIET).await;
+        }
+    }
+
     /// What a site is called.
     fn name(&self, site: u16) -> String {
         self.names.borrow().get(&site).cloned().unwrap_or_else(|| "without a name".to_owned())
@@ -226,6 +244,7 @@ impl Signer {
                 Ok(None) | Err(ChannelError::Io(_)) => return,
             };
             self.counters.answered();
+            self.asked.set(self.asked.get() + 1);
             // A site that asks and does not listen waits in vain.
             let _ = channel.try_send(&answer, None);
             // One signature, then the others have their turn.
