@@ -351,6 +351,11 @@ root = "{root}"
             until(lambda: not server.processes("site new"), 10)
             self.assertEqual(server.processes("site new"), [])
 
+    def go_on(self, count):
+        """Some more requests are answered."""
+        before = count[0]
+        self.assertTrue(until(lambda: count[0] >= before + 10, 10))
+
     def test_requests_are_answered_while_either_worker_is_replaced(self):
         """As root and as clients would: new connections and kept ones, while workers are relaunched and sites reloaded."""
         server = Paths()
@@ -383,11 +388,13 @@ root = "{root}"
             threads = [threading.Thread(target=work, args=(kept,)) for kept in (True, False, False)]
             [thread.start() for thread in threads]
             for round in range(2):
-                server.relaunch("shop")
-                server.relaunch("a")
+                for name in ("shop", "a"):
+                    server.relaunch(name)
+                    self.go_on(count)
                 # Both sites are others, and take over together.
                 other = text.replace("body_bytes = 200000", f"body_bytes = {300000 + round}")
                 self.reload(server, other.replace('name = "a"\n', f'name = "a"\nlisting = {str(round == 0).lower()}\n'))
+                self.go_on(count)
             over.set()
             [thread.join() for thread in threads]
         self.assertEqual(wrong[:3], [])
