@@ -93,7 +93,18 @@ fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Inst
 
 /// Says in the error log why a request was refused.
 fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCode, head: Option<&Head<'_>>) {
-    let Some((reason, remedy)) = refusal.reason() else { return };
+    if let Some((reason, remedy)) = refusal.reason() {
+        tell_why(gate, connection, status, head, (reason, "", remedy));
+    }
+}
+
+fn tell_why(
+    gate: &Gate,
+    connection: &Connection,
+    status: StatusCode,
+    head: Option<&Head<'_>>,
+    (reason, about, remedy): (&'static str, &str, &str),
+) {
     let refused = Refused {
         status: status.as_u16(),
         client: connection.peer.ip(),
@@ -102,7 +113,7 @@ fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCo
         target: head.map_or(b"", |head| head.target.as_bytes()),
         reason,
         rule: 0,
-        about: "",
+        about,
         remedy,
     };
     gate.refusals.note(&gate.log, refused);
@@ -116,20 +127,10 @@ fn tell_name(gate: &Gate, connection: &Connection) {
         _ => None,
     };
     let name = hello.as_ref().map_or(Cow::Borrowed(""), |hello| String::from_utf8_lossy(hello.name()));
-    gate.refusals.note(
-        &gate.log,
-        Refused {
-            status: Refusal::NoSuchSite.words().0.as_u16(),
-            client: connection.peer.ip(),
-            method: b"",
-            host: b"",
-            target: b"",
-            reason: "a TLS handshake for a name that no site on this listener has",
-            rule: 0,
-            about: &if name.is_empty() { String::from("no name") } else { format!("`{name}`") },
-            remedy: "name it in `host` of a [[site]]",
-        },
-    );
+    let about = if name.is_empty() { String::from("no name") } else { format!("`{name}`") };
+    let reason = "a TLS handshake for a name that no site on this listener has";
+    let status = Refusal::NoSuchSite.words().0;
+    tell_why(gate, connection, status, None, (reason, &about, "name it in `host` of a [[site]]"));
 }
 
 fn note(

@@ -43,7 +43,6 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         clients: RefCell::default(),
         staplers: RefCell::default(),
         versions: Cell::new(0),
-        asked: Cell::new(0),
         counters: Counters::default(),
     });
     let mut key = None;
@@ -93,8 +92,6 @@ struct Signer {
     clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     staplers: RefCell<Vec<Rc<Stapler>>>,
     versions: Cell<u32>,
-    /// How often workers have asked for a signature.
-    asked: Cell<u64>,
     counters: Counters,
 }
 
@@ -103,8 +100,11 @@ impl Signer {
     /// begin. Ends when no worker is left, or none has asked for a while: those that stay have a successor's channel.
     async fn finish(&self) {
         let mut before = None;
-        while !self.clients.borrow().is_empty() && before.replace(self.asked.get()) != Some(self.asked.get())
-        {
+        while !self.clients.borrow().is_empty() {
+            let answered = self.counters.requests.get();
+            if before.replace(answered) == Some(answered) {
+                return;
+            }
             tokio::time::sleep(QUIET).await;
         }
     }
@@ -244,7 +244,6 @@ impl Signer {
                 Ok(None) | Err(ChannelError::Io(_)) => return,
             };
             self.counters.answered();
-            self.asked.set(self.asked.get() + 1);
             // A site that asks and does not listen waits in vain.
             let _ = channel.try_send(&answer, None);
             // One signature, then the others have their turn.

@@ -31,6 +31,7 @@ use crate::connection::socket::Socket;
 pub use crate::connection::state::{Client, Ended};
 use crate::connection::state::{Connection, LastResponse, Next, Partial, Sending};
 use crate::context::Site;
+use crate::context::state::RouteOwner;
 use crate::head::{self, Checked, Framing, Head, Line, Refusal, Room, Verb};
 use crate::http::access_record::Logged;
 use crate::http::conn_info::ConnInfo;
@@ -38,7 +39,7 @@ use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
 use crate::http1::request::ReceivedHead;
 use crate::http2::frames::PREFACE;
-use crate::proxy::relay::LoggedThere;
+use crate::proxy::relay::Relayed;
 
 /// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how
 /// the body comes.
@@ -128,7 +129,7 @@ impl Connection<'_> {
         if !self.preread.is_empty() {
             let searched = self.preread.len();
             self.preread.extend_from_slice(new);
-            let is_partial = self.preread.len() < self.site.worker.limits().head_bytes;
+            let is_partial = self.preread.len() < self.head_bytes();
             if is_partial && !head::may_have_ended(&self.preread, searched) {
                 return Next::Read;
             }
@@ -183,21 +184,22 @@ impl Connection<'_> {
                 (Checked::Refused(refusal), _) => break self.refusal(refusal, None),
             };
             let again = self.begun.replace(true);
-            let relays = self.site.worker.relays(&self.conn, head.host, head.path).is_some();
-            let owned = relays || self.site.worker.owns(head.host, head.path);
-            if self.conn.tls && !owned {
+            let owner = self.site.worker.owner(&self.conn, head.host, head.path);
+            let is_other = owner == RouteOwner::Other;
+            if self.conn.tls && is_other {
                 break Next::End(LastResponse::new(StatusCode::MISDIRECTED_REQUEST, &head));
             }
-            if !owned || (again && !self.conn.tls && self.site.worker.filtered) {
+            if is_other || (again && !self.conn.tls && self.site.worker.filtered) {
                 break Next::HandBack;
             }
             // What is relayed counts where it is answered, as it does without TLS.
-            if !relays && !self.site.worker.allows(&self.conn, self.arrived) {
+            let relayed = owner.partition();
+            if relayed.is_none() && !self.site.worker.allows(&self.conn, self.arrived) {
                 break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
             let raw = &data[used..used + head.length];
-            let next = if relays { None } else { self.fast(&head, lines, tick) };
-            let next = next.unwrap_or_else(|| self.own(raw, &head, lines, relays));
+            let next = if relayed.is_some() { None } else { self.fast(&head, lines, tick) };
+            let next = next.unwrap_or_else(|| self.own(raw, &head, lines, relayed));
             used += head.length;
             answered = true;
             if !matches!(next, Next::Read) {
@@ -226,11 +228,11 @@ impl Connection<'_> {
     }
 
     /// Makes a request of a checked head, for the general path.
-    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>], relays: bool) -> Next {
+    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>], relayed: Option<u16>) -> Next {
         match ReceivedHead::new(raw, head, lines) {
             Ok(mut head) => {
-                if relays {
-                    head.parts.extensions.insert(LoggedThere::default());
+                if let Some(partition) = relayed {
+                    head.parts.extensions.insert(Relayed::to(partition));
                 }
                 Next::General(head)
             }

@@ -106,7 +106,8 @@ impl RouteOwner {
         }
     }
 
-    fn partition(&self) -> Option<u16> {
+    /// The partition of the site that the request is relayed to.
+    pub(crate) fn partition(&self) -> Option<u16> {
         match *self {
             Self::Relayed(partition) => Some(partition),
             Self::Own | Self::Other => None,
@@ -314,19 +315,14 @@ impl WorkerState {
 }
 
 impl WorkerState {
-    /// Whether a request is this worker's to answer. `host` is in whatever case, without port and final dot, and empty if
-    /// HTTP/1.0 named none; `path` is as sent.
-    pub(crate) fn owns(&self, host: &[u8], path: &str) -> bool {
-        self.routes.borrow().find(host, path) == Some(&RouteOwner::Own)
-    }
-
-    /// The partition of the site that answers a request, if this worker relays it: a request under TLS for a path of a
-    /// site without a certificate. On a connection in plaintext a gate finds that site.
-    pub(crate) fn relays(&self, conn: &ConnInfo, host: &[u8], path: &str) -> Option<u16> {
-        if !conn.tls || conn.relayed.is_some() {
-            return None;
+    /// Whose a request is to answer. `host` is in whatever case, without port and final dot, and empty if HTTP/1.0 named
+    /// none; `path` is as sent.
+    pub(crate) fn owner(&self, conn: &ConnInfo, host: &[u8], path: &str) -> RouteOwner {
+        match self.routes.borrow().find(host, path).copied() {
+            // On a connection in plaintext a gate finds that site.
+            Some(RouteOwner::Relayed(_)) if !conn.tls || conn.relayed.is_some() => RouteOwner::Other,
+            found => found.unwrap_or(RouteOwner::Other),
         }
-        self.routes.borrow().find(host, path)?.partition()
     }
 
     /// Whether a request that a backend could take for one of this path would still be this worker's.
@@ -372,7 +368,7 @@ impl WorkerState {
     ) -> Response<ResponseBody> {
         let answer = |request: Request<BoundedBody>| {
             let host = host_of(&request).unwrap_or_default();
-            let now = self.relays(&conn, host.as_bytes(), request.uri().path());
+            let now = self.owner(&conn, host.as_bytes(), request.uri().path()).partition();
             self.backends.relays.answer(now, conn, request)
         };
         self.with_permit(BackendId::Site(partition), conn, request, answer).await

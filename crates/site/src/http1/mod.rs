@@ -42,7 +42,7 @@ use crate::http::finish::Codec;
 use crate::http::request::CheckedRequest;
 use crate::http::response::error;
 use crate::http::websocket;
-use crate::proxy::relay::LoggedThere;
+use crate::proxy::relay::Relayed;
 use crate::router;
 
 /// What is written to the log for a client that went away before its answer began, as nginx does.
@@ -76,8 +76,8 @@ pub(crate) async fn exchange(
     preread: Bytes,
 ) -> (Over, Logged) {
     let ReceivedHead { parts, logged, framing, traits, expects, refused } = head;
-    let logged_there = parts.extensions.get::<LoggedThere>().cloned();
-    let watch = Watch::of(match logged_there {
+    let relayed = parts.extensions.get::<Relayed>().cloned();
+    let watch = Watch::of(match relayed {
         Some(_) => Waits::Backend,
         None => site.waits_for(parts.uri.path()),
     });
@@ -104,7 +104,7 @@ pub(crate) async fn exchange(
         Some(opened) => Box::pin(pass_through(over, opened, site.worker.limits().idle_timeout)).await,
         None => over,
     };
-    let logged_there = logged_there.is_some_and(|there| there.get());
+    let logged_there = relayed.is_some_and(|relayed| relayed.is_logged());
     (Over { logged_there, ..over }, logged)
 }
 

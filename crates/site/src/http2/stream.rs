@@ -23,6 +23,7 @@ use super::upload::{self, Receiving, Upload};
 use super::{cached, request, tunnel};
 use crate::connection::min_rate::Pace;
 use crate::context::Site;
+use crate::context::state::RouteOwner;
 use crate::files::cache::Representation;
 use crate::head::{Framing, Head, Refusal};
 use crate::http::access_record::{Access, Logged};
@@ -36,7 +37,7 @@ use crate::http1::CLIENT_GONE;
 use crate::http1::fast_path;
 use crate::proxy::headers::clean_trailers;
 use crate::proxy::limit::{Side, Stall};
-use crate::proxy::relay::LoggedThere;
+use crate::proxy::relay::Relayed;
 use crate::router;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
@@ -51,13 +52,13 @@ struct Ticket {
     began: Instant,
     status: Cell<u16>,
     body_bytes: Cell<u64>,
-    /// Where another site answers: whether that logs the request.
-    there: Option<LoggedThere>,
+    /// Where another site answers.
+    relayed: Option<Relayed>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.there.as_ref().is_some_and(LoggedThere::get) {
+        if self.relayed.as_ref().is_some_and(Relayed::is_logged) {
             return;
         }
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
@@ -94,8 +95,9 @@ pub(super) async fn answer(
     let settled =
         tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
     let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
-    let relays = |head: &Head<'_>| site.worker.relays(&conn, head.host, head.path).is_some();
-    let there = head.as_ref().is_ok_and(relays).then(LoggedThere::default);
+    let owner_of = |head: &Head<'_>| site.worker.owner(&conn, head.host, head.path);
+    let owner = head.as_ref().map_or(RouteOwner::Other, owner_of);
+    let relayed = owner.partition().map(Relayed::to);
     let ticket = Ticket {
         site: site.clone(),
         conn,
@@ -103,7 +105,7 @@ pub(super) async fn answer(
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
         logged: head.as_ref().ok().map(|head| Logged::new(head, 2)),
-        there: there.clone(),
+        relayed: relayed.clone(),
     };
     let silent = parts.method == Method::HEAD;
     let Ok(_permit) = site.worker.admit_stream(conn) else {
@@ -112,13 +114,13 @@ pub(super) async fn answer(
     let asked = websocket::asked(&parts.extensions);
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
     // What is relayed counts where it is answered, as it does without TLS.
-    let admitted = match (there.is_some() || site.worker.allows(&conn, ticket.began), head) {
+    let admitted = match (relayed.is_some() || site.worker.allows(&conn, ticket.began), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
         (true, Err(status)) => Err(status),
-        (true, Ok(head)) => admit(&site, &head, &parts, there.is_some()),
+        (true, Ok(head)) => admit(&site, &head, &parts, owner),
     };
-    if let Some(there) = there {
-        parts.extensions.insert(there);
+    if let Some(relayed) = relayed {
+        parts.extensions.insert(relayed);
     }
     let from = From { conn, shown, stream: body.clone() };
     let response = match admitted {
@@ -179,8 +181,8 @@ struct Admitted {
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
-fn admit(site: &Site, head: &Head<'_>, parts: &Parts, relays: bool) -> Result<Admitted, StatusCode> {
-    if !relays && !site.worker.owns(head.host, head.path) {
+fn admit(site: &Site, head: &Head<'_>, parts: &Parts, owner: RouteOwner) -> Result<Admitted, StatusCode> {
+    if owner == RouteOwner::Other {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
@@ -193,7 +195,8 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts, relays: bool) -> Result<Ad
         Framing::None => None,
     };
     let tick = site.clock.tick(Instant::now());
-    let cached = if relays { None } else { fast_path::cached(site, head, tick) };
+    let is_own = owner == RouteOwner::Own;
+    let cached = if is_own { fast_path::cached(site, head, tick) } else { None };
     Ok(Admitted { length, expects: head.expects, cached })
 }
 

@@ -76,29 +76,43 @@ impl Relays {
         let Some(way) = partition.and_then(|partition| self.way(partition)) else {
             return error(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let logged = request.extensions().get::<LoggedThere>().cloned().unwrap_or_default();
-        logged.set(true);
+        let relayed = request.extensions().get::<Relayed>().cloned();
+        let note = |is_logged| relayed.iter().for_each(|relayed| relayed.note(is_logged));
+        note(true);
         let relay = SiteProxy { way, kind: kind_of(request.version()) };
         let response = relay.send(BackendRequest { conn, files: None, root: "", request }).await;
         // Nobody there has heard of it, or we have answered in its place.
         if response.extensions().get::<Own>().is_some() {
-            logged.set(false);
+            note(false);
         }
         response
     }
 }
 
-/// Among the extensions of a request that is relayed: whether the other site logs it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LoggedThere(Arc<AtomicBool>);
+/// Among the extensions of a request that is relayed: where to, and whether the site there logs the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Relayed {
+    partition: u16,
+    is_logged: Arc<AtomicBool>,
+}
 
-impl LoggedThere {
-    pub fn get(&self) -> bool {
-        self.0.load(Relaxed)
+impl Relayed {
+    /// To the site of this partition, which has not heard of the request yet.
+    pub fn to(partition: u16) -> Self {
+        Self { partition, is_logged: Arc::default() }
     }
 
-    fn set(&self, is_logged: bool) {
-        self.0.store(is_logged, Relaxed);
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+
+    /// Whether the other site logs the request.
+    pub fn is_logged(&self) -> bool {
+        self.is_logged.load(Relaxed)
+    }
+
+    fn note(&self, is_logged: bool) {
+        self.is_logged.store(is_logged, Relaxed);
     }
 }
 

@@ -30,6 +30,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::set_path;
 use crate::http::request::CheckedRequest;
 use crate::http::response;
+use crate::proxy::relay::Relayed;
 
 /// Answers a request whose head has been checked.
 pub(crate) async fn respond(
@@ -40,7 +41,7 @@ pub(crate) async fn respond(
     let Ok(path) = NormalPath::parse(&raw) else {
         return refuse_path(site, conn, &request, "a path with dot segments, or an encoding that is none");
     };
-    if let Some(partition) = relayed_to(site, conn, &request) {
+    if let Some(partition) = request.extensions().get().map(Relayed::partition) {
         // Boxed: this case is rare.
         return Box::pin(relay(site, partition, conn, request)).await;
     }
@@ -85,12 +86,6 @@ pub(crate) async fn respond(
     };
     add_headers(&route, response.headers_mut());
     response
-}
-
-/// The site that answers a request, if that is not this one.
-pub(crate) fn relayed_to<B>(site: &Site, conn: ConnInfo, request: &Request<B>) -> Option<u16> {
-    let host = || host_of(request).unwrap_or_default();
-    site.worker.relays(&conn, host().as_bytes(), request.uri().path())
 }
 
 /// Has the site of `partition` answer, whose rules, limits and pages hold for the request, and none of ours.
