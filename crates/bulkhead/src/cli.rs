@@ -183,9 +183,12 @@ Asks the server that runs for uids and pids; without one, the configuration alon
 EXAMPLES:
   bulkhead relaunch packages         the worker of the site `packages`
   bulkhead relaunch packages/search  its service `search`
-  bulkhead relaunch gate             all gates (as well: logger, admin)")]
+  bulkhead relaunch gate             all gates (as well: logger, admin, signer, stapler)
+  bulkhead relaunch filter           the chain of filters, as a whole
+
+A relaunch loses no request. If the new process does not come up, the old one keeps running.")]
     Relaunch {
-        /// A site, SITE/SERVICE, or gate, logger, admin.
+        /// A site, SITE/SERVICE, `filter` for all filters, or a role: gate, logger, admin, signer, stapler.
         name: String,
         /// Which server.
         #[command(flatten)]
