@@ -121,10 +121,13 @@ journey:
 	@$(MAKE) --no-print-directory PROFILE=ci dist
 	./tests/journey $(CURDIR)/$(DIST).tar.gz
 
-# Ours beside nginx, h2o and a bare epoll loop, interleaved in one run; writes bench/RESULTS.md.
+# Every path beside nginx, h2o, HAProxy, Apache and bare programs, interleaved in one run (20 minutes); writes
+# bench/results.json and docs/performance.md. CASE="h2-*,upstream-keep" measures those rows and writes nothing;
+# BENCH=--quick (or another option of bench/run) goes with both.
 bench: build
 	@./tests/prepare bench
-	python3 bench/run
+	cargo build --release --quiet --manifest-path bench/axum/Cargo.toml --target-dir target/bench
+	python3 bench/run --bulkhead $(OUT) $(if $(CASE),--case '$(CASE)') $(BENCH)
 
 # Attacks on loopback, on ours and on Apache and nginx with and without a guard; writes bench/CONDITIONING.md.
 conditioning: build

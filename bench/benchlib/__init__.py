@@ -1,1 +1,1 @@
-"""The parts of bench/run: programs needed, servers, CPU accounting, wrk, statistics, and the three reports."""
+"""The parts of bench/run: servers, loads, CPU accounting, cases, statistics and reports."""

@@ -1,46 +1,28 @@
-"""The programs the benchmark needs: which are missing, which Debian package has them, and what version they are."""
+"""The programs the benchmark needs: where they are, and what version they are; and what machine this is."""
 
+import glob
 import os
 import platform
 import re
+import resource
 import shutil
 import subprocess
 import time
 
-# program -> Debian packages that bring it
-PACKAGES = {
-    "nginx": ["nginx"],
-    "h2o": ["h2o"],
-    "wrk": ["wrk"],
-    "cc": ["gcc", "libc6-dev"],
-    "taskset": ["util-linux"],
-}
-NEEDED_BY = {"nginx": "nginx", "h2o": "h2o", "bare": "cc"}
-
-
-def missing(servers):
-    """The programs that a run with these servers needs and that are not on PATH (or in /usr/sbin)."""
-    wanted = ["taskset", "wrk"] + [NEEDED_BY[name] for name in servers if name in NEEDED_BY]
-    return [program for program in wanted if not find(program)]
 
 
 def find(program):
-    """The path of a program, looking in the sbin directories too, or None."""
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    """The path of a program, looking in the sbin directories too, or None. php-fpm has a version in its name."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    if program == "php-fpm" and not shutil.which(program, path=path):
+        return max(glob.glob("/usr/sbin/php-fpm*"), default=None)
+    return shutil.which(program, path=path)
 
 
-def explain(programs):
-    """One line per missing program, naming the package."""
-    lines = [f"{p}: not found. Install the package {' and '.join(PACKAGES[p])}." for p in programs]
-    return "\n".join(lines + ["Or let the harness do it (as root): bench/run --install"])
-
-
-def install():
-    """Installs everything with apt-get. Debian starts nginx and h2o as services; the harness does not use those."""
-    packages = sorted({name for names in PACKAGES.values() for name in names})
-    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", *packages]):
-        print("+ " + " ".join(command), flush=True)
-        subprocess.run(command, check=True)
+def raise_limits():
+    """Lets this process and its children open as many descriptors as they may: clients hold thousands."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def first_line(argv):

@@ -158,7 +158,7 @@ def recover(server, seconds=30):
     while time.monotonic() < end and good < 3:
         began = time.monotonic()
         try:
-            status = server.get("small.bin", {})[0]
+            status = server.get("/small.bin", {})[0]
         except OSError:
             status = 0
         good = good + 1 if status == 200 and time.monotonic() - began < 0.05 else 0
