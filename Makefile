@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench conditioning idle-tls clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench conditioning clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -133,11 +133,6 @@ bench: build
 conditioning: build
 	@./tests/prepare conditioning
 	python3 bench/conditioning/run
-
-# Ten thousand idle TLS connections, beside nginx; writes bench/IDLE-TLS.md.
-idle-tls: build
-	@./tests/prepare protocol
-	python3 bench/idle-tls
 
 clean:
 	cargo clean

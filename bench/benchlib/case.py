@@ -3,7 +3,7 @@
 import dataclasses
 
 from . import load as loads
-from . import proc, servers, tools
+from . import parts, proc, servers, tools
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +67,15 @@ class Case:
 PROGRAMS = {"nginx": "nginx", "h2o": "h2o", "haproxy": "haproxy", "apache": "apache2", "php-fpm": "php-fpm", "bare": "cc"}
 
 
+def chosen(case, options):
+    """The peers of a case that are asked for."""
+    return [peer for peer in case.peers if not options.only or peer.name in options.only]
+
+
 def lacking(case, options):
     """Why a case cannot be measured here; empty if it can."""
-    peers = [*case.peers, *(case.behind,) * bool(case.behind), *(one for peer in case.peers for one in peer.beside)]
+    peers = chosen(case, options)
+    peers += [*([case.behind] if case.behind else []), *(one for peer in peers for one in peer.beside)]
     missing = {PROGRAMS[peer.kind] for peer in peers if peer.kind in PROGRAMS and not tools.find(PROGRAMS[peer.kind])}
     missing |= set(loads.lacking(case.load))
     reasons = [f"{program} is not installed (tests/prepare bench)" for program in sorted(missing)]
@@ -100,7 +106,9 @@ class Subject:
             self._start(self.peer, self.name, backend)
 
     def _start(self, peer, name, backend):
-        server = make(self.case, peer, name.replace(" ", "-"), self.run, backend, self.run.options.server_core)
+        options = self.run.options
+        core = options.server_core if self.case.load.pinned else f"{options.server_core},{options.load_core}"
+        server = make(self.case, peer, name.replace(" ", "-"), self.run, backend, core)
         self.servers.append(server)
         server.start()
         return server
@@ -173,6 +181,8 @@ def make(case, peer, name, run, backend, core):
     server.values = {"BACKEND": backend} | {key: value(run.options) if callable(value) else value
                                             for key, value in peer.values.items()}
     server.first = case.path
+    if isinstance(case.load, parts.Sites):
+        server.hosts, server.patience, server.users = case.load.hosts(), 120, servers.free_users(case.load.count + 99)
     server.copies = {}
     if case.tls:
         server.copies["server.pem"] = run.certificate(case.key), 0o600

@@ -1,8 +1,7 @@
 """Runs cases: starts the servers of each, measures them round by round in an order that rotates, and stops them."""
 
-import http.client
 import subprocess
-import time
+import traceback
 
 from . import case as cases
 from . import judge, load
@@ -50,16 +49,16 @@ class Run:
             print(f"== {case.name}: {case.title}  (about {self.left:.0f} s left)", flush=True)
             try:
                 found[case.name] = self.measure(case)
-            except (OSError, RuntimeError, http.client.HTTPException, subprocess.SubprocessError) as error:
-                print(f"{case.name}: FAILED: {error}", flush=True)
+            # Whatever it is: the other cases are measured, and the report names this one.
+            except Exception as error:
+                traceback.print_exc()
                 failed[case.name] = f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
             self.left -= self.cost(case)
         return found, failed
 
     def measure(self, case):
         """{'rounds': {peer: [figures]}, ...} of one case."""
-        wanted = [peer for peer in case.peers if not self.options.only or peer.name in self.options.only]
-        behind, subjects = None, [cases.Subject(case, peer, self) for peer in wanted]
+        behind, subjects = None, [cases.Subject(case, peer, self) for peer in cases.chosen(case, self.options)]
         rounds, about = {subject.name: [] for subject in subjects}, {}
         try:
             if case.behind:
@@ -76,7 +75,7 @@ class Run:
                     if case.fresh:
                         self.note_log(subject, about)
                         subject.stop()
-                    rounds[subject.name].append(figures)
+                    rounds[subject.name].append(rounded(figures))
                     print(progress(case, turn, subject, figures), flush=True)
             if not case.fresh:
                 for subject in subjects:
@@ -106,6 +105,13 @@ class Run:
             if case.load.logged and log is not None and log[0] < 40 * requests:
                 print(f"WARNING: {case.name}: less access log than requests from {name}", flush=True)
                 result.setdefault("silent", []).append(name)
+
+
+def rounded(value):
+    """Figures with six digits: more is noise, and the file has to be read by people."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def progress(case, turn, subject, figures):

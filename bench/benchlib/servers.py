@@ -89,12 +89,15 @@ class Server:
 
     tls, guard, kind, config, values = False, False, "ours", "static-ours.toml", {}
     first = "/100.bin"      #: what is asked for until the server answers
+    hosts = (HOST,)         #: hosts that have to answer before it is up
+    patience = 20           #: seconds until it must be up
     copies = {}             #: files that it needs in its directory: {name there: (from, mode)}
 
     def __init__(self, name, work, port, core, program=None):
         self.name, self.port, self.core, self.program = name, port, core, program
         self.directory = work / name
         self.process, self.family, self.users = None, {}, free_users()
+        self.ready_s, self.used_at_start = None, None
 
     def start(self):
         """Prepares the server's directory, starts it on its core and waits until its port answers."""
@@ -106,10 +109,12 @@ class Server:
             shutil.copy(source, self.directory / name)
             (self.directory / name).chmod(mode)
         argv = ["taskset", "-c", str(self.core), *self.argv()]
+        began = time.monotonic()
         with open(self.directory / "output.txt", "wb") as output:
             self.process = subprocess.Popen(argv, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=output,
                                             stderr=output, start_new_session=True)
         self.wait()
+        self.ready_s, self.used_at_start = time.monotonic() - began, proc.usage(self.process.pid)
         self.family = proc.family(self.process.pid)
 
     def argv(self):
@@ -149,8 +154,10 @@ class Server:
     def configure(self, template):
         """Writes a configuration of bench/peers with its @WORDS@ replaced; returns its path."""
         text = (PEERS / template).read_text(encoding="utf-8")
-        values = {"PORT": self.port, "DIR": self.directory, "USERS": self.users, "MODULES": modules() or "",
-                  "SENDFILE": "on", "HUNDRED": "x" * 100} | self.values
+        # Ours may have other words in them, and come first.
+        values = self.values | {"PORT": self.port, "DIR": self.directory, "USERS": self.users, "MODULES": modules() or "",
+                                "HUNDRED": "x" * 100}
+        values.setdefault("SENDFILE", "on")
         for word, value in values.items():
             text = text.replace(f"@{word}@", str(value))
         path = self.directory / template
@@ -165,9 +172,9 @@ class Server:
                 "axum": "axum-alone 127.0.0.1:PORT", "bare": "bare PORT public"}[self.kind].format(self.config)
         return f"taskset -c {self.core} {'bulkhead guard -- ' if self.guard else ''}{line}"
 
-    def wait(self, seconds=20):
+    def wait(self):
         """Waits for the first answer; says what the server printed if none comes."""
-        deadline, last = time.monotonic() + seconds, "no answer"
+        deadline, last = time.monotonic() + self.patience, "no answer"
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 if self.answers():
@@ -180,12 +187,12 @@ class Server:
         raise RuntimeError(f"{self.name} {state} after start. It said:\n{said}")
 
     def answers(self):
-        """Whether it is up. php-fpm is when its socket can be connected to; what answers at all is up, right or wrong."""
+        """Whether it is up: each of its hosts answers, right or wrong. php-fpm is when its socket can be connected to."""
         if self.kind == "php-fpm":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(str(self.directory / "php.sock"))
             return True
-        return bool(self.get(self.first, {})[0])
+        return all(self.get(self.first, {"Host": host})[0] != 503 for host in self.hosts)
 
     def get(self, path, headers):
         """One request on its own connection: (status, body, bytes of head)."""

@@ -34,17 +34,17 @@ def first_line(argv):
     return done.stdout.strip().split("\n")[0]
 
 
-def versions(servers, ours):
-    """What each program calls itself, for the report."""
-    found = {"wrk": re.sub(r" Copyright.*", "", first_line([find("wrk"), "-v"]))}
-    if "nginx" in servers:
-        found["nginx"] = first_line([find("nginx"), "-v"]).replace("nginx version: ", "")
-    if "h2o" in servers:
-        found["h2o"] = first_line([find("h2o"), "-v"])
-    if "bare" in servers:
-        found["bare"] = "bench/peers/bare.c, cc -O2, " + first_line([find("cc"), "--version"])
-    if "ours" in servers:
-        found["ours"] = (first_line([str(ours), "--version"]) + " " + commit()).strip()
+def versions(ours):
+    """What each program calls itself, for the report. Ours with the profile that it was built with, if that can be seen."""
+    profile = ours.parent.name if ours.parent.parent.parent.name == "target" else ""
+    about = ", ".join(filter(None, [commit(), f"profile {profile}" if profile else ""]))
+    found = {"ours": first_line([str(ours), "--version"]) + (f" ({about})" if about else "")}
+    asked = {"nginx": ["-v"], "h2o": ["-v"], "haproxy": ["-v"], "apache2": ["-v"], "php-fpm": ["-v"], "wrk": ["-v"],
+             "h2load": ["--version"], "openssl": ["version"], "cc": ["--version"]}
+    for program, words in asked.items():
+        if path := find(program):
+            line = re.sub(r"^(nginx|Server) version: | Copyright.*| - https://.*", "", first_line([path, *words]))
+            found[program] = line.removeprefix("h2o version ").strip()
     return found
 
 
@@ -57,7 +57,7 @@ def commit():
         changed = run("status", "--porcelain", "--untracked-files=no").stdout.strip()
     except OSError:
         return ""
-    return f"(commit {head.stdout.strip()}{'+' if changed else ''})" if head.returncode == 0 else ""
+    return f"commit {head.stdout.strip()}{'+' if changed else ''}" if head.returncode == 0 else ""
 
 
 def machine():

@@ -20,5 +20,5 @@ CASES = [
          note="The service's CPU time is counted for every server. The program alone writes no access log."),
     Case("service-takes-close", "service with `takes_connections`, close", (ours("true"), ALONE), Wrk("/hello", close=True),
          (Bar("axum alone", 1.3),), path="/hello", expect=b"Hello.\n",
-         note="The program alone writes no access log; neither does a service that takes connections."),
+         note="The program alone writes no access log; the service does."),
 ]

@@ -148,5 +148,5 @@ def versions(program, without):
     """What the programs say of themselves."""
     found = {"apache": tools.first_line([tools.find("apache2"), "-v"]) if "apache" not in without else "",
              "nginx": tools.first_line([tools.find("nginx"), "-v"]) if "nginx" not in without else "",
-             "bulkhead": (tools.first_line([str(program), "--version"]) + " " + tools.commit()).strip()}
+             "bulkhead": tools.first_line([str(program), "--version"]) + f" ({tools.commit()})"}
     return {name: words.partition(": ")[2] or words for name, words in found.items() if words}

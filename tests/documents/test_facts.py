@@ -1,13 +1,19 @@
 """Facts that several documents repeat are those of the code, of the command, or of the page that a test writes."""
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 from harness import TOP, program
+
+sys.path.insert(0, str(TOP / "bench"))
+import cases  # noqa: E402
+from benchlib import chart, report  # noqa: E402
 
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 DOCS = TOP / "docs"
@@ -96,13 +102,19 @@ class Facts(unittest.TestCase):
         said = re.findall(r'"\$out/([\w.-]+)"', section(text("docs/guide/operating.md"), "## Installing"))
         self.assertEqual(sorted(said), sorted(["bulkhead", *roles]))
 
+    def test_performance_is_what_the_results_make(self):
+        results = json.loads(text("bench/results.json"))
+        remedy = "bench/run --render writes it"
+        self.assertEqual(text("docs/performance.md"), report.markdown(results, cases.CASES), remedy)
+        self.assertEqual(text("docs/performance.svg"), chart.svg(results, cases.CASES), remedy)
+        self.assertEqual(text("bench/results.json"), report.as_json(results), remedy)
+
     def test_figures_of_the_readme_are_those_of_the_benchmark(self):
-        readme, results = text("README.md"), text("bench/RESULTS.md")
-        for row, cell in (("100 B kept alive", "100 B, keep, 64"), ("100 B, a new connection each", "100 B, close, 64")):
-            said = re.search(rf"\| CPU per request, {row} \| ([\d.]+) µs \| ([\d.]+) µs \|", readme).groups()
-            measured = [re.search(rf"\| {cell} \| {server}(?: †)? \|.*\*\*([\d.]+)\*\*", results)[1] for server in ("Bulkhead", "nginx")]
-            self.assertEqual([float(figure) for figure in said], [round(float(figure), 1) for figure in measured], cell)
-        commit = re.search(r"commit (\w+)", results)[1]
+        readme, results = text("README.md"), json.loads(text("bench/results.json"))
+        self.assertEqual(readme, report.readme(readme, results), "bench/run --render writes it")
+        # What is compared is there.
+        self.assertRegex(readme, r"CPU per request, 100 B kept alive \| [\d.]+ µs \| [\d.]+ µs \|")
+        commit = re.search(r"commit (\w+)", results["run"]["versions"]["ours"])[1]
         self.assertIn(f"at commit {commit}", readme)
 
     def test_the_readme_is_short(self):
