@@ -1,6 +1,7 @@
 """What a row of the table is: who is measured, under which load, by which figure, and which bars there are."""
 
 import dataclasses
+import shutil
 
 from . import load as loads
 from . import parts, proc, servers, tools
@@ -149,8 +150,12 @@ class Subject:
         return [server.command() for server in self.servers]
 
     def stop(self):
+        """Ends all that is counted. Its access logs go, too: those of a whole run would have gigabytes."""
         while self.servers:
-            self.servers.pop().stop()
+            server = self.servers.pop()
+            server.stop()
+            if not self.run.options.keep:
+                shutil.rmtree(server.directory, ignore_errors=True)
 
 
 def merged(pids):
@@ -182,7 +187,7 @@ def make(case, peer, name, run, backend, core):
                                             for key, value in peer.values.items()}
     server.first = case.path
     if isinstance(case.load, parts.Sites):
-        server.hosts, server.patience, server.users = case.load.hosts(), 120, servers.free_users(case.load.count + 99)
+        server.hosts, server.patience, server.users = case.load.hosts(), 300, servers.free_users(case.load.count + 99)
     server.copies = {}
     if case.tls:
         server.copies["server.pem"] = run.certificate(case.key), 0o600

@@ -13,7 +13,7 @@ import time
 
 from . import proc, tools
 
-SETTLE = 0.15       # seconds after a load, so that closing connections and writing the log are counted too
+SETTLE = 0.1        # seconds after a load, so that closing connections and writing the log are counted too
 DISTURBED = 0.10    # share of a core that others may use before a measurement is called disturbed
 UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
 

@@ -24,5 +24,5 @@ CASES = [
     Case("h2-10k", "HTTP/2 over TLS, 8 clients, 32 streams, 10 KB", (OURS, NGINX, H2O), H2load("/10k.bin", 8, 32),
          (Bar("nginx", 0.9), Bar("h2o", stretch=1.2)), path="/10k.bin", tls=True),
     idle("idle-h2", "idle HTTP/2 TLS connection, memory", "h2", 10_000, Bar(limit=15.5, stretch=10.0, figure="kib_each")),
-    idle("idle-tls", "idle TLS connection of HTTP/1.1, memory", "http/1.1", 5_000),
+    idle("idle-tls", "idle TLS connection of HTTP/1.1, memory", "http/1.1", 2_000),
 ]

@@ -28,6 +28,6 @@ CASES = [
          (Bar(stretch=13.0, figure="hop_us"),), figures=("hop_us", "cpu_us"),
          note="The time that each of eight filters adds to a request of a single client; beside it stands hop.c, which "
               "does nothing but pass a descriptor on."),
-    sites(1000, 5, Bar(limit=350, stretch=200, figure="memory_mib"), Bar(limit=2.5, stretch=1.0, figure="ready_s")),
+    sites(1000, 3, Bar(limit=350, stretch=200, figure="memory_mib"), Bar(limit=2.5, stretch=1.0, figure="ready_s")),
     sites(3000, 3, Bar(limit=1050, figure="memory_mib"), Bar(limit=7.5, figure="ready_s")),
 ]

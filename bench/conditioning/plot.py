@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from benchlib.chart import nice, text  # noqa: E402
+from benchlib.chart import text  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 452, 64, 216, 92, 56
 STYLE = ("text{font:12px 'Helvetica Neue',Helvetica,Arial,sans-serif;fill:#3b4048}"
@@ -14,6 +14,16 @@ STYLE = ("text{font:12px 'Helvetica Neue',Helvetica,Arial,sans-serif;fill:#3b404
          ".goal{font-size:11.5px;fill:#9a6a00;paint-order:stroke;stroke:#fff;stroke-width:4px}")
 COLOURS = {"ours": "#1f4e9c", "guarded-apache": "#c2412d", "apache": "#e39a8c", "guarded-nginx": "#2f8551",
            "nginx": "#94c7a6"}
+
+
+def nice(limit):
+    """A round step that divides the axis into four to eight parts."""
+    for power in range(-2, 6):
+        for factor in (1, 2, 5):
+            step = factor * 10.0 ** power
+            if limit / step <= 8:
+                return step
+    return limit
 
 
 class Line:
