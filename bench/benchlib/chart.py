@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 
 from .report import bars, label
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 860, 400, 60, 66, 22
+WIDTH, LEFT, RIGHT, TOP, ROW = 900, 420, 60, 66, 22
 #: The ratios at both ends of the axis, which is logarithmic.
 LOW, HIGH = 0.25, 4.0
 COLOURS = {"met": "#2f7d46", "not met": "#b3372f", "not told apart": "#b07a1e"}
@@ -33,7 +33,7 @@ def row(title, bar, one, y):
     turn = (lambda value: 1 / value) if bar.more else (lambda value: value)
     value, *ends = (turn(one[key]) for key in ("value", "low", "high"))
     colour = COLOURS.get(one["bar"], PLAIN)
-    parts = [text(LEFT - 12, y + 4, f"{title} / {label(bar.beside)}", "end"),
+    parts = [text(LEFT - 12, y + 4, f"{title.replace('`', '')} / {label(bar.beside)}", "end"),
              line(at(min(ends)), y, at(max(ends)), y, colour, 3),
              f'<circle cx="{at(value):.1f}" cy="{y}" r="4.5" fill="{colour}"/>',
              text(WIDTH - RIGHT + 10, y + 4, f"{one['value']:.2f}", kind="small")]
@@ -52,7 +52,7 @@ def svg(results, cases):
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 30}" viewBox="0 0 {WIDTH} {bottom + 30}">',
              f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{bottom + 30}" fill="#fff"/>',
              text(16, 24, "Bulkhead beside others: the ratio of each figure (less is better)", kind="title"),
-             text(16, 44, "green: the bar (black mark) is met; red: not met; amber: not told apart; grey mark: the stretch", kind="small")]
+             text(16, 44, "green: the bar (black mark) is met; red: not met; amber: not told apart; grey mark: the stretch; handshakes are turned round", kind="small")]
     for ratio in (0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4):
         parts.append(line(at(ratio), TOP - 10, at(ratio), bottom, "#9aa0a8" if ratio == 1 else "#e2e4e8"))
         parts.append(text(at(ratio), bottom + 16, f"{ratio:g}", "middle", "small"))

@@ -7,7 +7,6 @@ type. CPU time is that of all processes of the subject, read before and after th
 import dataclasses
 import re
 import resource
-import signal
 import subprocess
 import time
 
@@ -57,7 +56,8 @@ class Command:
                                 stderr=subprocess.DEVNULL)
         try:
             time.sleep(options.warmup)
-            load.send_signal(signal.SIGINT)
+            # Not SIGINT, which a shell has its background commands ignore, and these with them.
+            load.terminate()
             load.wait(10)
         finally:
             if load.poll() is None:
