@@ -126,7 +126,8 @@ class Subject:
         for headers in ({}, {"Connection": "close"}):
             status, text, head = self.servers[-1].get(self.case.path, {"Host": servers.HOST} | headers)
             if status != 200 or text != expected:
-                raise RuntimeError(f"{self.name} answers {self.case.path} with status {status} and {len(text)} bytes: {text[:60]!r}")
+                about = f"status {status} and {len(text)} bytes: {text[:60]!r}"
+                raise RuntimeError(f"{self.name} answers {self.case.path} with {about}")
         for server in self.servers:
             if strays := proc.strays(server.process.pid, server.core):
                 raise RuntimeError(f"{self.name}: {len(strays)} threads are not pinned to core {server.core}")

@@ -10,6 +10,8 @@ WIDTH, LEFT, RIGHT, TOP, ROW = 900, 420, 60, 66, 22
 LOW, HIGH = 0.25, 4.0
 COLOURS = {"met": "#2f7d46", "not met": "#b3372f", "not told apart": "#b07a1e"}
 PLAIN = "#5b6470"
+LEGEND = ("green: the bar (black mark) is met; red: not met; amber: not told apart; grey mark: the stretch; "
+          "handshakes are turned round")
 STYLE = "text{font:12px system-ui,sans-serif;fill:#222}.title{font-size:15px;font-weight:600}.small{font-size:11px;fill:#555}"
 
 
@@ -49,10 +51,11 @@ def svg(results, cases):
     rows = [(case.title, bar, one) for case in cases if case.name in results["cases"]
             for bar, one in bars(case, results["cases"][case.name]) if bar.beside]
     bottom = TOP + ROW * len(rows)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 30}" viewBox="0 0 {WIDTH} {bottom + 30}">',
-             f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{bottom + 30}" fill="#fff"/>',
+    size = f'width="{WIDTH}" height="{bottom + 30}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {bottom + 30}">',
+             f"<style>{STYLE}</style>", f'<rect {size} fill="#fff"/>',
              text(16, 24, "Bulkhead beside others: the ratio of each figure (less is better)", kind="title"),
-             text(16, 44, "green: the bar (black mark) is met; red: not met; amber: not told apart; grey mark: the stretch; handshakes are turned round", kind="small")]
+             text(16, 44, LEGEND, kind="small")]
     for ratio in (0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4):
         parts.append(line(at(ratio), TOP - 10, at(ratio), bottom, "#9aa0a8" if ratio == 1 else "#e2e4e8"))
         parts.append(text(at(ratio), bottom + 16, f"{ratio:g}", "middle", "small"))

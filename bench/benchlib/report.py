@@ -151,7 +151,7 @@ def facts(results):
     virtual = ", a virtual machine" if machine["virtual"] else ""
     lines = [f"- Date: {machine['date']}", f"- Kernel: {machine['kernel']}",
              f"- Processor: {machine['cpu']}, {machine['cores']} cores{virtual}",
-             f"- Rounds: {run['options']['rounds']} of {run['options']['seconds']} s each, {run['options']['warmup']} s of load before"]
+             "- Rounds: {rounds} of {seconds} s each, {warmup} s of load before".format(**run["options"])]
     return lines + [f"- {label(name)}: {text}" for name, text in run["versions"].items()]
 
 
@@ -189,8 +189,8 @@ def as_json(results):
     """Every round, for other programs to read."""
     text = json.dumps(results, indent=1, ensure_ascii=False)
     # The figures of a round on a line of their own: a page for each case instead of ten.
-    return re.sub(r"\{([^{}]|\{[^{}]*\})*\}", lambda found: re.sub(r"\s*\n\s*", " ", found[0]) if '"requests"' in found[0] else found[0],
-                  text) + "\n"
+    one_line = lambda found: re.sub(r"\s*\n\s*", " ", found[0]) if '"requests"' in found[0] else found[0]
+    return re.sub(r"\{([^{}]|\{[^{}]*\})*\}", one_line, text) + "\n"
 
 
 def readme(text, results):

@@ -144,7 +144,8 @@ def summary(case, found):
         if not {"ours", bar.beside or "ours"} <= set(found["rounds"]):
             continue
         one = judge.judged(found["rounds"], bar)
-        words = f"  {bar.figure} {'beside ' + bar.beside if bar.beside else ''}: {one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
+        words = f"  {bar.figure}{' beside ' + bar.beside if bar.beside else ''}: {one['value']:.2f}"
+        words += f" [{one['low']:.2f}, {one['high']:.2f}]"
         for key in ("limit", "stretch"):
             if (limit := getattr(bar, key)) is not None:
                 words += f"; {'bar' if key == 'limit' else key} {limit:g}: {one['bar' if key == 'limit' else key]}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from benchlib.case import Bar, Case, Peer
+from benchlib.case import Bar, Case
 from benchlib.load import Wrk
 
 from .static import BARE, H2O, NGINX, OURS

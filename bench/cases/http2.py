@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from benchlib.case import Bar, Case, Peer
+from benchlib.case import Bar, Case
 from benchlib.idle import Idle
 from benchlib.load import H2load
 
