@@ -1,11 +1,14 @@
 """The report of a run: docs/performance.md, which is made of nothing but the results and the cases."""
 
 import json
+import pathlib
 import re
 
 from . import judge
 from .load import DISTURBED
 
+#: What people have written about rows whose bar is not met: CASE.md.
+NOTES_OF = pathlib.Path(__file__).resolve().parent.parent / "notes"
 LABELS = {"ours": "Bulkhead"}
 #: A figure's name, how it is written, and with which unit.
 FIGURES = {
@@ -171,13 +174,25 @@ def notes(results, cases):
     return [f"- **{case.title}**: {case.note}" for case in cases if case.note and case.name in results["cases"]]
 
 
+def missed(results, cases):
+    """The rows whose bar or stretch is not met, with what is written about them in bench/notes."""
+    parts = []
+    for case in cases:
+        path = NOTES_OF / f"{case.name}.md"
+        judged = bars(case, results["cases"].get(case.name, {"rounds": {}}))
+        verdicts = [one[key] for _, one in judged for key in ("bar", "stretch")]
+        if path.is_file() and {judge.NOT_MET, judge.UNKNOWN} & set(verdicts):
+            parts += [f"### {case.title}", "", path.read_text(encoding="utf-8").strip(), ""]
+    return ["## Where the rest goes", "", *parts] if parts else []
+
+
 def markdown(results, cases):
     """The whole page."""
     parts = [INTRODUCTION, "## Bars", "",
              "A ratio below 1 means that Bulkhead needs less; handshakes are per second of CPU, and more is better. What a bar "
              "asks for, how it is judged, and what the marks mean: [how it was measured](#how-it-was-measured).", "",
              bars_table(results, cases), "", "![Ratios and bars](performance.svg)", "",
-             "## Figures", "", figures_table(results, cases), "", "## Where Bulkhead's CPU time goes", "",
+             *missed(results, cases), "## Figures", "", figures_table(results, cases), "", "## Where Bulkhead's CPU time goes", "",
              programs_table(results, cases), "", "## The run", "", *facts(results), "", "## How it was measured", "",
              NOTES + "\n".join(notes(results, cases)), "", "## Commands", "",
              "`taskset` gives servers one core and clients the other. Configurations are in `bench/peers/`; the words between @ "

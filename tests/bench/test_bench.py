@@ -63,6 +63,7 @@ class Cases(unittest.TestCase):
     def test_names_are_unique_and_configurations_are_there(self):
         names = [case.name for case in cases.CASES]
         self.assertEqual(len(names), len(set(names)))
+        self.assertLessEqual({path.stem for path in (TOP / "bench/notes").glob("*.md")}, set(names))
         for case in cases.CASES:
             for peer in [*case.peers, *([case.behind] if case.behind else [])]:
                 if peer.kind not in ("axum", "none"):
