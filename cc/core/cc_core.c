@@ -17,7 +17,8 @@
 
 enum { VERSION = 1 };
 enum { CONNECTION = 1 };                              /* ToWorker */
-enum { TOOK = 1, DONE = 2, BACK = 3 };                /* FromGuarded */
+enum { TOOK = 1, DONE = 2, BACK = 3, KEEPS = 4, SERVED = 5, BATCH = 6 }; /* FromGuarded */
+enum { KEEP = 1 };                                    /* ToGuarded */
 enum { LISTENING = 1, ACCEPTING = 2, PROCESS = 3 };   /* ToGuard */
 enum { ADDRESS = 18, HEAD = 2 + 8 + 2 * ADDRESS + 1 + 4 };
 
@@ -244,4 +245,51 @@ int cc_core_back(int process_channel, uint64_t id, int fd, const void *taken, si
     }
     put_number(put_number(head + 2, id, 8), len, 4);
     return put(process_channel, head, sizeof head, taken, len, fd);
+}
+
+int cc_core_keeps(int process_channel)
+{
+    const unsigned char head[2] = {VERSION, KEEPS};
+    return put(process_channel, head, sizeof head, NULL, 0, -1);
+}
+
+int cc_core_served(int process_channel, uint32_t requests)
+{
+    unsigned char head[6] = {VERSION, SERVED};
+    put_number(head + 2, requests, 4);
+    return put(process_channel, head, sizeof head, NULL, 0, -1);
+}
+
+int cc_core_batch(int process_channel, const uint64_t *took, size_t took_count, const uint64_t *done, size_t done_count)
+{
+    unsigned char head[2 + 2 * (2 + 8 * CC_BATCH_MAX)] = {VERSION, BATCH};
+    if (took_count > CC_BATCH_MAX || done_count > CC_BATCH_MAX) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    unsigned char *at = put_number(head + 2, took_count, 2);
+    for (size_t i = 0; i < took_count; i++)
+        at = put_number(at, took[i], 8);
+    at = put_number(at, done_count, 2);
+    for (size_t i = 0; i < done_count; i++)
+        at = put_number(at, done[i], 8);
+    return put(process_channel, head, (size_t)(at - head), NULL, 0, -1);
+}
+
+int cc_core_keep(int process_channel, struct cc_keep *keep)
+{
+    unsigned char head[11];
+    ssize_t count;
+    do
+        count = recv(process_channel, head, sizeof head, MSG_DONTWAIT);
+    while (count < 0 && errno == EINTR);
+    if (count <= 0)
+        return (int)count;
+    if (count != 10 || head[0] != VERSION || head[1] != KEEP) {
+        errno = EBADMSG;
+        return -1;
+    }
+    keep->connections = (uint32_t)number(head + 2, 4);
+    keep->head_bytes = (uint32_t)number(head + 6, 4);
+    return 1;
 }

@@ -69,4 +69,21 @@ int cc_core_took(int process_channel, const struct cc_bundle *bundle);
 int cc_core_done(int process_channel, uint64_t id);
 int cc_core_back(int process_channel, uint64_t id, int fd, const void *taken, size_t len);
 
+/* How many connections a process may keep between two requests, and how long a head may be for which it does. */
+struct cc_keep { uint32_t connections, head_bytes; };
+
+/* Tell the gate that this process can keep connections, and that so many requests were answered on those it kept. 0, or
+ * -1 and errno. */
+int cc_core_keeps(int process_channel);
+int cc_core_served(int process_channel, uint32_t requests);
+
+/* The same as cc_core_took for each of the first ones, and then cc_core_done for each of the others, in one message; at
+ * most CC_BATCH_MAX of each. */
+#define CC_BATCH_MAX 32
+int cc_core_batch(int process_channel, const uint64_t *took, size_t took_count, const uint64_t *done, size_t done_count);
+
+/* What the gate has answered to cc_core_keeps, since: 1 and `keep`; 0 at the end of the channel; -1 and errno, EAGAIN
+ * if there is nothing. Does not wait. */
+int cc_core_keep(int process_channel, struct cc_keep *keep);
+
 #endif

@@ -319,3 +319,9 @@ bool cc_exchange_idle(const struct exchange *exchange)
     return exchange->answered && !exchange->free && !exchange->lost && !exchange->last && exchange->waiting == 0 &&
            exchange->in.stage == START && exchange->out.stage == START;
 }
+
+void cc_exchange_again(struct exchange *exchange)
+{
+    if (cc_exchange_idle(exchange))
+        exchange->answered = false;
+}

@@ -80,6 +80,9 @@ size_t cc_exchange_request_part(const struct exchange *exchange, const void *byt
 /* How many bytes that come next certainly belong to the body. */
 uint64_t cc_exchange_body_left(const struct exchange *exchange);
 
+/* The connection goes on here after it was idle: the server may read its next request. */
+void cc_exchange_again(struct exchange *exchange);
+
 /* Whether all that was asked is answered, and both sides would go on. */
 bool cc_exchange_idle(const struct exchange *exchange);
 

@@ -92,6 +92,10 @@ impl Gate {
         for partition in self.partitions.borrow().values() {
             policies.set_policy(&partition.dispatcher, self.limits.connections);
         }
+        // The gate counts requests of clients that have a rate: each has to come here.
+        if !policies.has_rate() && self.filters().is_none() {
+            self.guarded.keep(self.limits.head_bytes);
+        }
         self.incomplete.allow_silence(policies.first_byte_timeout.unwrap_or(self.limits.head_timeout));
         let _ = self.policies.set(policies);
     }

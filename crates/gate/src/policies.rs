@@ -72,6 +72,11 @@ impl Policies {
         self.rate.borrow_mut().take(client, now)
     }
 
+    /// Whether requests of a client are counted.
+    pub fn has_rate(&self) -> bool {
+        self.rates.0 > 0
+    }
+
     /// The same limit, for what the workers of one partition say of their clients.
     pub fn rate_of_partition(&self) -> Rate {
         let (rate, burst) = self.rates;

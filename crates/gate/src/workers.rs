@@ -49,6 +49,8 @@ fn new_partition(gate: &Rc<Gate>, site: u16) -> Rc<Partition> {
 
 /// The chain of filters, which every request goes through from now on.
 pub fn chain(gate: &Rc<Gate>) -> Rc<Chain> {
+    // Filters see every request.
+    gate.guarded.keep_nothing();
     gate.chain(|| {
         let flow = Rc::<Flow>::default();
         let filters = Filters { gate: Rc::downgrade(gate), flow: flow.clone() };
@@ -115,6 +117,12 @@ impl Owner for Workers {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
             let share = (!self.reports.guarded.get()).then(|| Share::new(&self.shared));
             Connection::handed_back(&gate, stream, preread, client, share, false);
+        }
+    }
+
+    fn served(&self, requests: u32) {
+        if let Some(gate) = self.gate.upgrade() {
+            gate.drops.note(|shed| shed.admitted = shed.admitted.saturating_add(requests.into()));
         }
     }
 

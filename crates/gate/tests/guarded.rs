@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Gate, Limits, conditioning_message, get, is_closed, pause, policies, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wire::{Bundle, Bytes, Conditioning, FromGuarded, LauncherToGate, Message, Text, ToWorker};
+use wire::{Bundle, Bytes, Conditioning, FromGuarded, LauncherToGate, Message, Text, ToGuarded, ToWorker};
 
 /// The server's end of a channel of a kind.
 async fn attach(gate: &Gate, message: LauncherToGate) -> OwnedFd {
@@ -407,5 +407,69 @@ fn a_server_that_is_gone_is_waited_for() {
         });
         assert!(got.await.unwrap().starts_with("HTTP/1.1 503 "));
         assert_eq!(gate.shed().await.0.unavailable, 1);
+    });
+}
+
+/// How many connections the process may keep, if the gate has said something.
+fn heard(process: &OwnedFd) -> Option<(u32, u32)> {
+    let mut buffer = [0; 64];
+    let got = sys::seqpacket::receive(process, &mut buffer).ok()?.expect("the channel is open");
+    let ToGuarded::Keep { connections, head_bytes } = ToGuarded::decode(&buffer[..got.len]).unwrap();
+    Some((connections, head_bytes))
+}
+
+async fn hear(process: &OwnedFd) -> (u32, u32) {
+    loop {
+        match heard(process) {
+            Some(said) => return said,
+            None => pause(2).await,
+        }
+    }
+}
+
+#[test]
+fn a_server_keeps_connections_until_others_wait() {
+    run(async {
+        let limits = Limits::default();
+        let head_bytes = u32::try_from(limits.head_bytes).unwrap();
+        let (gate, shared) = guard(limits, policies()).await;
+        let (able, other) = (process(&gate).await, process(&gate).await);
+        say(&able, &FromGuarded::Keeps {}, None);
+        assert_eq!(hear(&able).await, (256, head_bytes));
+        say(&able, &FromGuarded::Keeps {}, None);
+        let mut clients = Vec::new();
+        for _ in 0..30 {
+            clients.push(gate.client(&get("a.test")).await);
+        }
+        assert_eq!(hear(&able).await, (0, head_bytes));
+        let late = process(&gate).await;
+        say(&late, &FromGuarded::Keeps {}, None);
+        pause(60).await;
+        assert_eq!((heard(&able), heard(&late)), (None, None), "something waits");
+        for _ in 0..30 {
+            accept_and_tell(&shared, &able).await;
+        }
+        assert_eq!((hear(&able).await, hear(&late).await), ((256, head_bytes), (256, head_bytes)));
+        assert_eq!(heard(&other), None, "it has not said that it can");
+        let (before, _) = gate.shed().await;
+        say(&able, &FromGuarded::Served { requests: 70 }, None);
+        gate.until(|shed| shed.admitted == before.admitted + 70).await;
+    });
+}
+
+#[test]
+fn nothing_is_kept_where_every_request_is_to_be_seen() {
+    run(async {
+        let rate = Conditioning { rate_max: 1000, rate_burst: 1000, ..policies() };
+        let limit = || LauncherToGate::Capacity { partition: 1, connections: 2 };
+        for (conditioning, more) in [(rate, vec![]), (policies(), vec![limit()])] {
+            let messages = [vec![conditioning_message(conditioning)], more].concat();
+            let gate = Gate::start_with(Limits::default(), messages).await;
+            let _shared = attach(&gate, LauncherToGate::AttachShared { partition: 1 }).await;
+            let process = process(&gate).await;
+            say(&process, &FromGuarded::Keeps {}, None);
+            pause(60).await;
+            assert_eq!(heard(&process), None);
+        }
     });
 }

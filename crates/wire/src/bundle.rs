@@ -93,6 +93,21 @@ messages! {
         2 => Done { id: u64 },
         /// The response is complete and the connection is kept alive: it comes along, with bytes already read from it.
         3 => Back { id: u64, preread: Bytes<PREREAD_MAX> },
+        /// It can keep connections between two requests, and wants to hear [`ToGuarded`].
+        4 => Keeps {},
+        /// So many requests were answered on connections that were kept.
+        5 => Served { requests: u32 },
+        /// It has taken some, and then closed some.
+        6 => Batch { took: Vec<u64>, done: Vec<u64> },
+    }
+}
+
+messages! {
+    /// From the gate to one process of a guarded server that [`FromGuarded::Keeps`].
+    pub enum ToGuarded {
+        /// It may keep so many connections that wait for their next request, and gives back what it has beyond that;
+        /// a request whose head is longer than `head_bytes` goes to the gate.
+        1 => Keep { connections: u32, head_bytes: u32 },
     }
 }
 

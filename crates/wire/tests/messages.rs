@@ -20,7 +20,7 @@ use wire::{
     HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
     LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
     ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, Text, ToGuard,
-    ToWorker, Unreachable, Verb, WorkerLimits,
+    ToGuarded, ToWorker, Unreachable, Verb, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -166,10 +166,21 @@ impl Samples for FromWorker {
     }
 }
 
+impl Samples for ToGuarded {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Keep { connections: 0, head_bytes: 0 },
+            Self::Keep { connections: u32::MAX, head_bytes: u32::MAX },
+        ]
+    }
+}
+
 impl Samples for FromGuarded {
     fn samples() -> Vec<Self> {
         let mut all = vec![Self::Done { id: 0 }, Self::Back { id: u64::MAX, preread: bytes(PREREAD_MAX) }];
         all.extend(addresses().into_iter().map(|peer| Self::Took { id: 1, peer }));
+        all.extend([Self::Keeps {}, Self::Served { requests: u32::MAX }]);
+        all.push(Self::Batch { took: vec![0, u64::MAX], done: vec![u64::MAX] });
         all
     }
 }
@@ -653,6 +664,7 @@ macro_rules! every_edge {
         $check::<ToWorker>();
         $check::<FromWorker>();
         $check::<FromGuarded>();
+        $check::<ToGuarded>();
         $check::<ToGuard>();
         $check::<ChildToLauncher>();
         $check::<AdminToLauncher>();

@@ -11,10 +11,11 @@
 
 mod destination;
 mod guarded;
+mod keeping;
 mod outgoing;
 mod receive;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -62,6 +63,15 @@ impl Waits for Dispatcher {
     fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>) {
         self.owner.handed_back(stream, preread, None);
     }
+
+    fn served(&self, requests: u32) {
+        self.owner.served(requests);
+    }
+
+    fn waits_since(&self) -> Option<Instant> {
+        // Nobody waits for longer than this.
+        self.next_deadline().and_then(|deadline| deadline.checked_sub(self.wait_max))
+    }
 }
 
 /// The workers of one partition, and the connections that wait for one.
@@ -82,6 +92,8 @@ pub struct Dispatcher {
     held_max: usize,
     /// How many connections a guarded server can serve at once, if that is known: it holds no more.
     capacity: Cell<Option<u32>>,
+    /// Who holds what, if a guarded server is behind the partition.
+    guarded: OnceCell<Rc<Guarded>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
     unavailable: Cell<u64>,
@@ -111,6 +123,7 @@ impl Dispatcher {
             waiting_max: connections as usize / 2,
             held_max: connections as usize + CREDITS_MAX as usize,
             capacity: Cell::default(),
+            guarded: OnceCell::new(),
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
             unavailable: Cell::new(0),
@@ -135,6 +148,8 @@ impl Dispatcher {
     /// waits then does so here, where it is in order, and not in the channel.
     pub fn limit(&self, capacity: u32) {
         self.capacity.set(Some(capacity));
+        // What is kept would hold places in which others could be served.
+        self.guarded.get().into_iter().for_each(|guarded| guarded.keep_nothing());
         self.shares_of(capacity);
     }
 
@@ -158,6 +173,13 @@ impl Dispatcher {
     /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
     pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
         let this: Rc<dyn Waits> = self.clone();
+        let first = self.guarded.set(guarded.clone()).is_ok();
+        if first {
+            guarded.add_partition(Rc::downgrade(&this));
+        }
+        if self.capacity.get().is_some() {
+            guarded.keep_nothing();
+        }
         self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(&this)))
     }
 
@@ -287,6 +309,7 @@ impl Dispatcher {
     }
 
     fn keep_deadlines(self: &Rc<Self>) {
+        self.guarded.get().into_iter().for_each(|guarded| guarded.something_waits());
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(self.clone().sweep());
         }

@@ -14,8 +14,9 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use wire::{FromGuarded, ToWorker};
+use wire::FromGuarded;
 
+use super::keeping::{Keeping, ProcessChannel};
 use super::outgoing::{Client, Waits};
 use crate::channel::Channel;
 
@@ -37,6 +38,7 @@ pub struct Guarded {
     full: RefCell<VecDeque<Weak<dyn Waits>>>,
     processes: Cell<usize>,
     next_id: Cell<u64>,
+    keeping: Rc<Keeping>,
 }
 
 impl Default for Guarded {
@@ -50,6 +52,7 @@ impl Default for Guarded {
             full: RefCell::default(),
             processes: Cell::default(),
             next_id: Cell::new(begin),
+            keeping: Rc::default(),
         }
     }
 }
@@ -99,8 +102,27 @@ impl Guarded {
         self.next_id.replace(self.next_id.get() + 1)
     }
 
+    /// Lets processes keep connections between two requests whose heads are no longer than that.
+    pub fn keep(&self, head_bytes: usize) {
+        self.keeping.allow(u32::try_from(head_bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Has every connection come back after each request, from now on.
+    pub fn keep_nothing(&self) {
+        self.keeping.forbid();
+    }
+
+    pub(super) fn add_partition(&self, partition: Weak<dyn Waits>) {
+        self.keeping.add_partition(partition);
+    }
+
+    pub(super) fn something_waits(&self) {
+        self.keeping.something_waits();
+    }
+
     /// A connection is on its way.
     pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<dyn Waits>) {
+        self.keeping.sent();
         self.held.borrow_mut().insert(id, Held { client, partition: partition.clone(), holders: 0 });
         self.under_way.borrow_mut().push_back((id, Instant::now()));
         if self.under_way.borrow().len() > UNDER_WAY_MAX {
@@ -146,8 +168,9 @@ impl Guarded {
     }
 
     /// Hears one process until it is gone, and then releases what it held.
-    async fn listen(self: Rc<Self>, channel: Channel<FromGuarded, ToWorker>, partition: Rc<dyn Waits>) {
+    async fn listen(self: Rc<Self>, channel: ProcessChannel, partition: Rc<dyn Waits>) {
         let mut holds = HashSet::new();
+        let channel = Rc::new(channel);
         let take = |arrived| {
             match arrived {
                 Ok((FromGuarded::Took { id, .. }, None)) => self.took(&mut holds, id),
@@ -155,6 +178,12 @@ impl Guarded {
                 Ok((FromGuarded::Back { id, preread }, Some(stream))) => {
                     self.done(&mut holds, id);
                     partition.handed_back(stream, preread.0);
+                }
+                Ok((FromGuarded::Keeps {}, None)) => self.keeping.add_process(&channel),
+                Ok((FromGuarded::Served { requests }, None)) => partition.served(requests),
+                Ok((FromGuarded::Batch { took, done }, None)) => {
+                    took.into_iter().for_each(|id| self.took(&mut holds, id));
+                    done.into_iter().for_each(|id| self.done(&mut holds, id));
                 }
                 _ => return 1,
             }
@@ -214,6 +243,10 @@ mod tests {
         fn connection_ended(self: Rc<Self>, _client: Client, _serve_others: &dyn Fn()) {}
         fn serve_queue(&self) {}
         fn handed_back(&self, _stream: OwnedFd, _preread: Vec<u8>) {}
+        fn served(&self, _requests: u32) {}
+        fn waits_since(&self) -> Option<Instant> {
+            None
+        }
     }
 
     #[test]

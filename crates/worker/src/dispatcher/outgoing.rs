@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection to be sent.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ pub trait Owner {
         let _ = (client, used);
         false
     }
+    /// A guarded server has answered so many requests on connections that it kept.
+    fn served(&self, requests: u32) {
+        let _ = requests;
+    }
     /// A worker retires or is gone: what was sent to it should not be used for new work.
     fn retiring(&self);
 }
@@ -49,4 +53,8 @@ pub trait Waits {
     fn serve_queue(&self);
     /// A process hands a connection back.
     fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>);
+    /// A process has answered so many requests on connections that it kept.
+    fn served(&self, requests: u32);
+    /// Since when the oldest connection waits of those that do.
+    fn waits_since(&self) -> Option<Instant>;
 }
