@@ -48,8 +48,9 @@ static void stays(struct entry *entry)
 }
 
 /* With the entry's lock held. To the server, the client has closed; its closing of the descriptor is then local. */
-static void give_back(struct entry *entry, int fd)
+void client_give_back(struct entry *entry, int fd)
 {
+    keep_end(entry);
     const bool ours = entry->references == 1 && !entry->unwatched && still_itself(entry, fd);
     const int dead = ours ? dead_socket() : -1, status = fcntl(fd, F_GETFL), on_exec = fcntl(fd, F_GETFD);
     if (dead < 0) {
@@ -107,8 +108,13 @@ void client_moved(struct entry *entry, int fd, enum way way, const struct iovec 
         if (!entry->announced)
             entry->announced = channel_took(entry);
         follow(entry, way, parts, count);
-        if (cc_exchange_idle(&entry->exchange))
-            give_back(entry, fd);
+        if (!cc_exchange_idle(&entry->exchange))
+            keep_end(entry);
+        else if (!entry->kept && !keep_begin(entry, fd))
+            client_give_back(entry, fd);
+        /* What came after the request is of no more use, but the server is to hear that it came. */
+        if (entry->kind == CLIENT && entry->taken && cc_exchange_reading(&entry->exchange) == READS_NOTHING)
+            watch_widen(entry);
         if (entry->paused && cc_exchange_reading(&entry->exchange) != READS_LATER)
             watch_resume(entry);
     }

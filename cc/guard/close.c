@@ -1,5 +1,5 @@
 /*
- * Descriptors that end, and that are made from others.
+ * Descriptors and connections that end, and that are made from others.
  *
  * Runs in: a guarded server. Sees: nothing of the network. Never: lets the server close the library's own descriptors,
  * which it does not know of: programs close "all others" when they start, and before they start another.
@@ -24,12 +24,14 @@ static void tell(struct ended ended)
 
 EXPORT int close(int fd)
 {
+    keep_forget_set(guard_inside ? -1 : fd);
     if (is_ours(fd)) {
         errno = EBADF;
         return -1;
     }
     if (!entry_of(fd) || !guard_mine())
         return real()->close(fd);
+    keep_leave(fd);
     /* First out of the table: once it is closed, another thread may be given its number. */
     const struct ended ended = table_take(fd);
     const int result = real()->close(fd);
@@ -71,6 +73,7 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
     if (guard_control < 0 || guard_inside || first > last)
         return real()->close_range(first, last, flags);
+    keep_forget_range(first, last);
     const unsigned top = (unsigned)table_top;
     /* With CLOSE_RANGE_UNSHARE, this thread's descriptors are its own, and the other threads go on with theirs. */
     if (!flags && guard_mine())
@@ -111,8 +114,12 @@ static bool written_over(int from, int to, struct ended *ended)
         errno = EBUSY;
         return true;
     }
-    if (from != to && entry_of(to) && guard_mine())
+    if (from != to)
+        keep_forget_set(guard_inside ? -1 : to);
+    if (from != to && entry_of(to) && guard_mine()) {
+        keep_leave(to);
         *ended = table_take(to);
+    }
     return false;
 }
 
@@ -154,4 +161,11 @@ EXPORT int fcntl64(int fd, int command, ...)
     va_end(more);
     const int result = real()->fcntl64(fd, command, argument);
     return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? shared(fd, result) : result;
+}
+
+/* The client of a connection that is kept has not heard that anything ends. */
+EXPORT int shutdown(int fd, int how)
+{
+    keep_leave(fd);
+    return real()->shutdown(fd, how);
 }

@@ -11,10 +11,12 @@
 #include "guard.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <time.h>
 
 static bool widens(const struct entry *entry, const struct epoll_event *event)
 {
-    return entry->kind == CLIENT && entry->taken && event->events & EPOLLIN && !(event->events & EPOLLEXCLUSIVE);
+    return entry->kind == CLIENT && entry->pending && event->events & EPOLLIN && !(event->events & EPOLLEXCLUSIVE);
 }
 
 static struct watch *watch_of(struct entry *entry, int set, int fd)
@@ -40,6 +42,10 @@ static void note(struct entry *entry, int set, int fd, const struct epoll_event 
 static int change(struct entry *entry, int set, int operation, int fd, const struct epoll_event *event)
 {
     const bool adds = operation != EPOLL_CTL_DEL && event;
+    if (adds && entry->kind == LISTENER)
+        keep_in(set);
+    else if (adds && entry->kept && !keep_watches(set))
+        client_give_back(entry, fd);
     struct epoll_event asked = adds ? *event : (struct epoll_event){0};
     const bool widened = adds && widens(entry, event);
     if (widened)
@@ -83,6 +89,24 @@ void watch_return(struct entry *entry)
         watch->widened = watch->paused = false;
         if (watch->used && real()->epoll_ctl(watch->set, EPOLL_CTL_ADD, watch->fd, &watch->event) < 0)
             watch->used = false;
+    }
+}
+
+void watch_widen(struct entry *entry)
+{
+    if (entry->pending)
+        return;
+    table_set_pending(entry, true);
+    for (int i = 0; i < WATCHES_MAX; i++) {
+        struct watch *watch = &entry->watches[i];
+        struct epoll_event more = watch->event;
+        if (!watch->used || !widens(entry, &more))
+            continue;
+        more.events |= EPOLLOUT;
+        watch->widened = true;
+        /* One that reports once is asked for again by the server. */
+        if (!(more.events & EPOLLONESHOT))
+            real()->epoll_ctl(watch->set, EPOLL_CTL_MOD, watch->fd, &more);
     }
 }
 
@@ -167,6 +191,8 @@ static void translate(int set, struct epoll_event *event)
 
 static int translated(int set, struct epoll_event *events, int count)
 {
+    if (count > 0)
+        count = keep_events(set, events, count);
     if (!table_pending || count <= 0)
         return count;
     guard_inside++;
@@ -179,18 +205,58 @@ static int translated(int set, struct epoll_event *events, int count)
     return count;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int wait_once(int set, struct epoll_event *events, int count, int timeout, const sigset_t *mask)
+{
+    return mask ? real()->epoll_pwait(set, events, count, timeout, mask)
+                : real()->epoll_wait(set, events, count, timeout);
+}
+
+/* Waits as long as the server asks for in the set that keep.c watches, and in between does what is due. */
+static int wait_and_keep(int set, struct epoll_event *events, int count, int timeout, const sigset_t *mask)
+{
+    const int64_t end = timeout > 0 ? now_ms() + timeout : 0;
+    channel_waits_for_events = true;
+    for (int left = timeout;;) {
+        const int part = channel_before_wait(left ? keep_before_wait(left) : 0);
+        const int got = wait_once(set, events, count, part, mask), ours = translated(set, events, got);
+        if (got == 0)
+            channel_say_gathered();
+        if (got < 0 || ours > 0 || !left)
+            return ours;
+        if (timeout > 0 && (left = (int)(end - now_ms())) <= 0)
+            return 0;
+    }
+}
+
+static int wait_for(int set, struct epoll_event *events, int count, int timeout, const sigset_t *mask)
+{
+    if (keep_watches(set))
+        return wait_and_keep(set, events, count, timeout, mask);
+    return translated(set, events, wait_once(set, events, count, timeout, mask));
+}
+
 EXPORT int epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
-    return translated(set, events, real()->epoll_wait(set, events, count, timeout));
+    return wait_for(set, events, count, timeout, NULL);
 }
 
 EXPORT int epoll_pwait(int set, struct epoll_event *events, int count, int timeout, const sigset_t *mask)
 {
-    return translated(set, events, real()->epoll_pwait(set, events, count, timeout, mask));
+    return wait_for(set, events, count, timeout, mask);
 }
 
 EXPORT int epoll_pwait2(int set, struct epoll_event *events, int count, const struct timespec *timeout,
                         const sigset_t *mask)
 {
-    return translated(set, events, real()->epoll_pwait2(set, events, count, timeout, mask));
+    if (!keep_watches(set))
+        return translated(set, events, real()->epoll_pwait2(set, events, count, timeout, mask));
+    const int64_t ms = timeout ? (int64_t)timeout->tv_sec * 1000 + (timeout->tv_nsec + 999999) / 1000000 : -1;
+    return wait_for(set, events, count, ms > INT_MAX ? INT_MAX : (int)ms, mask);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define PERSIST_VARIABLE "BULKHEAD_GUARD_PERSIST"
 #define FILTERS_VARIABLE "BULKHEAD_GUARD_FILTERS"
@@ -18,11 +19,28 @@ bool guard_persists = true, guard_filters;
 pid_t guard_owner;
 __thread int guard_inside __attribute__((tls_model("initial-exec")));
 
+/* Whether this program has ever made a child that may share its memory (syscall.c). */
+_Atomic bool guard_shares_memory;
+
+/* A byte that the kernel clears in each child that does not; NULL: there is none. */
+static _Atomic unsigned char *cleared_in_children;
+
 /* SECURITY: a child of vfork(2) runs in its parent's memory, with descriptors of its own: what it closes is not closed
- * for the parent. Its number is how it is known. */
+ * for the parent. Its number is how it is known; where there can be no child, the kernel need not be asked for it. */
 bool guard_mine(void)
 {
+    if (cleared_in_children && *cleared_in_children && !guard_shares_memory)
+        return true;
     return getpid() == guard_owner;
+}
+
+static void find_children_out(void)
+{
+    void *page = mmap(NULL, sizeof *cleared_in_children, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED || madvise(page, sizeof *cleared_in_children, MADV_WIPEONFORK) < 0)
+        return;
+    cleared_in_children = page;
+    *cleared_in_children = 1;
 }
 
 void guard_say(const char *what)
@@ -40,13 +58,16 @@ void guard_say(const char *what)
 
 static void before_fork(void)
 {
+    channel_say_gathered();
     guard_inside++;
     channel_lock();
     table_lock();
+    keep_lock();
 }
 
 static void in_parent(void)
 {
+    keep_unlock();
     table_unlock();
     channel_unlock();
     guard_inside--;
@@ -56,6 +77,9 @@ static void in_parent(void)
 static void become_own(void)
 {
     guard_owner = getpid();
+    if (cleared_in_children)
+        *cleared_in_children = 1;
+    keep_after_fork();
     table_after_fork();
     channel_after_fork();
 }
@@ -82,6 +106,7 @@ __attribute__((constructor)) static void start(void)
     guard_owner = getpid();
     if (guard_control < 0)
         return;
+    find_children_out();
     const char *persist = getenv(PERSIST_VARIABLE);
     guard_persists = !persist || strcmp(persist, "0") != 0;
     guard_filters = getenv(FILTERS_VARIABLE) != NULL;

@@ -8,7 +8,7 @@
  * bytes of clients and of the server. Never: makes the server fail; where something does not work out, the call does
  * what it does without this library.
  *
- * Order of locks: an entry's, then the table's or the channel's. Nothing is allocated by malloc(3), and nothing is
+ * Order of locks: an entry's, then the table's or the channel's, then that of what is kept. Nothing is allocated by malloc(3), and nothing is
  * locked for a descriptor that is not in the table: such calls are safe where they were. While a thread holds a lock,
  * `guard_inside` is set: what a signal's handler calls then is not followed, and so waits for no lock of its own thread.
  */
@@ -65,6 +65,11 @@ struct entry {
     bool announced;               /* this process has told the gate that it holds it */
     bool paused;                  /* one of `watches` is */
     bool corked, unwatched;       /* TCP_CORK is set; it is in epoll sets that `watches` does not know */
+    bool hidden;                  /* the server has been told that nothing was there, and something was */
+    _Atomic bool kept;            /* it waits for its next request here; with `lock`, the next four are keep.c's */
+    int kept_fd;
+    int64_t kept_until;
+    struct entry *keep_next, *keep_before;
     uint64_t id, cookie;          /* the gate's number for it; the kernel's, by which a descriptor is known again */
     struct address peer, local;
     struct watch watches[WATCHES_MAX];
@@ -79,6 +84,7 @@ extern bool guard_persists;          /* connections go back between requests; fa
 extern bool guard_filters;           /* there are filters, which have read the head of what is accepted */
 extern pid_t guard_owner;            /* whose table this is: a child of vfork(2) shares its memory */
 extern __thread int guard_inside;    /* the library's own calls are not followed */
+extern _Atomic bool guard_shares_memory; /* this program may have children in its memory */
 bool guard_mine(void);
 void guard_forked(void);             /* in a process that accepts: makes the table its own, if it is its parent's */
 void guard_say(const char *what);
@@ -117,6 +123,12 @@ static inline struct entry *client_of(int fd)
 bool channel_took(const struct entry *entry);
 bool channel_done(uint64_t id);
 bool channel_back(const struct entry *entry, int fd);
+bool channel_served(uint32_t requests);
+void channel_say_gathered(void);                     /* what a thread that waits for events has left to be said */
+int channel_before_wait(int timeout);
+extern __thread bool channel_waits_for_events;
+int channel_keep(struct cc_keep *keep);              /* as cc_core_keep */
+void channel_watch(void);                            /* has keep.c hear it, if there is one */
 int channel_descriptor(void);
 void channel_lock(void), channel_unlock(void), channel_after_fork(void);
 
@@ -124,11 +136,31 @@ void channel_lock(void), channel_unlock(void), channel_after_fork(void);
 enum way { READ, WROTE };
 void client_moved(struct entry *entry, int fd, enum way way, const struct iovec *parts, size_t count);
 void client_take_leftover(struct entry *entry);
+void client_give_back(struct entry *entry, int fd);  /* with the entry's lock held, between two requests */
+
+/* keep.c */
+enum kept_read { KEPT_OTHER, KEPT_NOTHING };
+bool keep_begin(struct entry *entry, int fd);        /* with the entry's lock held; false: it is not kept */
+void keep_end(struct entry *entry);                  /* with the entry's lock held */
+void keep_leave(int fd);                             /* gives it back, if it is kept */
+void keep_give_back(unsigned count);                 /* all but so many, and those whose time is over */
+enum kept_read keep_read(struct entry *entry, int fd, int flags);
+unsigned keep_count(void);
+bool keep_heard(void);                               /* whether the gate has ever answered this channel */
+void keep_in(int epoll_set);
+bool keep_watches(int epoll_set);
+void keep_forget_set(int fd);                        /* `fd` is to be closed */
+void keep_forget_range(unsigned first, unsigned last);
+void keep_begin_hearing(int channel);                /* with the channel's lock held */
+int keep_before_wait(int timeout);
+int keep_events(int epoll_set, struct epoll_event *events, int count);
+void keep_lock(void), keep_unlock(void), keep_after_fork(void);
 
 /* epoll.c; all with the entry's lock held */
 void watch_leave(struct entry *entry);               /* out of all sets */
 void watch_return(struct entry *entry);              /* into them again, whatever the descriptor is now */
-void watch_narrow(struct entry *entry);              /* the taken bytes have been read */
+void watch_widen(struct entry *entry);               /* there are taken bytes, which are to be read */
+void watch_narrow(struct entry *entry);              /* they have been read */
 void watch_pause(struct entry *entry);               /* until the answer is complete, nothing is to be read */
 void watch_resume(struct entry *entry);
 void watch_again(struct entry *entry);               /* reports what is there, where only changes are reported */

@@ -14,6 +14,7 @@ static void ends_here(int fd)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    keep_leave(fd);
     struct entry *entry = guard_filters ? client_of(fd) : NULL;
     if (!entry)
         return;
@@ -33,7 +34,7 @@ static void ends_here(int fd)
 void leave_in(const struct msghdr *message)
 {
     struct msghdr *const whole = (struct msghdr *)message;
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(whole); part && guard_filters; part = CMSG_NXTHDR(whole, part)) {
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(whole); part; part = CMSG_NXTHDR(whole, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
             continue;
         for (size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {

@@ -261,8 +261,9 @@ static int accept_client(struct entry *listener, int fd, struct sockaddr *addres
     else
         result = receive(listener, fd, &bundle, flags);
     if (result >= 0) {
-        /* The gate's end did not block; the server decides for itself. */
-        fcntl(result, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+        /* The gate's end does not block, which a filter may have changed; the server decides for itself. */
+        if (guard_filters || !(flags & SOCK_NONBLOCK))
+            fcntl(result, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
         begin_client(client, listener, &bundle);
         if (address && size) {
             memcpy(address, &client->peer.is, *size < client->peer.length ? *size : client->peer.length);

@@ -95,6 +95,9 @@ EXPORT int getsockopt(int fd, int level, int option, void *restrict value, sockl
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t size)
 {
     struct entry *entry = entry_of(fd);
+    /* The next owner of a connection closes it in another way. */
+    if (level == SOL_SOCKET && option == SO_LINGER)
+        keep_leave(fd);
     const int error = errno, result = real()->setsockopt(fd, level, option, value, size);
     if (entry && (entry->kind == LISTENER || entry->kind == GONE)) {
         errno = error;

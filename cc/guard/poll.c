@@ -17,7 +17,7 @@ __attribute__((noreturn)) void __chk_fail(void);
 static bool has_taken(int fd)
 {
     const struct entry *entry = client_of(fd);
-    return entry && entry->taken;
+    return entry && entry->pending;
 }
 
 static bool wanted(const struct pollfd *polled)
@@ -44,8 +44,24 @@ static int add_taken(struct pollfd *fds, nfds_t count, int result)
     return result;
 }
 
+/* Whoever waits in this way for the next request waits for nothing else: that is the gate's business. */
+static void leave_kept(const struct pollfd *fds, nfds_t count)
+{
+    for (nfds_t i = 0; keep_count() && i < count; i++)
+        if (fds[i].events & (POLLIN | POLLRDNORM))
+            keep_leave(fds[i].fd);
+}
+
+static void leave_selected(int count, const fd_set *set)
+{
+    for (int fd = 0; set && keep_count() && fd < count && fd < FD_SETSIZE; fd++)
+        if (FD_ISSET(fd, set))
+            keep_leave(fd);
+}
+
 EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
+    leave_kept(fds, count);
     if (!any_wanted(fds, count))
         return real()->poll(fds, count, timeout);
     return add_taken(fds, count, real()->poll(fds, count, 0));
@@ -54,6 +70,7 @@ EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout)
 EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
     static const struct timespec none;
+    leave_kept(fds, count);
     if (!any_wanted(fds, count))
         return real()->ppoll(fds, count, timeout, mask);
     return add_taken(fds, count, real()->ppoll(fds, count, &none, mask));
@@ -105,6 +122,7 @@ EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *special
 {
     fd_set here;
     struct timeval none = {0, 0};
+    leave_selected(count, readable);
     if (!asked(count, readable, &here))
         return real()->select(count, readable, writable, special, timeout);
     return add_asked(count, readable, &here, real()->select(count, readable, writable, special, &none));
@@ -115,6 +133,7 @@ EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *specia
 {
     fd_set here;
     static const struct timespec none;
+    leave_selected(count, readable);
     if (!asked(count, readable, &here))
         return real()->pselect(count, readable, writable, special, timeout, mask);
     return add_asked(count, readable, &here, real()->pselect(count, readable, writable, special, &none, mask));

@@ -60,13 +60,28 @@ static ssize_t reset(void)
     return -1;
 }
 
+/* What came after the request, and is not in the socket any more; whether there was something. */
+static bool throw_away_taken(struct entry *entry)
+{
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    const bool some = entry->kind == CLIENT && entry->taken;
+    if (some) {
+        watch_narrow(entry);
+        client_take_leftover(entry);
+    }
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+    return some;
+}
+
 /* Nothing is to be read any more: what comes is thrown away, so that closing the connection makes no reset of the
  * answer. */
 static ssize_t read_nothing(struct entry *entry, int fd, int flags)
 {
     const struct exchange now = as_it_is(entry);
     const bool wait = waits(fd, flags), half = now.in.stage > EMPTY_LINE || !(now.waiting || now.answered);
-    bool thrown_away = false;
+    bool thrown_away = throw_away_taken(entry);
     for (int i = 0; i < WASTE_TIMES; i++) {
         const bool ends = hears_the_end(&now, thrown_away);
         const ssize_t got = real()->recv(fd, NULL, WASTE, MSG_TRUNC | (wait && !ends ? 0 : MSG_DONTWAIT));
@@ -87,11 +102,12 @@ static ssize_t read_later(struct entry *entry, int fd, int flags)
     char byte;
     if (waits(fd, flags))
         return 0;
-    const ssize_t there = real()->recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t there = entry->taken ? 1 : real()->recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (there <= 0)
         return there;
     guard_inside++;
     pthread_mutex_lock(&entry->lock);
+    entry->hidden = true;
     watch_pause(entry);
     pthread_mutex_unlock(&entry->lock);
     guard_inside--;
@@ -115,6 +131,14 @@ static void blank_out(const struct iovec *parts, size_t from, size_t to)
     }
 }
 
+static size_t whole(const struct iovec *parts, size_t parts_count)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < parts_count; i++)
+        size += parts[i].iov_len;
+    return size;
+}
+
 /* How much of what was looked at belongs to the request. Piece by piece, as the pieces lie. */
 static size_t request_part(struct entry *entry, const struct iovec *parts, size_t count)
 {
@@ -134,9 +158,49 @@ static size_t request_part(struct entry *entry, const struct iovec *parts, size_
     return all;
 }
 
+/* Keeps the bytes from `from` to `to` for the gate, which gets them with the connection: they come after the request. */
+static void keep_rest(struct entry *entry, const struct iovec *parts, size_t from, size_t to)
+{
+    guard_inside++;
+    pthread_mutex_lock(&entry->lock);
+    unsigned char *const rest = entry->taken ? NULL : table_buffer();
+    entry->exchange.lost |= !rest;
+    entry->taken_at = entry->taken_size = 0;
+    for (size_t at = 0; rest && at < to; at += parts->iov_len, parts++) {
+        const size_t skip = from > at ? from - at : 0, end = to - at < parts->iov_len ? to - at : parts->iov_len;
+        if (skip >= end)
+            continue;
+        memcpy(rest + entry->taken_size, (char *)parts->iov_base + skip, end - skip);
+        entry->taken_size += end - skip;
+    }
+    if (rest)
+        entry->taken = rest;
+    pthread_mutex_unlock(&entry->lock);
+    guard_inside--;
+}
+
+/* Reads what is there, of which the server gets what belongs to the request. */
+static ssize_t read_request_at_once(struct entry *entry, int fd, struct msghdr *message, int flags)
+{
+    const ssize_t there = real()->recvmsg(fd, message, flags);
+    if (there <= 0)
+        return there;
+    const size_t part = request_part(entry, message->msg_iov, (size_t)there);
+    if (part == (size_t)there)
+        return there;
+    keep_rest(entry, message->msg_iov, part, (size_t)there);
+    blank_out(message->msg_iov, part, (size_t)there);
+    if (part)
+        return (ssize_t)part;
+    lose_track(entry);
+    return read_nothing(entry, fd, flags);
+}
+
 /* Looks at what is there, and then reads as much as belongs to the request. */
 static ssize_t read_request(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
+    if (!(flags & MSG_PEEK) && whole(message->msg_iov, message->msg_iovlen) <= CC_TAKEN_MAX)
+        return read_request_at_once(entry, fd, message, flags);
     const ssize_t there = real()->recvmsg(fd, message, flags | MSG_PEEK);
     if (there <= 0)
         return there;
@@ -176,23 +240,19 @@ static ssize_t read_taken(struct entry *entry, const struct iovec *parts, size_t
             client_take_leftover(entry);
         }
     }
+    if (entry->taken && (peek || at < end))
+        watch_widen(entry);
     pthread_mutex_unlock(&entry->lock);
     guard_inside--;
     return nothing ? reset() : (ssize_t)count;
-}
-
-static size_t whole(const struct iovec *parts, size_t parts_count)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < parts_count; i++)
-        size += parts[i].iov_len;
-    return size;
 }
 
 /* Every way to read ends here; `entry` is a client's. */
 static ssize_t receive(struct entry *entry, int fd, struct msghdr *message, int flags)
 {
     const size_t room = whole(message->msg_iov, message->msg_iovlen);
+    if (entry->kept && room && !(flags & (MSG_OOB | MSG_ERRQUEUE)) && keep_read(entry, fd, flags) == KEPT_NOTHING)
+        return -1;
     const enum reading reading = cc_exchange_reading(&entry->exchange);
     if (flags & (MSG_OOB | MSG_ERRQUEUE) || !room)
         return real()->recvmsg(fd, message, flags);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -26,8 +27,8 @@ int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
 int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t room);
 
 #define REAL_FUNCTIONS(X)                                                                                             \
-    X(bind) X(listen) X(accept) X(accept4) X(getsockname) X(getpeername) X(getsockopt) X(setsockopt) X(ioctl)         \
-    X(close) X(close_range) X(fclose) X(fdopen) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64)                            \
+    X(bind) X(listen) X(accept) X(accept4) X(getsockname) X(getpeername) X(getsockopt) X(setsockopt) X(ioctl) X(shutdown) \
+    X(close) X(close_range) X(fclose) X(fdopen) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(clone)                   \
     X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(__read_chk) X(__recv_chk) X(__recvfrom_chk)         \
     X(write) X(writev) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(sendfile) X(sendfile64) X(splice)                   \
     X(poll) X(ppoll) X(select) X(pselect) X(__poll_chk) X(__ppoll_chk)                                                \

@@ -142,6 +142,7 @@ struct ended table_take(int fd)
     table_lock();
     if (table_entries[fd] == entry) {
         table_entries[fd] = NULL;
+        keep_end(entry);
         watch_forget(entry, fd);
         if (--entry->references == 0) {
             ended.tell = entry->kind == CLIENT && entry->announced;

@@ -18,7 +18,8 @@ import sessions
 OUT = os.environ.get("BULKHEAD_CC_OUT", "build")
 PRELOAD = os.path.join(OUT, "libbulkhead-guard.so")
 MESSAGE_MAX = 66 * 1024
-CONNECTION, TOOK, DONE, BACK = 1, 1, 2, 3
+CONNECTION, TOOK, DONE, BACK, KEEPS, SERVED, BATCH = 1, 1, 2, 3, 4, 5, 6
+KEEP, HEAD_BYTES = 1, 8192
 LISTENING, ACCEPTING, PROCESS = 1, 2, 3
 
 
@@ -41,8 +42,8 @@ def receive(channel):
 class Gate:
     """The gate's part: accepts, waits for heads, sends bundles, hears of them again."""
 
-    def __init__(self, take=False):
-        self.take = take
+    def __init__(self, take=False, keep=0):
+        self.take, self.keep, self.keepers, self.served, self.batches = take, keep, [], 0, 0
         self.selector = selectors.DefaultSelector()
         self.shared, self.processes, self.waiting = {}, {}, []
         self.sent, self.took, self.done, self.back, self.leftover = {}, [], [], [], 0
@@ -171,9 +172,27 @@ class Gate:
             channel.close()
             return
         data, fd = message
+        if data == bytes([1, KEEPS]):
+            self.keepers.append(channel)
+            self.let_keep(self.keep)
+            return
+        if data[1] == SERVED:
+            self.served += struct.unpack("<I", data[2:])[0]
+            return
+        held = self.processes[channel]
+        if data[1] == BATCH:
+            (count,) = struct.unpack("<H", data[2:4])
+            took = struct.unpack(f"<{count}Q", data[4:4 + 8 * count])
+            done = struct.unpack(f"<{(len(data) - 6) // 8 - count}Q", data[6 + 8 * count:])
+            held.update(took)
+            self.took += took
+            self.unknown += [(DONE, number) for number in done if number not in held]
+            held.difference_update(done)
+            self.done += done
+            self.batches += 1
+            return
         version, kind, number = struct.unpack("<BBQ", data[:10])
         assert version == 1, data
-        held = self.processes[channel]
         if kind == TOOK:
             assert data[10:] == address_bytes(self.sent[number][1]), data
             held.add(number)
@@ -194,6 +213,15 @@ class Gate:
         assert client.getpeername()[:2] == peer[:2], (client, peer)
         self.await_head(client, listener, peer, data[14:])
 
+    def let_keep(self, count):
+        """Tells each process that can keep connections how many it may."""
+        self.keep = count
+        for channel in self.keepers:
+            try:
+                channel.send(struct.pack("<BBII", 1, KEEP, count, HEAD_BYTES))
+            except OSError:
+                pass
+
     def held(self):
         """How many connections processes hold now."""
         return sum(len(held) for held in self.processes.values())
@@ -202,8 +230,8 @@ class Gate:
 class Server:
     """A real server under the preload library."""
 
-    def __init__(self, command, port, take=False, environment=None, cwd=None):
-        self.gate, self.port = Gate(take), port
+    def __init__(self, command, port, take=False, environment=None, cwd=None, keep=0):
+        self.gate, self.port = Gate(take, keep), port
         self.log = tempfile.TemporaryFile()
         variables = preloaded(environment or {})
         control = 900

@@ -34,8 +34,8 @@ def children(pid):
     return found
 
 
-class Questions:
-    """What every server is asked. `command` makes its command line in `self.folder` for `self.port`."""
+class Served:
+    """A server in `self.folder`. `command` makes its command line for `self.port`."""
 
     program, keeps, posts, chunks = None, True, True, True
     reads_chunks, reload, workers, killed, environment = True, None, False, None, {}
@@ -68,8 +68,8 @@ class Questions:
         os.chmod(path, mode)
         return path
 
-    def start(self, take=False):
-        self.server = Server(self.command(), self.port, take, self.environment, cwd=self.folder)
+    def start(self, take=False, keep=0):
+        self.server = Server(self.command(), self.port, take, self.environment, cwd=self.folder, keep=keep)
         return self.server
 
     def log(self):
@@ -97,6 +97,14 @@ class Questions:
         self.server.wait_for(lambda: gate.held() == 0, "the server to let go of all connections")
         self.assertEqual(gate.unknown, [])
         self.assertEqual(sorted(gate.took), sorted(gate.done + gate.back))
+
+    def all_quiet_but_killed(self):
+        self.server.wait_for(lambda: self.server.gate.held() == 0, "the server to let go of all connections")
+        self.assertEqual(self.server.gate.unknown, [])
+
+
+class Questions(Served):
+    """What every server is asked."""
 
     def test_answers_and_sees_the_true_address(self):
         self.start()
@@ -265,10 +273,6 @@ class Questions:
             with self.client() as client:
                 self.hello(client)
         self.all_quiet_but_killed()
-
-    def all_quiet_but_killed(self):
-        self.server.wait_for(lambda: self.server.gate.held() == 0, "the server to let go of all connections")
-        self.assertEqual(self.server.gate.unknown, [])
 
     def test_graceful_reload(self):
         if self.reload is None:
