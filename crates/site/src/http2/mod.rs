@@ -14,7 +14,7 @@ pub(crate) mod upload;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use h2::server::{Builder, Connection as Http2Connection};
 use http::HeaderValue;
 use tokio::task::JoinSet;
 
-use self::io::{CountingIo, FrameCounters};
+use self::io::{CountingIo, FrameCounters, Sender};
 use crate::config::limits::Limits;
 use crate::connection::output::Output;
 use crate::connection::socket::{Socket, expired};
@@ -61,6 +61,7 @@ enum Over {
 struct Session {
     connection: Http2Connection<CountingIo, Bytes>,
     tasks: JoinSet<()>,
+    sender: Rc<Sender>,
     output: Rc<Output>,
     counters: Rc<FrameCounters>,
     /// Since when no request is being answered.
@@ -124,8 +125,14 @@ impl Connection<'_> {
         let output = Rc::new(Output::new(self.takes()));
         let counters = Rc::new(FrameCounters::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
         let preread = Bytes::from(std::mem::take(&mut self.preread));
-        let watched = CountingIo::new(stream, output.clone(), counters.clone(), preread);
-        let began = tokio::time::timeout(limits.head_timeout, builder(limits).handshake(watched)).await;
+        let sender = Rc::new(Sender::new(stream, output.clone(), counters.clone()));
+        let mut handshake = pin!(builder(limits).handshake(CountingIo::new(sender.clone(), preread)));
+        let handshake = poll_fn(|cx| {
+            let polled = handshake.as_mut().poll(cx);
+            let _ = sender.poll_flush(cx);
+            polled
+        });
+        let began = tokio::time::timeout(limits.head_timeout, handshake).await;
         let connection = match began {
             Err(_) => {
                 self.site.shed.note(|shed| shed.late_head += 1);
@@ -139,7 +146,7 @@ impl Connection<'_> {
         };
         let idle = Some(Instant::now());
         let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-        Some(Box::new(Session { connection, tasks, output, counters, idle, leaving, abusive, shown }))
+        Some(Box::new(Session { connection, tasks, sender, output, counters, idle, leaving, abusive, shown }))
     }
 
     fn poll_session(
@@ -151,8 +158,13 @@ impl Connection<'_> {
     ) -> Poll<Over> {
         let mut asked = false;
         loop {
-            if let Poll::Ready(over) = self.poll_streams(cx, session) {
-                return Poll::Ready(over);
+            let polled = self.poll_streams(cx, session);
+            let flushed = session.sender.poll_flush(cx);
+            if polled.is_ready() {
+                return polled;
+            }
+            if let Poll::Ready(Err(_)) = flushed {
+                return Poll::Ready(Over::Failed);
             }
             if session.ended_by_excess() {
                 self.site.shed.note(|shed| shed.abusive += 1);
