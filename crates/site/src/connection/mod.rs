@@ -20,6 +20,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
+use ::http2::PREFACE;
 use bytes::Bytes;
 use http::StatusCode;
 use request::chunks::Chunks;
@@ -38,7 +39,6 @@ use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
 use crate::http1::request::ReceivedHead;
-use crate::http2::frames::PREFACE;
 use crate::proxy::relay::Relayed;
 
 /// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how

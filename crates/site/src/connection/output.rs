@@ -71,6 +71,9 @@ impl Output {
             }
             if moved > 0 {
                 self.wrote(&polled, moved);
+                // Where there was room that epoll does not report, there may be more: what is taken piece by piece would
+                // look as if the client took it.
+                self.probe.set(Some(Instant::now()));
             }
         }
         if let Poll::Ready(Ok(count)) = polled {

@@ -1,11 +1,9 @@
-//! A connection that speaks HTTP/2: streams, each answered by a task of its own.
+//! A connection that speaks HTTP/2: what is in the cache is answered at once, every other stream by a task of its own.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the library reads
-//! them, and `frames` counts them. Must never: wait for a client without a deadline, or let one connection hold more
-//! than its limits.
+//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the crate `http2` reads
+//! them. Must never: wait for a client without a deadline, or let one connection hold more than its limits.
 
 mod cached;
-pub mod frames;
 mod io;
 mod request;
 mod stream;
@@ -14,23 +12,23 @@ pub(crate) mod upload;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::Reason;
-use h2::server::{Builder, Connection as Http2Connection};
+use ::http2::{self as codec, Head, Reason, Received, Shared};
 use http::HeaderValue;
 use tokio::task::JoinSet;
 
-use self::io::{CountingIo, FrameCounters, Sender};
+use self::cached::Fast;
+use self::io::Wire;
+use self::stream::Asked;
 use crate::config::limits::Limits;
 use crate::connection::output::Output;
 use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next};
-use crate::connection::stream::Stream;
+use crate::tls::stream::STEP_BYTES;
 
 /// LIMIT: requests at once, on one connection: what browsers expect (RFC 9113 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -39,10 +37,17 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// LIMIT: bytes of an answer that may wait for the socket, of one stream; of all of them, 4 MiB.
 const SEND_BYTES: usize = 32 << 10;
-/// LIMIT: streams that we reset for errors of the client's in the life of a connection; `frames` counts by the time.
+/// LIMIT: streams that we reset for errors of the client's in the life of a connection; others are counted by the time.
 const PROVOKED_MAX: usize = 1000;
 /// LIMIT: after the last word, so long does the client have to take it.
 const LAST_WORD: Duration = Duration::from_secs(2);
+/// LIMIT: while so many bytes wait for the socket, nothing is read.
+const UNSENT_BYTES: usize = 96 << 10;
+
+thread_local! {
+    /// For the head of a request; a worker has one thread.
+    static HEAD: RefCell<Head> = RefCell::default();
+}
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +64,10 @@ enum Over {
 
 /// A connection at work.
 struct Session {
-    connection: Http2Connection<CountingIo, Bytes>,
-    tasks: JoinSet<()>,
-    sender: Rc<Sender>,
-    output: Rc<Output>,
-    counters: Rc<FrameCounters>,
+    shared: Shared,
+    wire: Wire,
+    /// Those that answer, if there are any.
+    tasks: Option<Box<JoinSet<()>>>,
     /// Since when no request is being answered.
     idle: Option<Instant>,
     /// Since when the client knows that it is to go.
@@ -73,17 +77,15 @@ struct Session {
     shown: Option<HeaderValue>,
 }
 
-fn builder(limits: &Limits) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .max_concurrent_streams(STREAMS_MAX)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-        .max_send_buffer_size(SEND_BYTES)
-        .max_local_error_reset_streams(Some(PROVOKED_MAX))
-        .enable_connect_protocol();
-    builder
+fn limits_of(limits: &Limits) -> codec::Limits {
+    codec::Limits {
+        streams: STREAMS_MAX,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        list_bytes: u32::try_from(limits.head_bytes).unwrap_or(u32::MAX),
+        send_bytes: SEND_BYTES,
+        provoked: PROVOKED_MAX,
+    }
 }
 
 impl Connection<'_> {
@@ -93,13 +95,25 @@ impl Connection<'_> {
             return Next::Close;
         };
         let limits = self.site.worker.limits();
-        let stream = Rc::new(RefCell::new(stream));
+        let shown = stream.client_certificate();
+        let output = Rc::new(Output::new(self.takes()));
+        let wire = Wire { stream, output, preread: std::mem::take(&mut self.preread) };
+        let mut session = Box::new(Session {
+            shared: Rc::new(RefCell::new(codec::Connection::new(limits_of(limits)))),
+            wire,
+            tasks: None,
+            idle: Some(Instant::now()),
+            leaving: None,
+            abusive: false,
+            shown,
+        });
         // By itself, as an idle connection would keep the room for it.
-        let begun = Box::pin(self.begin(stream.clone(), limits)).await;
-        let over = match begun {
-            None => Over::Failed,
-            Some(mut session) => {
-                self.slot.mark_idle();
+        let over = match Box::pin(self.begin(&mut session, limits)).await {
+            false => Over::Failed,
+            true => {
+                if session.idle.is_some() {
+                    self.slot.mark_idle();
+                }
                 let over = poll_fn(|cx| self.poll_session(cx, &mut session, drained.as_mut(), limits)).await;
                 self.slot.mark_busy();
                 over
@@ -109,9 +123,8 @@ impl Connection<'_> {
             Over::Told | Over::Done | Over::Failed => {}
             Over::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
         }
-        // INVARIANT: the session and its adapter are gone, so nobody else holds the stream.
-        let stream = Rc::into_inner(stream).map(RefCell::into_inner);
-        self.socket = stream.filter(|_| matches!(over, Over::Told | Over::Done)).map(Socket::Registered);
+        let stream = Some(session.wire.stream).filter(|_| matches!(over, Over::Told | Over::Done));
+        self.socket = stream.map(Socket::Registered);
         if over == Over::Told {
             // Who says goodbye may have said more after it, and shall still get what it was sent before.
             self.linger().await;
@@ -119,34 +132,23 @@ impl Connection<'_> {
         Next::Close
     }
 
-    /// Waits for the preface and the first settings; nothing if they are wrong, or late.
-    async fn begin(&mut self, stream: Rc<RefCell<Stream>>, limits: &Limits) -> Option<Box<Session>> {
-        let shown = stream.borrow().client_certificate();
-        let output = Rc::new(Output::new(self.takes()));
-        let counters = Rc::new(FrameCounters::new(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)));
-        let preread = Bytes::from(std::mem::take(&mut self.preread));
-        let sender = Rc::new(Sender::new(stream, output.clone(), counters.clone()));
-        let mut handshake = pin!(builder(limits).handshake(CountingIo::new(sender.clone(), preread)));
-        let handshake = poll_fn(|cx| {
-            let polled = handshake.as_mut().poll(cx);
-            let _ = sender.poll_flush(cx);
-            polled
+    /// Waits for the preface and the first settings; false if they are wrong, or late.
+    async fn begin(&mut self, session: &mut Session, limits: &Limits) -> bool {
+        let begun = poll_fn(|cx| match self.poll_streams(cx, session) {
+            Poll::Ready(over) => Poll::Ready(Some(over)),
+            Poll::Pending if session.shared.borrow().has_begun() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         });
-        let began = tokio::time::timeout(limits.head_timeout, handshake).await;
-        let connection = match began {
-            Err(_) => {
-                self.site.shed.note(|shed| shed.late_head += 1);
-                return None;
-            }
-            Ok(Err(_)) => {
+        let begun = tokio::time::timeout(limits.head_timeout, begun).await;
+        match begun {
+            Err(_) => self.site.shed.note(|shed| shed.late_head += 1),
+            Ok(Some(_)) if !session.shared.borrow().has_begun() => {
                 self.site.shed.note(|shed| shed.malformed += 1);
-                return None;
             }
-            Ok(Ok(connection)) => connection,
-        };
-        let idle = Some(Instant::now());
-        let (tasks, leaving, abusive) = (JoinSet::new(), None, false);
-        Some(Box::new(Session { connection, tasks, sender, output, counters, idle, leaving, abusive, shown }))
+            // What has ended already is seen to have ended once more.
+            Ok(_) => return true,
+        }
+        false
     }
 
     fn poll_session(
@@ -158,13 +160,8 @@ impl Connection<'_> {
     ) -> Poll<Over> {
         let mut asked = false;
         loop {
-            let polled = self.poll_streams(cx, session);
-            let flushed = session.sender.poll_flush(cx);
-            if polled.is_ready() {
-                return polled;
-            }
-            if let Poll::Ready(Err(_)) = flushed {
-                return Poll::Ready(Over::Failed);
+            if let Poll::Ready(over) = self.poll_streams(cx, session) {
+                return Poll::Ready(over);
             }
             if session.ended_by_excess() {
                 self.site.shed.note(|shed| shed.abusive += 1);
@@ -185,7 +182,7 @@ impl Connection<'_> {
             match session.late(limits, asked) {
                 Late::Over(over) => return Poll::Ready(over),
                 Late::Leave => session.leave(),
-                Late::NotYet if std::mem::replace(&mut asked, true) => session.output.probe.set(None),
+                Late::NotYet if std::mem::replace(&mut asked, true) => session.wire.output.probe.set(None),
                 Late::NotYet => {}
             }
         }
@@ -195,39 +192,113 @@ impl Connection<'_> {
         if expired(cx, &mut self.timer, next) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Takes new requests, and lets go of those that are answered.
+    /// Takes what has come, sends what there is, and lets go of the tasks that have answered.
     fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
-        loop {
-            match session.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => {
-                    if session.idle.take().is_some() {
-                        self.slot.mark_busy();
-                    }
-                    let task =
-                        stream::answer(self.site.clone(), self.conn, session.shown.clone(), request, respond);
-                    session.tasks.spawn_local(task);
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    let calm = error.reason() == Some(Reason::ENHANCE_YOUR_CALM) && !error.is_remote();
-                    if calm && !session.abusive {
-                        self.site.shed.note(|shed| shed.abusive += 1);
-                    }
-                    // Either side's word that this is the end is one, whatever the reason.
-                    let told = error.is_go_away() && !calm;
-                    return Poll::Ready(if told { Over::Told } else { Over::Failed });
-                }
-                Poll::Ready(None) => {
-                    return Poll::Ready(if session.abusive { Over::Done } else { Over::Told });
-                }
-                Poll::Pending => break,
+        io::swap_buffer(&mut session.shared.borrow_mut());
+        let polled = self.poll_wire(cx, session);
+        io::swap_buffer(&mut session.shared.borrow_mut());
+        if polled.is_ready() {
+            return polled;
+        }
+        if let Some(tasks) = &mut session.tasks {
+            while let Poll::Ready(Some(_)) = Pin::new(&mut **tasks).poll_join_next(cx) {}
+            if tasks.is_empty() {
+                session.tasks = None;
+                session.shared.borrow_mut().shrink();
             }
         }
-        while let Poll::Ready(Some(_)) = Pin::new(&mut session.tasks).poll_join_next(cx) {}
-        if session.tasks.is_empty() && session.idle.is_none() {
+        if session.tasks.is_none() && session.idle.is_none() {
             session.idle = Some(Instant::now());
             self.slot.mark_idle();
         }
         Poll::Pending
+    }
+
+    fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
+        session.shared.borrow_mut().set_waker(cx);
+        loop {
+            let is_taken = match self.poll_receive(cx, session) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(over)) => return Poll::Ready(over),
+                Poll::Pending => false,
+            };
+            let mut connection = session.shared.borrow_mut();
+            match session.wire.poll_write(cx, &mut connection) {
+                Poll::Ready(Ok(())) if connection.is_over() => {
+                    return Poll::Ready(if session.abusive { Over::Done } else { Over::Told });
+                }
+                // There is room for more.
+                Poll::Ready(Ok(())) if is_taken => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Over::Failed),
+                _ => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Takes what has come; ready when there is more, for which there must be room first, or at the end.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), Over>> {
+        let site = self.site;
+        let mut scratch = site.scratch.borrow_mut();
+        loop {
+            let connection = session.shared.borrow();
+            if connection.is_over() || connection.excess().is_some() {
+                return Poll::Pending;
+            }
+            if connection.output().len() >= UNSENT_BYTES {
+                return Poll::Ready(Ok(()));
+            }
+            drop(connection);
+            match session.wire.poll_read(cx, &mut scratch) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(count)) if count > 0 => self.take(cx, session, &scratch[..count]),
+                Poll::Ready(end) => {
+                    let is_clean = end.is_ok() && !session.shared.borrow().is_interrupted();
+                    return Poll::Ready(Err(if is_clean { Over::Told } else { Over::Failed }));
+                }
+            }
+        }
+    }
+
+    /// Has the requests in `bytes` answered.
+    fn take(&mut self, cx: &mut Context<'_>, session: &mut Session, mut bytes: &[u8]) {
+        let now = Instant::now();
+        HEAD.with_borrow_mut(|head| {
+            loop {
+                let received = session.shared.borrow_mut().receive(&mut bytes, head, now);
+                if received != Received::Request {
+                    return;
+                }
+                self.request(session, head, now);
+                let mut connection = session.shared.borrow_mut();
+                if connection.output().len() >= STEP_BYTES {
+                    // What fails is seen to fail once more.
+                    let _ = session.wire.poll_write(cx, &mut connection);
+                }
+            }
+        });
+    }
+
+    /// Answers a request at once, or has it answered.
+    fn request(&mut self, session: &mut Session, head: &Head, now: Instant) {
+        let mut connection = session.shared.borrow_mut();
+        let allowed = match cached::answer(self.site, &self.conn, &mut connection, head, now) {
+            Fast::Answered => {
+                session.idle = session.idle.map(|_| now);
+                return;
+            }
+            Fast::General(allowed) => allowed,
+        };
+        let Some(parts) = head.parts() else {
+            return connection.refuse_malformed(head, now);
+        };
+        drop(connection);
+        if session.idle.take().is_some() {
+            self.slot.mark_busy();
+        }
+        let stream = codec::Stream::open(&session.shared, head);
+        let asked = Asked { parts, stream, shown: session.shown.clone(), allowed };
+        let task = stream::answer(self.site.clone(), self.conn, asked);
+        session.tasks.get_or_insert_default().spawn_local(task);
     }
 }
 
@@ -241,26 +312,28 @@ enum Late {
 impl Session {
     /// Tells a client that has done too much, once.
     fn ended_by_excess(&mut self) -> bool {
-        if self.abusive || self.counters.excess.get().is_none() {
+        if self.abusive || self.shared.borrow().excess().is_none() {
             return false;
         }
         self.abusive = true;
         self.leaving = Some(Instant::now());
         // What they were for is of no use to such a client.
-        self.tasks.abort_all();
-        self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        if let Some(tasks) = &mut self.tasks {
+            tasks.abort_all();
+        }
+        self.shared.borrow_mut().fail(Reason::ENHANCE_YOUR_CALM);
         true
     }
 
     /// Tells the client to open no more streams.
     fn leave(&mut self) {
         self.leaving = Some(Instant::now());
-        self.connection.graceful_shutdown();
+        self.shared.borrow_mut().leave();
     }
 
     /// When something is late, if nothing happens before.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
-        [self.end(limits), self.output.next_look()].into_iter().flatten().min()
+        [self.end(limits), self.wire.output.next_look()].into_iter().flatten().min()
     }
 
     /// When an idle connection ends.
@@ -276,7 +349,7 @@ impl Session {
     fn late(&self, limits: &Limits, asked: bool) -> Late {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if asked && passed(self.output.takes.deadline()) {
+        if asked && passed(self.wire.output.takes.deadline()) {
             return Late::Over(Over::Slow);
         }
         match passed(self.end(limits)) {

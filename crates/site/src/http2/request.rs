@@ -4,14 +4,14 @@
 //! them. Must never: let two readers find two hosts or two lengths in one request.
 
 use http::Uri;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
 use crate::head::{self, Head, Refusal};
 use crate::http::websocket;
 
-/// Gives the request one `Host` and one `Cookie`.
+/// Gives the request one `Host`.
 ///
 /// # Errors
 /// It names two hosts, or none.
@@ -33,16 +33,7 @@ pub(super) fn settle(parts: &mut Parts) -> Result<(), Refusal> {
         (None, Some(_)) => {}
         (None, None) => return Err(Refusal::Malformed("no Host")),
     }
-    if let Some(Ok(cookie)) = cookie(&parts.headers).map(|cookie| HeaderValue::from_bytes(&cookie)) {
-        parts.headers.insert(header::COOKIE, cookie);
-    }
     Ok(())
-}
-
-/// RFC 9113 8.2.3: the pieces of `Cookie`, put together; `None` if there is at most one.
-fn cookie(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let pieces: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    (pieces.len() > 1).then(|| pieces.join(&b"; "[..]))
 }
 
 /// The header fields of a request that is settled.
@@ -60,4 +51,18 @@ pub(super) fn check(parts: &Parts) -> Result<Head<'_>, Refusal> {
     let mut head = head::check_fields(parts.method.as_str(), path_and_query(&parts.uri), fields(parts))?;
     head.unusual |= websocket::asked(&parts.extensions).is_some();
     Ok(head)
+}
+
+/// The header fields of a request as it came, with the host among them.
+pub(super) fn raw_fields(head: &::http2::Head) -> impl Iterator<Item = (&[u8], &[u8])> {
+    head.authority().map(|host| (&b"host"[..], host)).into_iter().chain(head.fields())
+}
+
+/// Checks a request as it came; whatever is unusual about it is for [`settle`] and [`check`].
+pub(super) fn check_raw(head: &::http2::Head) -> Option<Head<'_>> {
+    // What is behind a fragment's mark would not be part of the path there.
+    if head.target().contains('#') {
+        return None;
+    }
+    head::check_fields(head.method(), head.target(), raw_fields(head)).ok()
 }

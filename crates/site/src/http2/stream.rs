@@ -3,19 +3,18 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the request, the answers of services. Must never:
 //! answer a request that is not the partition's, or wait for a client that takes nothing.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 
+use ::http2::{Reason, Stream};
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
@@ -82,16 +81,20 @@ enum Broken {
     Tunnel,
 }
 
+/// A request on its stream.
+pub(super) struct Asked {
+    pub parts: Parts,
+    pub stream: Stream,
+    /// The certificate that the client has shown.
+    pub shown: Option<HeaderValue>,
+    /// Whether the client may make it, if that was asked already: then the request is counted.
+    pub allowed: Option<bool>,
+}
+
 /// Answers a request.
-pub(super) async fn answer(
-    site: Rc<Site>,
-    conn: ConnInfo,
-    shown: Option<HeaderValue>,
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
-) {
-    let (mut parts, body) = request.into_parts();
-    let body: Receiving = Rc::new(RefCell::new(body));
+pub(super) async fn answer(site: Rc<Site>, conn: ConnInfo, asked: Asked) {
+    let Asked { mut parts, stream, shown, allowed } = asked;
+    let body: Receiving = Rc::new(stream);
     let settled =
         tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
     let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
@@ -109,12 +112,13 @@ pub(super) async fn answer(
     };
     let silent = parts.method == Method::HEAD;
     let Ok(_permit) = site.worker.admit_stream(conn) else {
-        return refuse(&site, conn, &ticket, respond);
+        return refuse(&site, conn, &ticket, &body);
     };
     let asked = websocket::asked(&parts.extensions);
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
     // What is relayed counts where it is answered, as it does without TLS.
-    let admitted = match (relayed.is_some() || site.worker.allows(&conn, ticket.began), head) {
+    let allows = || site.worker.allows(&conn, ticket.began);
+    let admitted = match (relayed.is_some() || allowed.unwrap_or_else(allows), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
         (true, Err(status)) => Err(status),
         (true, Ok(head)) => admit(&site, &head, &parts, owner),
@@ -124,7 +128,7 @@ pub(super) async fn answer(
     }
     let from = From { conn, shown, stream: body.clone() };
     let response = match admitted {
-        Ok(admitted) => produce(&site, from, admitted, parts, &mut respond).await,
+        Ok(admitted) => produce(&site, from, admitted, parts).await,
         Err(status) => {
             if !matches!(status, StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS) {
                 site.shed.note(|shed| shed.malformed += 1);
@@ -139,16 +143,14 @@ pub(super) async fn answer(
     let response = finish(&site, conn, silent || opened.is_some(), (response, intake));
     ticket.status.set(response.status().as_u16());
     let sent = match opened {
-        None => send(&site, &mut respond, response, silent, &ticket.body_bytes).await,
+        None => send(&site, &body, response, silent, &ticket.body_bytes).await,
         // By itself, as what is rare: otherwise each stream would be as large.
-        Some(opened) => {
-            Box::pin(tunnel::pass(&site, &mut respond, response, &body, opened, &ticket.body_bytes))
-                .await
-                .map_err(|_| Broken::Tunnel)
-        }
+        Some(opened) => Box::pin(tunnel::pass(&site, &body, response, opened, &ticket.body_bytes))
+            .await
+            .map_err(|_| Broken::Tunnel),
     };
     match sent {
-        Ok(()) if body.borrow().is_end_stream() => {}
+        Ok(()) if body.is_end_stream() => {}
         Ok(()) => {
             // The answer is over, and is logged. What comes now is rare: it gets its room only if it is needed.
             drop(ticket);
@@ -157,19 +159,19 @@ pub(super) async fn answer(
         Err(Broken::Gone) => {}
         Err(Broken::Slow) => {
             site.shed.note(|shed| shed.slow_response += 1);
-            respond.send_reset(Reason::CANCEL);
+            body.reset(Reason::CANCEL);
         }
         // RFC 8441 5: as a connection is reset.
-        Err(Broken::Tunnel) => respond.send_reset(Reason::CANCEL),
-        Err(Broken::Source) => respond.send_reset(Reason::INTERNAL_ERROR),
+        Err(Broken::Tunnel) => body.reset(Reason::CANCEL),
+        Err(Broken::Source) => body.reset(Reason::INTERNAL_ERROR),
     }
 }
 
 /// Answers a request for which there is no place, at once and without a body.
-fn refuse(site: &Site, conn: ConnInfo, ticket: &Ticket, mut respond: SendResponse<Bytes>) {
+fn refuse(site: &Site, conn: ConnInfo, ticket: &Ticket, stream: &Stream) {
     let refusal = finish(site, conn, true, (response::overloaded(), Intake::Done));
     ticket.status.set(refusal.status().as_u16());
-    let _ = respond.send_response(refusal.map(|_| ()), true);
+    let _ = stream.send_head(refusal.status(), refusal.headers(), true);
 }
 
 /// What the checks found out of a request that they let pass.
@@ -214,25 +216,22 @@ async fn produce(
     from: From,
     admitted: Admitted,
     parts: Parts,
-    respond: &mut SendResponse<Bytes>,
 ) -> Option<(Response<ResponseBody>, Intake)> {
     let limits = site.worker.limits();
     let From { conn, shown, stream } = from;
     // A body that nobody announced makes it a matter for the others.
-    if let (Some((representation, unchanged)), true) = (admitted.cached, stream.borrow().is_end_stream()) {
+    if let (Some((representation, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
         return Some((cached::response(representation, unchanged), Intake::Done));
     }
-    if admitted.expects && !stream.borrow().is_end_stream() {
-        let mut go_on = Response::new(());
-        *go_on.status_mut() = StatusCode::CONTINUE;
-        let _ = respond.send_informational(go_on);
+    if admitted.expects && !stream.is_end_stream() {
+        let _ = stream.send_head(StatusCode::CONTINUE, &HeaderMap::new(), false);
     }
     let intake = Rc::new(Cell::new(Intake::default()));
     let body = match websocket::asked(&parts.extensions) {
         // What follows it is for the tunnel.
         Some(_) => BoundedBody::empty(),
         None => {
-            let upload = Upload::new(stream, admitted.length, limits, intake.clone());
+            let upload = Upload::new(stream.clone(), admitted.length, limits, intake.clone());
             BoundedBody::new(upload, limits.body_bytes, intake.clone())
         }
     };
@@ -243,7 +242,7 @@ async fn produce(
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
             return Poll::Ready(Some(response));
         }
-        respond.poll_reset(cx).map(|_| None)
+        stream.poll_reset(cx).map(|()| None)
     })
     .await?;
     if intake.get() == Intake::Slow {
@@ -291,7 +290,7 @@ impl Waits {
 /// Sends the answer; counts the bytes of its body in `sent`.
 async fn send(
     site: &Site,
-    respond: &mut SendResponse<Bytes>,
+    stream: &Stream,
     response: Response<ResponseBody>,
     silent: bool,
     sent: &Cell<u64>,
@@ -299,8 +298,7 @@ async fn send(
     let (mut parts, mut body) = response.into_parts();
     let stall: Option<Stall> = parts.extensions.remove();
     let empty = silent || body.is_end_stream();
-    let begun = respond.send_response(Response::from_parts(parts, ()), empty);
-    let mut stream = begun.map_err(|_| Broken::Gone)?;
+    stream.send_head(parts.status, &parts.headers, empty).map_err(|_| Broken::Gone)?;
     if empty {
         return Ok(());
     }
@@ -310,7 +308,7 @@ async fn send(
     let mut body = pin!(body);
     loop {
         // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room for.
-        let room = room(&mut stream, &pace, if ours { FILE_STEP_BYTES } else { 1 }).await?;
+        let room = room(stream, &pace).await?;
         if ours {
             body.in_steps_of(FILE_STEP_BYTES.min(room) as u64);
         }
@@ -318,7 +316,7 @@ async fn send(
             if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
                 return Poll::Ready(Ok(frame));
             }
-            stream.poll_reset(cx).map(|_| Err(Broken::Gone))
+            stream.poll_reset(cx).map(|()| Err(Broken::Gone))
         });
         let Some(frame) = frame.await? else {
             return stream.send_data(Bytes::new(), true).map_err(|_| Broken::Gone);
@@ -327,7 +325,7 @@ async fn send(
         match frame.into_data() {
             Ok(data) => {
                 let last = body.is_end_stream();
-                push(&mut stream, &pace, data, last, sent).await?;
+                push(stream, &pace, data, last, sent).await?;
                 if last {
                     return Ok(());
                 }
@@ -335,7 +333,7 @@ async fn send(
             Err(frame) => {
                 if let Ok(mut trailers) = frame.into_trailers() {
                     clean_trailers(&mut trailers);
-                    return stream.send_trailers(trailers).map_err(|_| Broken::Gone);
+                    return stream.send_trailers(&trailers).map_err(|_| Broken::Gone);
                 }
             }
         }
@@ -344,14 +342,14 @@ async fn send(
 
 /// Sends `data` as the client's window, and what may wait for the socket, have room.
 async fn push(
-    stream: &mut SendStream<Bytes>,
+    stream: &Stream,
     pace: &Waits,
     mut data: Bytes,
     last: bool,
     sent: &Cell<u64>,
 ) -> Result<(), Broken> {
     while !data.is_empty() {
-        let count = room(stream, pace, data.len()).await?.min(data.len());
+        let count = room(stream, pace).await?.min(data.len());
         pace.pace.moved(count);
         let piece = data.split_to(count);
         let end = last && data.is_empty();
@@ -361,32 +359,21 @@ async fn push(
     Ok(())
 }
 
-/// Waits until there is room for some of `wanted` bytes, in the client's windows and before the socket; tells for how
-/// many.
-async fn room(stream: &mut SendStream<Bytes>, pace: &Waits, wanted: usize) -> Result<usize, Broken> {
-    stream.reserve_capacity(wanted);
-    loop {
-        let mut room = pin!(poll_fn(|cx| match stream.capacity() {
-            0 => stream.poll_capacity(cx).map(|room| room.and_then(Result::ok)),
-            room => Poll::Ready(Some(room)),
-        }));
-        let ready = poll_fn(|cx| Poll::Ready(room.as_mut().poll(cx))).await;
-        let room = match ready {
-            Poll::Ready(room) => room,
-            Poll::Pending => {
-                pace.pace.wait();
-                let deadline = pace.pace.deadline().unwrap_or_else(Instant::now);
-                tokio::select! {
-                    biased;
-                    room = timeout_at(deadline.into(), room) => room.map_err(|_| Broken::Slow)?,
-                    () = pace.given_up() => return Err(Broken::Slow),
-                }
+/// Waits until there is room, in the client's window and before the socket; tells for how many bytes.
+async fn room(stream: &Stream, pace: &Waits) -> Result<usize, Broken> {
+    let mut room = pin!(poll_fn(|cx| stream.poll_room(cx)));
+    let room = match poll_fn(|cx| Poll::Ready(room.as_mut().poll(cx))).await {
+        Poll::Ready(room) => room,
+        Poll::Pending => {
+            pace.pace.wait();
+            let deadline = pace.pace.deadline().unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                room = timeout_at(deadline.into(), room) => room.map_err(|_| Broken::Slow)?,
+                () = pace.given_up() => return Err(Broken::Slow),
             }
-        };
-        let room = room.ok_or(Broken::Gone)?;
-        if room > 0 {
-            pace.pace.moved(0);
-            return Ok(room);
         }
-    }
+    };
+    pace.pace.moved(0);
+    room.ok_or(Broken::Gone)
 }

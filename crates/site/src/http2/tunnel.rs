@@ -5,22 +5,19 @@
 //! of both sides; those are passed on unread. Must never: take more from one side than the other has taken, or let a
 //! client believe in a tunnel that there is not.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use ::http2::{Protocol, Stream};
 use bytes::{Buf, Bytes};
-use h2::SendStream;
-use h2::ext::Protocol;
-use h2::server::SendResponse;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::upload::Receiving;
 use crate::context::Site;
 use crate::http::body::ResponseBody;
 use crate::http::response;
@@ -36,7 +33,7 @@ pub(super) fn as_get(parts: &mut Parts) -> Result<(), StatusCode> {
     let Some(protocol) = parts.extensions.remove::<Protocol>() else {
         return Ok(());
     };
-    if !protocol.as_str().eq_ignore_ascii_case("websocket") {
+    if !protocol.0.eq_ignore_ascii_case("websocket") {
         return Err(StatusCode::NOT_IMPLEMENTED);
     }
     // RFC 9110 9.3.6: it has no body. Behind us, a length would be that of what is sent on the tunnel.
@@ -69,28 +66,25 @@ pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
 /// Sends the answer, and passes what follows until both sides have ended; an error if one has broken off.
 pub(super) async fn pass(
     site: &Site,
-    respond: &mut SendResponse<Bytes>,
+    stream: &Stream,
     response: Response<ResponseBody>,
-    from: &Receiving,
     opened: Opened,
     count: &Cell<u64>,
 ) -> io::Result<()> {
     let idle = site.worker.limits().idle_timeout;
-    let stream = respond.send_response(response.map(|_| ()), false).map_err(io::Error::other)?;
-    let to = RefCell::new(stream);
-    let both = Both { from, to: &to, rest: Bytes::new() };
+    stream.send_head(response.status(), response.headers(), false).map_err(io::Error::other)?;
+    let both = Both { stream, rest: Bytes::new() };
     // A client that has said all it has to say may still break off.
-    let gone = poll_fn(|cx| to.borrow_mut().poll_reset(cx));
+    let gone = poll_fn(|cx| stream.poll_reset(cx));
     tokio::select! {
         ended = websocket::tunnel(both, Bytes::new(), opened, idle, count) => ended,
-        _ = gone => Err(io::ErrorKind::ConnectionReset.into()),
+        () = gone => Err(io::ErrorKind::ConnectionReset.into()),
     }
 }
 
 /// A stream as a connection of its own.
 struct Both<'a> {
-    from: &'a Receiving,
-    to: &'a RefCell<SendStream<Bytes>>,
+    stream: &'a Stream,
     /// What has come and is not taken yet.
     rest: Bytes,
 }
@@ -99,10 +93,9 @@ impl AsyncRead for Both<'_> {
     /// The client may send as much again as was taken, and no more.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let mut from = this.from.borrow_mut();
         // A frame may be empty, which is not the end.
         while this.rest.is_empty() {
-            match ready!(from.poll_data(cx)) {
+            match ready!(this.stream.poll_data(cx)) {
                 Some(data) => this.rest = data.map_err(io::Error::other)?,
                 None => return Poll::Ready(Ok(())),
             }
@@ -110,23 +103,16 @@ impl AsyncRead for Both<'_> {
         let count = this.rest.len().min(out.remaining());
         out.put_slice(&this.rest[..count]);
         this.rest.advance(count);
-        let _ = from.flow_control().release_capacity(count);
+        this.stream.release(count);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Both<'_> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut to = self.to.borrow_mut();
-        to.reserve_capacity(bytes.len());
-        while to.capacity() == 0 {
-            match ready!(to.poll_capacity(cx)) {
-                Some(room) => drop(room.map_err(io::Error::other)?),
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            }
-        }
-        let count = to.capacity().min(bytes.len());
-        to.send_data(Bytes::copy_from_slice(&bytes[..count]), false).map_err(io::Error::other)?;
+        let room = ready!(self.stream.poll_room(cx)).ok_or(io::ErrorKind::BrokenPipe)?;
+        let count = room.min(bytes.len());
+        self.stream.send_data(Bytes::copy_from_slice(&bytes[..count]), false).map_err(io::Error::other)?;
         Poll::Ready(Ok(count))
     }
 
@@ -137,7 +123,7 @@ impl AsyncWrite for Both<'_> {
 
     /// RFC 8441 5: END_STREAM stands for the end of a connection.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ended = self.to.borrow_mut().send_data(Bytes::new(), true);
+        let ended = self.stream.send_data(Bytes::new(), true);
         Poll::Ready(ended.map_err(io::Error::other))
     }
 }

@@ -3,15 +3,15 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the body; it is passed on unread. Must never: wait
 //! for a client that sends nothing or too little, or have it send more than its window before somebody wants it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ::http2::Stream;
 use bytes::Bytes;
-use h2::RecvStream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
@@ -26,7 +26,7 @@ const REST_TIME: Duration = Duration::from_secs(1);
 const REST_BYTES_MAX: usize = 64 << 10;
 
 /// What a request's body comes from; whoever answers holds it to the end.
-pub(crate) type Receiving = Rc<RefCell<RecvStream>>;
+pub(crate) type Receiving = Rc<Stream>;
 
 /// Takes what is left of a body that nobody wanted.
 ///
@@ -35,10 +35,10 @@ pub(crate) type Receiving = Rc<RefCell<RecvStream>>;
 pub(crate) async fn discard(stream: &Receiving) {
     let rest = async {
         let mut left = REST_BYTES_MAX;
-        while let Some(Ok(data)) = poll_fn(|cx| stream.borrow_mut().poll_data(cx)).await {
+        while let Some(Ok(data)) = poll_fn(|cx| stream.poll_data(cx)).await {
             let Some(fewer) = left.checked_sub(data.len()) else { return };
             left = fewer;
-            let _ = stream.borrow_mut().flow_control().release_capacity(data.len());
+            stream.release(data.len());
         }
     };
     let _ = tokio::time::timeout(REST_TIME, rest).await;
@@ -72,13 +72,12 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let mut stream = this.stream.borrow_mut();
-        match stream.poll_data(cx) {
+        match this.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());
                 this.received += data.len() as u64;
                 // What is passed on is bounded by whoever takes it.
-                let _ = stream.flow_control().release_capacity(data.len());
+                this.stream.release(data.len());
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(BodyError::Client(error.into())))),
@@ -93,7 +92,7 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.borrow().is_end_stream()
+        self.stream.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -9,7 +9,14 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use request::date::DATE_BYTES;
 
+use ::http2::hpack;
 use request::error::SERVER;
+use request::fields::remove_of_connection;
+
+/// Where the status stands.
+const STATUS_AT: usize = "HTTP/1.1 ".len();
+/// LIMIT: bytes of a header block of HTTP/2 that goes out in one frame, with what is put behind it.
+const BLOCK_BYTES: usize = 8 << 10;
 
 /// A head with a date, and perhaps a body, in one buffer.
 pub struct PrebuiltResponse {
@@ -20,6 +27,8 @@ pub struct PrebuiltResponse {
     tick: Cell<u64>,
     /// The fields but the date, once HTTP/2 has asked for them.
     fields: OnceCell<HeaderMap>,
+    /// The same as a header block of HTTP/2, if it is one.
+    block: OnceCell<Option<Box<[u8]>>>,
 }
 
 impl PrebuiltResponse {
@@ -39,6 +48,7 @@ impl PrebuiltResponse {
             split,
             tick: Cell::new(0),
             fields: OnceCell::new(),
+            block: OnceCell::new(),
         }
     }
 
@@ -54,20 +64,42 @@ impl PrebuiltResponse {
 
     /// The fields of the head but the date, which is another for each answer.
     pub fn fields(&self) -> &HeaderMap {
-        self.fields.get_or_init(|| {
-            let bytes = self.bytes.borrow();
-            let mut headers = HeaderMap::with_capacity(16);
-            for line in bytes[..self.split].split(|&byte| byte == b'\n').skip(1) {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                let Some(at) = line.iter().position(|&byte| byte == b':') else { continue };
-                let name = HeaderName::from_bytes(&line[..at]).ok().filter(|name| name != header::DATE);
-                if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(line[at + 1..].trim_ascii()))
-                {
-                    headers.append(name, value);
-                }
+        self.fields.get_or_init(|| self.parse_fields())
+    }
+
+    fn parse_fields(&self) -> HeaderMap {
+        let bytes = self.bytes.borrow();
+        let mut headers = HeaderMap::with_capacity(16);
+        for line in bytes[..self.split].split(|&byte| byte == b'\n').skip(1) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(at) = line.iter().position(|&byte| byte == b':') else { continue };
+            let name = HeaderName::from_bytes(&line[..at]).ok().filter(|name| name != header::DATE);
+            if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(line[at + 1..].trim_ascii())) {
+                headers.append(name, value);
             }
-            headers
-        })
+        }
+        headers
+    }
+
+    /// Status and fields as a header block of HTTP/2, for what is to be said of date and transport security to follow;
+    /// `None` where a rule says something of the latter, or too much.
+    pub fn block(&self) -> Option<&[u8]> {
+        self.block.get_or_init(|| self.encode_block()).as_deref()
+    }
+
+    #[cold]
+    fn encode_block(&self) -> Option<Box<[u8]>> {
+        let mut headers = self.parse_fields();
+        remove_of_connection(&mut headers);
+        let bytes = self.bytes.borrow();
+        let digits = bytes.get(STATUS_AT..STATUS_AT + 3)?.iter();
+        let mut block = Vec::new();
+        hpack::status(&mut block, digits.fold(0, |all, digit| 10 * all + u16::from(digit - b'0')));
+        for (name, value) in &headers {
+            hpack::field(&mut block, name.as_str().as_bytes(), value.as_bytes());
+        }
+        let is_good = !headers.contains_key(header::STRICT_TRANSPORT_SECURITY) && block.len() <= BLOCK_BYTES;
+        is_good.then(|| block.into())
     }
 
     /// A piece of the body, of at most `length` bytes from `start`.
@@ -75,6 +107,11 @@ impl PrebuiltResponse {
         let bytes = self.bytes.borrow();
         let start = self.split + 2 + start;
         Bytes::copy_from_slice(&bytes[start..bytes.len().min(start + length)])
+    }
+
+    /// The body, of what [`PrebuiltResponse::bytes`] has given.
+    pub fn body_of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.split + 2..]
     }
 
     /// A copy of the body.
