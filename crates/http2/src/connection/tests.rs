@@ -61,23 +61,23 @@ struct Peer {
 impl Peer {
     fn new() -> Self {
         let mut peer = Self { shared: Rc::new(RefCell::new(Connection::new(LIMITS))), head: Head::default() };
-        assert_eq!(peer.say(&[&PREFACE[..], &raw(SETTINGS, 0, 0, &[])].concat()), Received::Nothing);
-        peer.hear();
+        assert_eq!(peer.send(&[&PREFACE[..], &raw(SETTINGS, 0, 0, &[])].concat()), Received::Nothing);
+        peer.receive_all();
         peer
     }
 
-    fn say(&mut self, mut bytes: &[u8]) -> Received {
+    fn send(&mut self, mut bytes: &[u8]) -> Received {
         let received = self.shared.borrow_mut().receive(&mut bytes, &mut self.head, Instant::now());
         assert!(bytes.is_empty() || received == Received::Over);
         received
     }
 
     fn open(&mut self, stream: u32, flags: u8) -> Stream {
-        assert_eq!(self.say(&request(stream, flags)), Received::Request);
+        assert_eq!(self.send(&request(stream, flags)), Received::Request);
         Stream::open(&self.shared, &self.head)
     }
 
-    fn hear(&mut self) -> Vec<Sent> {
+    fn receive_all(&mut self) -> Vec<Sent> {
         let mut connection = self.shared.borrow_mut();
         connection.fill(usize::MAX, Instant::now());
         let mut sent = Vec::new();
@@ -95,9 +95,9 @@ impl Peer {
 
     /// What it says to `bytes`: that the connection ends, or a stream, for a reason; 0 for nothing of that.
     fn fault(&mut self, bytes: &[u8]) -> (u8, u32) {
-        self.say(bytes);
+        self.send(bytes);
         let reason = |payload: &[u8]| u32::from_be_bytes(*payload.last_chunk().unwrap());
-        let faults = self.hear().into_iter().filter(|(kind, ..)| matches!(*kind, GOAWAY | RST_STREAM));
+        let faults = self.receive_all().into_iter().filter(|(kind, ..)| matches!(*kind, GOAWAY | RST_STREAM));
         faults.map(|(kind, _, _, payload)| (kind, reason(&payload))).next().unwrap_or((0, 0))
     }
 }
@@ -140,7 +140,7 @@ fn a_cached_answer_goes_out_at_once() {
         assert_eq!(connection.streams.len(), 0);
     }
     assert!(!peer.shared.borrow().has_room(25_500));
-    let sent = peer.hear();
+    let sent = peer.receive_all();
     // The window of the connection is 65,535 bytes.
     assert!(peer.shared.borrow().has_room(25_535) && !peer.shared.borrow().has_room(25_536));
     let heads: Vec<_> =
@@ -160,10 +160,10 @@ fn streams_send_in_turns_and_within_their_windows() {
     let data = |sent: Vec<Sent>| -> Vec<(u32, usize)> {
         sent.iter().filter(|one| one.0 == DATA).map(|one| (one.2, one.3.len())).collect()
     };
-    assert_eq!(data(peer.hear()), [(1, 16_384), (3, 16_384), (1, 16_384), (3, 16_383)]);
+    assert_eq!(data(peer.receive_all()), [(1, 16_384), (3, 16_384), (1, 16_384), (3, 16_383)]);
     assert_eq!(peer.fault(&number(WINDOW_UPDATE, 0, 10)), (0, 0));
-    peer.say(&number(WINDOW_UPDATE, 0, 100_000));
-    assert_eq!(data(peer.hear()).iter().map(|one| one.1).sum::<usize>(), 80_000 - 65_535 - 10);
+    peer.send(&number(WINDOW_UPDATE, 0, 100_000));
+    assert_eq!(data(peer.receive_all()).iter().map(|one| one.1).sum::<usize>(), 80_000 - 65_535 - 10);
     drop((one, other));
     assert_eq!((peer.shared.borrow().streams.len(), peer.shared.borrow().open), (0, 0));
 }
@@ -171,20 +171,20 @@ fn streams_send_in_turns_and_within_their_windows() {
 #[test]
 fn windows_follow_the_settings() {
     let mut peer = Peer::new();
-    peer.say(&setting(4, 3));
+    peer.send(&setting(4, 3));
     let stream = peer.open(1, END_STREAM);
     stream.send_head(StatusCode::OK, &HeaderMap::new(), false).unwrap();
     stream.send_data(Bytes::from_static(b"abcdef"), false).unwrap();
     let bodies =
         |sent: Vec<Sent>| sent.into_iter().filter(|one| one.0 == DATA).map(|one| one.3).collect::<Vec<_>>();
-    assert_eq!(bodies(peer.hear()), [b"abc"]);
+    assert_eq!(bodies(peer.receive_all()), [b"abc"]);
     // Below nothing: what was sent stays sent.
-    peer.say(&setting(4, 1));
-    peer.say(&number(WINDOW_UPDATE, 1, 2));
-    assert_eq!(bodies(peer.hear()).len(), 0);
-    peer.say(&setting(4, 4));
-    assert_eq!(bodies(peer.hear()), [b"def"]);
-    peer.say(&number(WINDOW_UPDATE, 1, 0x7fff_ffff));
+    peer.send(&setting(4, 1));
+    peer.send(&number(WINDOW_UPDATE, 1, 2));
+    assert_eq!(bodies(peer.receive_all()).len(), 0);
+    peer.send(&setting(4, 4));
+    assert_eq!(bodies(peer.receive_all()), [b"def"]);
+    peer.send(&number(WINDOW_UPDATE, 1, 0x7fff_ffff));
     assert_eq!(peer.fault(&number(WINDOW_UPDATE, 1, 2)), (RST_STREAM, 3));
     assert!(stream.poll_reset(&mut cx()).is_ready());
     assert_eq!(stream.send_data(Bytes::new(), true), Err(Gone));
@@ -198,10 +198,10 @@ fn a_stream_has_room_for_so_much() {
     stream.send_head(StatusCode::OK, &HeaderMap::new(), false).unwrap();
     stream.send_data(vec![0; 32 << 10].into(), false).unwrap();
     assert_eq!(stream.poll_room(&mut cx()), Poll::Pending);
-    peer.hear();
+    peer.receive_all();
     assert_eq!(stream.poll_room(&mut cx()), Poll::Ready(Some(65_535 - (32 << 10))));
     drop(stream);
-    let sent = peer.hear();
+    let sent = peer.receive_all();
     assert_eq!(sent, [(RST_STREAM, 0, 1, vec![0, 0, 0, 8])]);
 }
 
@@ -210,23 +210,23 @@ fn bodies_are_taken_as_they_are_wanted() {
     let mut peer = Peer::new();
     let stream = peer.open(1, 0);
     for _ in 0..4 {
-        peer.say(&raw(DATA, 0, 1, &[7; 16_384]));
+        peer.send(&raw(DATA, 0, 1, &[7; 16_384]));
     }
-    assert!(peer.hear().is_empty() && !stream.is_end_stream());
+    assert!(peer.receive_all().is_empty() && !stream.is_end_stream());
     let Poll::Ready(Some(Ok(data))) = stream.poll_data(&mut cx()) else { panic!() };
     assert_eq!(data.len(), 65_536);
     stream.release(65_536);
-    assert_eq!(peer.hear(), [(WINDOW_UPDATE, 0, 1, vec![0, 1, 0, 0])]);
+    assert_eq!(peer.receive_all(), [(WINDOW_UPDATE, 0, 1, vec![0, 1, 0, 0])]);
     assert!(stream.poll_data(&mut cx()).is_pending());
-    peer.say(&raw(DATA, END_STREAM | PADDED, 1, &[2, b'a', b'b', 0, 0]));
+    peer.send(&raw(DATA, END_STREAM | PADDED, 1, &[2, b'a', b'b', 0, 0]));
     assert_eq!(stream.poll_data(&mut cx()), Poll::Ready(Some(Ok(Bytes::from_static(b"ab")))));
     assert!(stream.is_end_stream() && stream.poll_data(&mut cx()) == Poll::Ready(None));
     // What nobody reads any more is the connection's again.
     let other = peer.open(3, 0);
-    peer.say(&raw(DATA, 0, 3, &[7; 16_384]));
+    peer.send(&raw(DATA, 0, 3, &[7; 16_384]));
     ok(&other, b"answer");
     drop(other);
-    let sent = peer.hear();
+    let sent = peer.receive_all();
     assert_eq!(sent.last().unwrap(), &(RST_STREAM, 0, 3, vec![0; 4]));
     for _ in 0..8 {
         assert_eq!(peer.fault(&raw(DATA, 0, 3, &[7; 16_384])), (0, 0));
@@ -256,7 +256,7 @@ fn a_length_is_kept_to() {
     {
         let mut peer = Peer::new();
         let bytes = raw(HEADERS, END_HEADERS, 1, &block(&[("content-length", "3")]));
-        assert_eq!(peer.say(&bytes), Received::Request);
+        assert_eq!(peer.send(&bytes), Received::Request);
         let _stream = Stream::open(&peer.shared, &peer.head);
         let mut found = (0, 0);
         for (at, &piece) in pieces.iter().enumerate() {
@@ -310,7 +310,7 @@ fn what_ends_a_connection() {
                 }
             }
             assert_eq!(peer.fault(b""), (GOAWAY, *reason), "{name}");
-            assert!(peer.shared.borrow().is_over() && peer.hear().is_empty());
+            assert!(peer.shared.borrow().is_over() && peer.receive_all().is_empty());
         }
     }
 }
@@ -336,7 +336,7 @@ fn what_ends_a_stream() {
         let mut peer = Peer::new();
         let _stream = peer.open(1, END_STREAM);
         assert_eq!(peer.fault(bytes), (RST_STREAM, *reason), "{name}");
-        assert_eq!(peer.say(&request(9, END_STREAM)), Received::Request, "{name}");
+        assert_eq!(peer.send(&request(9, END_STREAM)), Received::Request, "{name}");
     }
     // Trailers have no names of a request, and are the end.
     for (flags, fields, fault) in [
@@ -357,8 +357,8 @@ fn there_are_so_many_streams() {
     let mut streams = [1, 3, 5, 7].map(|id| Some(peer.open(id, END_STREAM)));
     assert_eq!(peer.fault(&request(9, END_STREAM)), (RST_STREAM, 7));
     ok(streams[0].as_ref().unwrap(), b"x");
-    peer.hear();
-    assert_eq!(peer.say(&request(11, END_STREAM)), Received::Request);
+    peer.receive_all();
+    assert_eq!(peer.send(&request(11, END_STREAM)), Received::Request);
     streams[0] = None;
 }
 
@@ -370,13 +370,13 @@ fn a_list_that_is_too_long_is_refused() {
     bomb.extend([0x40, 1, b'x', 0x7f, 0x81, 0x17]);
     bomb.extend([b'y'; 127 + 0x81 - 0x80 + (0x17 << 7)]);
     bomb.extend([0xbe; 500]);
-    assert_eq!(peer.say(&raw(HEADERS, END_HEADERS | END_STREAM, 1, &bomb)), Received::Nothing);
-    let sent = peer.hear();
+    assert_eq!(peer.send(&raw(HEADERS, END_HEADERS | END_STREAM, 1, &bomb)), Received::Nothing);
+    let sent = peer.receive_all();
     assert_eq!(
         (sent.len(), sent[0].0, sent[0].1, &sent[0].3[..]),
         (1, HEADERS, END_HEADERS | END_STREAM, &b"\x08\x03431"[..])
     );
-    assert_eq!(peer.say(&request(3, END_STREAM)), Received::Request);
+    assert_eq!(peer.send(&request(3, END_STREAM)), Received::Request);
 }
 
 #[test]
@@ -409,11 +409,11 @@ fn floods_are_too_much() {
             {
                 streams.push(Stream::open(&peer.shared, &peer.head));
             }
-            peer.hear();
+            peer.receive_all();
             peer.shared.borrow().excess().is_some()
         });
         assert!(rounds.is_some_and(|rounds| rounds < 1000), "{name}: {rounds:?}");
-        assert_eq!(peer.say(b"x"), Received::Over);
+        assert_eq!(peer.send(b"x"), Received::Over);
     }
 }
 
@@ -422,34 +422,34 @@ fn leaving_is_told_twice() {
     let mut peer = Peer::new();
     let stream = peer.open(1, END_STREAM);
     peer.shared.borrow_mut().leave();
-    let sent = peer.hear();
+    let sent = peer.receive_all();
     assert_eq!(sent[0], (GOAWAY, 0, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
     let late = peer.open(3, END_STREAM);
-    assert_eq!(peer.say(&raw(PING, ACK, 0, &sent[1].3)), Received::Nothing);
-    assert_eq!(peer.hear(), [(GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
+    assert_eq!(peer.send(&raw(PING, ACK, 0, &sent[1].3)), Received::Nothing);
+    assert_eq!(peer.receive_all(), [(GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     // Too late.
     assert_eq!(
-        (peer.say(&request(5, END_STREAM)), peer.shared.borrow().is_over()),
+        (peer.send(&request(5, END_STREAM)), peer.shared.borrow().is_over()),
         (Received::Nothing, false)
     );
     for stream in [stream, late] {
         ok(&stream, b"x");
-        peer.hear();
+        peer.receive_all();
     }
     assert!(peer.shared.borrow().is_over());
     let mut peer = Peer::new();
-    assert_eq!(peer.say(&raw(GOAWAY, 0, 0, &[0; 8])), Received::Over);
+    assert_eq!(peer.send(&raw(GOAWAY, 0, 0, &[0; 8])), Received::Over);
 }
 
 #[test]
 fn a_smaller_table_is_confirmed_once() {
     let mut peer = Peer::new();
-    peer.say(&setting(1, 0));
-    peer.hear();
+    peer.send(&setting(1, 0));
+    peer.receive_all();
     let (one, other) = (peer.open(1, END_STREAM), peer.open(3, END_STREAM));
     one.send_head(StatusCode::OK, &HeaderMap::new(), true).unwrap();
     other.send_head(StatusCode::OK, &HeaderMap::new(), true).unwrap();
-    let blocks: Vec<_> = peer.hear().into_iter().map(|one| one.3).collect();
+    let blocks: Vec<_> = peer.receive_all().into_iter().map(|one| one.3).collect();
     assert_eq!(blocks, [vec![0x20, 0x88], vec![0x88]]);
 }
 
@@ -457,7 +457,7 @@ fn a_smaller_table_is_confirmed_once() {
 fn an_idle_connection_has_no_buffers() {
     let mut peer = Peer::new();
     ok(&peer.open(1, END_STREAM), &[0; 30_000]);
-    peer.hear();
+    peer.receive_all();
     let mut connection = peer.shared.borrow_mut();
     connection.shrink();
     let Connection { partial, out, ready, resets, streams, .. } = &*connection;

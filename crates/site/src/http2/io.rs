@@ -27,14 +27,14 @@ pub(super) fn swap_buffer(connection: &mut Connection) {
 }
 
 /// The socket.
-pub(super) struct Wire {
+pub(super) struct SocketIo {
     pub stream: Stream,
     pub output: Rc<Output>,
     /// What was read from it before.
     pub preread: Vec<u8>,
 }
 
-impl Wire {
+impl SocketIo {
     /// Reads what has come into `room`; tells how many bytes, and nothing at the end.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         if !self.preread.is_empty() {

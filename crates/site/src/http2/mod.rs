@@ -22,7 +22,7 @@ use http::HeaderValue;
 use tokio::task::JoinSet;
 
 use self::cached::Fast;
-use self::io::Wire;
+use self::io::SocketIo;
 use self::stream::Asked;
 use crate::config::limits::Limits;
 use crate::connection::output::Output;
@@ -65,7 +65,7 @@ enum Over {
 /// A connection at work.
 struct Session {
     shared: Shared,
-    wire: Wire,
+    wire: SocketIo,
     /// Those that answer, if there are any.
     tasks: Option<Box<JoinSet<()>>>,
     /// Since when no request is being answered.
@@ -97,7 +97,7 @@ impl Connection<'_> {
         let limits = self.site.worker.limits();
         let shown = stream.client_certificate();
         let output = Rc::new(Output::new(self.takes()));
-        let wire = Wire { stream, output, preread: std::mem::take(&mut self.preread) };
+        let wire = SocketIo { stream, output, preread: std::mem::take(&mut self.preread) };
         let mut session = Box::new(Session {
             shared: Rc::new(RefCell::new(codec::Connection::new(limits_of(limits)))),
             wire,
