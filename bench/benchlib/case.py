@@ -189,6 +189,7 @@ def make(case, peer, name, run, backend, core):
     server.first = case.path
     if isinstance(case.load, parts.Sites):
         server.hosts, server.patience, server.users = case.load.hosts(), 300, servers.free_users(case.load.count + 99)
+        server.processes_min = case.load.count if peer.kind == "ours" else 0
     server.copies = {}
     if case.tls:
         server.copies["server.pem"] = run.certificate(case.key), 0o600

@@ -63,7 +63,8 @@ class Alone:
 
 @dataclasses.dataclass(frozen=True)
 class Sites:
-    """The start of a server with that many sites: until hosts from the first to the last answer, and its memory then."""
+    """The start of a server with that many sites: until its processes are there and hosts from the first to
+    the last answer, and its memory then."""
 
     count: int
     checks, logged, pinned = False, False, False
@@ -72,7 +73,7 @@ class Sites:
         return self.count * 0.004 + 2
 
     def command(self, options):
-        return f"the start, until 20 of the {self.count:,} hosts have answered"
+        return f"the start, until all processes are there and 20 of the {self.count:,} hosts have answered"
 
     def hosts(self):
         return [f"s{index}.test" for index in range(0, self.count, max(1, self.count // 19))][:19] + [f"s{self.count - 1}.test"]

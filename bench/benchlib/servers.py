@@ -90,6 +90,7 @@ class Server:
     tls, guard, kind, config, values = False, False, "ours", "static-ours.toml", {}
     first = "/100.bin"      #: what is asked for until the server answers
     hosts = (HOST,)         #: hosts that have to answer before it is up
+    processes_min = 0       #: how many processes it has to have before it is up
     patience = 20           #: seconds until it must be up
     copies = {}             #: files that it needs in its directory: {name there: (from, mode)}
 
@@ -187,12 +188,14 @@ class Server:
         raise RuntimeError(f"{self.name} {state} after start. It said:\n{said}")
 
     def answers(self):
-        """Whether it is up: each of its hosts answers, right or wrong. php-fpm is when its socket can be connected to."""
+        """Whether it is up: each of its hosts answers with 200, and its processes are there. php-fpm is when its socket can be connected to."""
         if self.kind == "php-fpm":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(str(self.directory / "php.sock"))
             return True
-        return all(self.get(self.first, {"Host": host})[0] != 503 for host in self.hosts)
+        up = all(self.get(self.first, {"Host": host})[0] == 200 for host in self.hosts)
+        # Counted last, since looking at all processes takes time from the cores.
+        return up and (not self.processes_min or len(proc.family(self.process.pid)) >= self.processes_min)
 
     def get(self, path, headers):
         """One request on its own connection: (status, body, bytes of head)."""
