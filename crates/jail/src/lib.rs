@@ -22,7 +22,7 @@ pub use layers::{LAYERS, Layer};
 pub use root::{Bind, Mode, Root, memory, view};
 
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// What the jail of one process is made of.
 #[derive(Debug)]
@@ -132,6 +132,24 @@ impl Jail {
     /// Whether `layer` is to be applied.
     fn applies(&self, layer: &Layer) -> bool {
         (self.identity.is_some() || !layer.needs_root) && !self.without.contains(&layer.name)
+    }
+
+    /// The highest number of a descriptor that a layer needs ([`sys::process::begin_start`]).
+    pub fn highest_descriptor(&self) -> RawFd {
+        // Each field is named, so that nobody forgets one that is new.
+        let Self { launcher, root, directory, descriptors, cgroups, reach, calls, .. } = self;
+        let Self { identity: _, limits: _, network: _, filter: _, label: _, without: _, .. } = self;
+        let root = root
+            .iter()
+            .flat_map(|root| std::iter::once(&root.staging).chain(root.binds.iter().map(|bind| &bind.tree)));
+        let all = std::iter::once(&launcher.0)
+            .chain(root)
+            .chain(directory)
+            .chain(descriptors.iter().map(|(descriptor, _)| descriptor))
+            .chain(cgroups)
+            .chain(reach.paths.iter().map(|(path, _)| path))
+            .chain(calls);
+        all.map(AsRawFd::as_raw_fd).max().unwrap_or_default()
     }
 
     /// Which processes it is to see; for the call that makes the child, as no later one can change that.

@@ -34,7 +34,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
-use sys::process::Child;
+use sys::process::{Child, out_of_the_way};
 use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
 
 use crate::backoff::{Backoff, Rule};
@@ -47,7 +47,7 @@ use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
-use crate::spawn::{Jailed, Started};
+use crate::spawn::{BegunProcess, Jailed, Started};
 
 /// How often the program of a broken partition is looked at.
 pub const BROKEN_CHECK: Duration = Duration::from_secs(1);
@@ -261,11 +261,18 @@ impl Supervisor {
         self.register(slot, started)
     }
 
+    /// Begins to start a process for a slot; see [`Supervisor::finish_start`].
+    pub fn begin_start(&self, slot: usize) -> Result<BegunProcess, Error> {
+        self.context.begin(&self.specs[slot])
+    }
+
     /// Looks after a process that was started.
     fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
         self.serial += 1;
         let serial = self.serial;
         let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
+        let (control, log) = (control.map(out_of_the_way), log.map(out_of_the_way));
+        let stderr = stderr.out_of_the_way();
         let watched = control
             .as_ref()
             .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))

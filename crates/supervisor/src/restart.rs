@@ -14,6 +14,7 @@ use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
 use crate::process::{Process, Stage};
+use crate::spawn::BegunProcess;
 use crate::spawn::program::{self, Version};
 use crate::unread::FIRST_START;
 use crate::{BROKEN_CHECK, Slot, Supervisor};
@@ -38,8 +39,20 @@ impl Supervisor {
         if self.specs[slot].role == Role::Filter {
             return self.start_filters(slot);
         }
+        let started = self.spawn(slot);
+        self.on_start(slot, started);
+    }
+
+    /// Waits until a process for a slot that had none executes its program.
+    pub fn finish_start(&mut self, slot: usize, begun: Result<BegunProcess, Error>) {
+        let started = begun.and_then(|begun| self.context.finish(&self.specs[slot], begun));
+        let started = started.and_then(|started| self.register(slot, started));
+        self.on_start(slot, started);
+    }
+
+    fn on_start(&mut self, slot: usize, started: Result<u64, Error>) {
         self.slots[slot].start_at = None;
-        match self.spawn(slot) {
+        match started {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
                 let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());

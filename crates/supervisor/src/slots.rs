@@ -76,6 +76,9 @@ impl Supervisor {
         let slots = self.specs.iter().zip(&self.slots);
         let there = slots.filter(|(_, slot)| slot.life == Life::Serving || slot.life == other);
         let mut specs: Vec<&ProcessSpec> = there.map(|(spec, _)| spec).collect();
+        if self.order.is_empty() {
+            return specs;
+        }
         let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
         let sites = &self.context.config.sites;
         specs.sort_by_key(|spec| {

@@ -89,7 +89,23 @@ pub fn start(
     pids: Pids,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
-    begin(pids, prepare, || execute(program))
+    begin(pids, Table::Whole, prepare, || execute(program))?.finish()
+}
+
+/// As [`start`], without waiting until the child executes the program, which [`Begun::finish`] does: several children can
+/// be on their way at a time. The child has only those of the caller's descriptors that are not above `highest`, which
+/// `prepare` and the program's own must not be.
+///
+/// # Errors
+/// There is no child.
+pub fn begin_start(
+    program: &Program,
+    pids: Pids,
+    highest: RawFd,
+    prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+) -> Result<Begun, StartError> {
+    let highest = highest.max(program.file.as_raw_fd());
+    begin(pids, Table::UpTo(highest), prepare, || execute(program))
 }
 
 /// As [`start`], for a command of the caller's own: the program is named by its path, as a script must be, and sees
@@ -103,39 +119,118 @@ pub fn start_command(
     environment: &[CString],
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
-    begin(Pids::Shared, prepare, || execute_path(path, arguments, environment))
+    begin(Pids::Shared, Table::Whole, prepare, || execute_path(path, arguments, environment))?.finish()
+}
+
+/// Which of its parent's descriptors a child has until it executes its program.
+#[derive(Clone, Copy, Debug)]
+enum Table {
+    /// All of them, each of which the kernel copies and closes again.
+    Whole,
+    /// Those up to this number. The time that a start takes does not depend on how many others the parent has.
+    UpTo(RawFd),
+}
+
+/// A child that does not execute its program yet.
+#[derive(Debug)]
+pub struct Begun {
+    child: Child,
+    report: io::PipeReader,
+}
+
+/// What a child reports first that shares its parent's descriptors no longer.
+const SEPARATE: u8 = 0;
+
+impl Begun {
+    /// Waits until the child executes its program.
+    ///
+    /// # Errors
+    /// The step that failed; the child then never executed anything.
+    pub fn finish(self) -> Result<Child, StartError> {
+        let Self { child, mut report } = self;
+        let mut message = Vec::new();
+        if let Err(error) = report.read_to_end(&mut message) {
+            // Nobody else knows of it.
+            child.end();
+            return Err(failed("report", error));
+        }
+        if message.len() < 4 {
+            return Ok(child);
+        }
+        let (errno, step) = message.split_at(4);
+        let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
+        child.wait_blocking();
+        Err(failed(&String::from_utf8_lossy(step), io::Error::from_raw_os_error(errno)))
+    }
+}
+
+fn failed(step: &str, source: io::Error) -> StartError {
+    StartError { step: step.into(), source }
 }
 
 fn begin(
     pids: Pids,
+    table: Table,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     execute: impl FnOnce() -> io::Result<Infallible>,
-) -> Result<Child, StartError> {
-    let failed = |step: &str, source: io::Error| StartError { step: step.into(), source };
+) -> Result<Begun, StartError> {
     let (mut report, report_end) = io::pipe().map_err(|e| failed("pipe", e))?;
     let report_end: OwnedFd = report_end.into();
     let step = if pids == Pids::Own { "pid namespace" } else { "clone" };
-    let Some(child) = fork(pids).map_err(|e| failed(step, e))? else {
-        become_program(prepare, execute, report_end)
+    let Some(child) = fork(pids, table).map_err(|e| failed(step, e))? else {
+        become_program(table, prepare, execute, report_end)
     };
-    drop(report_end);
-    let mut message = Vec::new();
-    if let Err(error) = report.read_to_end(&mut message) {
-        // Nobody else knows of it.
+    if let Table::UpTo(_) = table
+        && let Err(error) = wait_until_separate(&child, &mut report)
+    {
         child.end();
-        return Err(failed("report", error));
+        return Err(failed("descriptors", error));
     }
-    if message.len() < 4 {
-        return Ok(child);
+    drop(report_end);
+    Ok(Begun { child, report })
+}
+
+/// Waits until a child has a table of descriptors of its own: what its parent closes before that, the child has not either.
+///
+/// # Errors
+/// The child is gone, or the kernel is older than 5.9.
+fn wait_until_separate(child: &Child, report: &mut io::PipeReader) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    // The end of the pipe does not tell that the child is gone: the parent has its other end.
+    let mut polled = [PollFd::new(report, PollFlags::IN), PollFd::new(&child.pidfd, PollFlags::IN)];
+    while let Err(error) = poll(&mut polled, None) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
     }
-    let (errno, step) = message.split_at(4);
-    let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
-    child.wait_blocking();
-    Err(failed(&String::from_utf8_lossy(step), io::Error::from_raw_os_error(errno)))
+    if !polled[0].revents().contains(PollFlags::IN) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut first = [SEPARATE];
+    report.read_exact(&mut first)?;
+    if first[0] == SEPARATE { Ok(()) } else { Err(io::Error::from_raw_os_error(first[0].into())) }
+}
+
+/// Gives this process a table of its own, with the descriptors of its parent up to `highest`, and says so.
+fn separate(highest: RawFd, report_end: &OwnedFd) {
+    let highest = highest.max(report_end.as_raw_fd());
+    let above = highest as libc::c_uint + 1;
+    // SAFETY: close_range takes integers. With CLOSE_RANGE_UNSHARE it closes nothing in the table that is the parent's as
+    // well: the table that this process has from here on is without what it closes.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, above, u32::MAX, libc::CLOSE_RANGE_UNSHARE) };
+    let error = (result < 0).then(|| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+    let first = error.map_or(SEPARATE, |errno| errno as u8);
+    let written = rustix::io::write(report_end, &[first]);
+    if error.is_some() || written != Ok(1) {
+        // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
+        unsafe { libc::_exit(127) }
+    }
 }
 
 /// Forks; `None` is the child.
-fn fork(pids: Pids) -> io::Result<Option<Child>> {
+///
+/// A child that gets a part of the table of descriptors has the parent's own at first, until [`separate`].
+fn fork(pids: Pids, table: Table) -> io::Result<Option<Child>> {
     let mut pidfd: RawFd = -1;
     // SAFETY: every field of the structure is an integer, for which nought is a value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -143,11 +238,15 @@ fn fork(pids: Pids) -> io::Result<Option<Child>> {
     if pids == Pids::Own {
         arguments.flags |= libc::CLONE_NEWPID as u64;
     }
+    if let Table::UpTo(_) = table {
+        arguments.flags |= libc::CLONE_FILES as u64;
+    }
     arguments.pidfd = &raw mut pidfd as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: the structure is as long as is said, and `pidfd` is writable. Without CLONE_VM the child has a copy
     // of everything, as after fork. The launcher is single-threaded, so the child may go on running ordinary code:
-    // no lock can be held by a thread that does not exist in it. The child never returns from `start`.
+    // no lock can be held by a thread that does not exist in it. The child never returns from `start`. Until a child
+    // that shares the descriptors has its own, the parent waits, and the child changes none of them.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>()) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -159,10 +258,14 @@ fn fork(pids: Pids) -> io::Result<Option<Child>> {
 
 /// The child's side of [`start`]: never returns to the caller's code.
 fn become_program(
+    table: Table,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     execute: impl FnOnce() -> io::Result<Infallible>,
     report_end: OwnedFd,
 ) -> ! {
+    if let Table::UpTo(highest) = table {
+        separate(highest, &report_end);
+    }
     crate::signals::reset();
     // A panic must not unwind into the launcher's own code, of which this process is a copy.
     let prepared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(prepare));
@@ -214,6 +317,12 @@ fn execute(program: &Program) -> io::Result<Infallible> {
 }
 
 impl Child {
+    /// The same child, known by a descriptor that [`out_of_the_way`] has moved.
+    #[must_use]
+    pub fn out_of_the_way(self) -> Self {
+        Self { pidfd: out_of_the_way(self.pidfd), ..self }
+    }
+
     /// The descriptor that becomes readable when the child ends.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
@@ -254,6 +363,16 @@ impl Child {
     }
 }
 
+/// From here on are the descriptors that a parent of many children keeps of each.
+const KEPT: RawFd = 1024;
+
+/// Moves a descriptor that is kept for long to a high number, so that new ones are low, and with that what the next child
+/// is given a copy of ([`begin_start`]). Where there are no such numbers, it stays as it is.
+#[must_use]
+pub fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&descriptor, KEPT).unwrap_or(descriptor)
+}
+
 /// Places `descriptor` at `number` in this process, to be inherited across exec; for use in `prepare`.
 pub fn place(descriptor: &impl AsFd, number: RawFd) -> io::Result<()> {
     // SAFETY: dup2 takes two integers; that `number` may belong to an owner of the parent's does not matter in
@@ -270,4 +389,51 @@ pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     let result =
         unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_has_the_descriptors_up_to_the_highest() {
+        let null = || std::fs::File::open("/dev/null").unwrap();
+        let (low, high) = (null(), rustix::io::fcntl_dupfd_cloexec(null(), 300).unwrap());
+        let is_open = |number: RawFd| std::path::Path::new(&format!("/proc/self/fd/{number}")).exists();
+        let (kept, gone) = (low.as_raw_fd(), high.as_raw_fd());
+        let program = || Program {
+            file: opened("/bin/true"),
+            arguments: vec![c"true".into()],
+            environment: Vec::new(),
+        };
+        let look = || match (is_open(kept), is_open(gone)) {
+            (true, false) => Ok(()),
+            _ => Err(("descriptors", io::Error::from_raw_os_error(libc::EMFILE))),
+        };
+        let begun: Vec<Begun> =
+            (0..3).map(|_| begin_start(&program(), Pids::Shared, kept, look).unwrap()).collect();
+        for begun in begun {
+            let child = begun.finish().unwrap();
+            child.wait_blocking();
+        }
+        assert!(is_open(gone));
+        let whole = start(&program(), Pids::Shared, look).unwrap_err();
+        assert_eq!(whole.step, "descriptors");
+        drop(high);
+    }
+
+    #[test]
+    fn a_child_that_is_begun_says_what_failed() {
+        let program =
+            Program { file: opened("/dev/null"), arguments: vec![c"none".into()], environment: Vec::new() };
+        let begun = begin_start(&program, Pids::Shared, 0, || Ok(())).unwrap();
+        assert_eq!(begun.finish().unwrap_err().step, "exec");
+        let begun = begin_start(&program, Pids::Shared, 0, || Err(("layer", io::ErrorKind::Other.into())));
+        assert_eq!(begun.unwrap().finish().unwrap_err().step, "layer");
+    }
+
+    fn opened(path: &str) -> OwnedFd {
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
+    }
 }

@@ -11,6 +11,7 @@ mod messages;
 mod reload;
 mod transaction;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -37,6 +38,7 @@ use supervisor::events::Event;
 use supervisor::own_log::OwnLog;
 use supervisor::setup::log_files::Logs;
 use supervisor::setup::process_table::process_table;
+use supervisor::spawn::BegunProcess;
 use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
 use supervisor::spawn::context::SpawnContext;
@@ -45,6 +47,7 @@ use supervisor::spawn::listeners;
 use supervisor::spawn::uid_range::{self, UidRange};
 use supervisor::spawn::uids::Uids;
 use supervisor::survivors::{self, Ended};
+use wire::Role;
 
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]
@@ -182,14 +185,7 @@ impl Launcher {
 
     /// Starts every child and looks after them until the end.
     pub fn run(mut self) -> Result<(), Error> {
-        for slot in 0..self.supervisor.specs().len() {
-            // Filters are all started with the first, and all of them are tried again if one fails.
-            let state = self.supervisor.slot(slot);
-            if state.current.is_none() && state.start_at.is_none() {
-                self.supervisor.start(slot);
-                self.configure_new();
-            }
-        }
+        self.start_all();
         self.log_isolation();
         self.log_warnings();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
@@ -204,6 +200,39 @@ impl Launcher {
                 self.components.registry.close();
                 return Ok(());
             }
+        }
+    }
+
+    /// Starts a process for each slot. As many are on their way at a time as there are processors: most of a start goes on in
+    /// the child, which makes its jail.
+    fn start_all(&mut self) {
+        let at_once = processor_count();
+        let mut begun = VecDeque::new();
+        for slot in 0..self.supervisor.specs().len() {
+            // Filters are all started with the first, and all of them are tried again if one fails.
+            let state = self.supervisor.slot(slot);
+            if state.current.is_some() || state.start_at.is_some() {
+                continue;
+            }
+            if self.supervisor.spec(slot).role == Role::Filter {
+                self.supervisor.start(slot);
+                self.configure_new();
+                continue;
+            }
+            begun.push_back((slot, self.supervisor.begin_start(slot)));
+            if begun.len() >= at_once {
+                self.finish_start(begun.pop_front());
+            }
+        }
+        while !begun.is_empty() {
+            self.finish_start(begun.pop_front());
+        }
+    }
+
+    fn finish_start(&mut self, begun: Option<(usize, Result<BegunProcess, Error>)>) {
+        if let Some((slot, begun)) = begun {
+            self.supervisor.finish_start(slot, begun);
+            self.configure_new();
         }
     }
 

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::{AccessFormat, Config, Site};
 
+use sys::process::out_of_the_way;
+
 use crate::directories;
 use crate::error::{Error, during};
 use crate::own_log::civil;
@@ -116,7 +118,9 @@ impl Logs {
 
 fn access(folder: &Path, names: &[String], day: Option<SystemTime>) -> Result<Vec<File>, Error> {
     let suffix = day.map(|now| format!(".{}", name_of(day_of(now)))).unwrap_or_default();
-    names.iter().map(|name| directories::log_file(&folder.join(format!("{name}{suffix}")))).collect()
+    let open = |name: &String| directories::log_file(&folder.join(format!("{name}{suffix}")));
+    // There is one for each site.
+    names.iter().map(|name| open(name).map(|file| out_of_the_way(file.into()).into())).collect()
 }
 
 fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {

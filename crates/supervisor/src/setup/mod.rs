@@ -287,15 +287,19 @@ impl Messages<'_> {
         let site = &self.config.sites[usize::from(spec.site)];
         let mut messages = Vec::new();
         let any_host = site.hosts.iter().any(|host| host.contains('*'));
+        let has = |host: &str| site.hosts.iter().any(|own| own == host);
         let meets = |other: &ProcessSpec| {
             self.listeners_of(spec).any(|one| self.listeners_of(other).any(|two| one == two))
         };
-        for (host, path, other) in self.routes(specs).filter(|(_, _, other)| meets(other)) {
+        // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them. This is asked
+        // first: most of what others have is none of this site's, and each site looks at all of it.
+        let routes = self
+            .routes(specs)
+            .filter(|(host, _, other)| other.site == spec.site || any_host || has(host))
+            .filter(|(_, _, other)| meets(other));
+        for (host, path, other) in routes {
             let (target, partition) = match other.role {
-                _ if other.site != spec.site
-                    && self.relays(spec, other)
-                    && site.hosts.contains(&host.into()) =>
-                {
+                _ if other.site != spec.site && self.relays(spec, other) && has(host) => {
                     (RouteTarget::Relayed, partition_of(other.site, specs))
                 }
                 // Which one it is does not matter here, and changes with each of its successors.
@@ -303,11 +307,8 @@ impl Messages<'_> {
                 Role::Site => (RouteTarget::Files, other.partition),
                 _ => (RouteTarget::Service, other.partition),
             };
-            // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
-            if other.site == spec.site || any_host || site.hosts.iter().any(|own| own == host) {
-                let (host, path) = (Text::new(host), Text::new(path));
-                messages.push(LauncherToSite::Route { host, path, target, partition });
-            }
+            let (host, path) = (Text::new(host), Text::new(path));
+            messages.push(LauncherToSite::Route { host, path, target, partition });
         }
         for other in specs.iter().filter(|other| other.site == spec.site) {
             if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {

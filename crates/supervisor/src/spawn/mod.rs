@@ -32,7 +32,7 @@ use jail::policy::Policy;
 use jail::{Access, Limits};
 use sys::inherit::{CONTROL, LOG};
 use sys::notify::Listener;
-use sys::process::{Child, Pids, Program, StartError};
+use sys::process::{Child, Pids, Program, StartError, out_of_the_way};
 use wire::Role;
 
 use crate::error::{Error, during};
@@ -78,15 +78,54 @@ pub struct Jailed {
     pub core_folder: Option<OwnedFd>,
 }
 
+/// A child on its way to its program.
+#[derive(Debug)]
+pub struct Begun {
+    begun: sys::process::Begun,
+    /// Its control group.
+    group: Group,
+    /// Where it hands over the listener of its calls.
+    calls: Option<OwnedFd>,
+    core_folder: Option<OwnedFd>,
+}
+
+/// A process on its way to its program, with the launcher's ends of its channels.
+#[derive(Debug)]
+pub struct BegunProcess {
+    jailed: Begun,
+    control: OwnedFd,
+    log: Option<OwnedFd>,
+    stderr: Stderr,
+}
+
 impl SpawnContext {
     /// Starts a process for `spec`.
     pub fn start(&self, spec: &ProcessSpec) -> Result<Started, Error> {
+        self.finish(spec, self.begin(spec)?)
+    }
+
+    /// Begins to start a process for `spec`; others can be begun before it is there ([`SpawnContext::finish`]).
+    pub fn begin(&self, spec: &ProcessSpec) -> Result<BegunProcess, Error> {
         let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
         let (control, its_control) = pair()?;
         let (log, its_log) = (spec.role != Role::Logger).then(pair).transpose()?.unzip();
-        let channels = std::iter::once((its_control, CONTROL)).chain(its_log.map(|log| (log, LOG)));
-        let started = self.start_with(spec, &self.program(spec)?, channels)?;
-        Ok(Started { control: Some(control), log, ..started })
+        let (stderr, mut descriptors) = self.standard_descriptors()?;
+        descriptors.push((its_control, CONTROL));
+        descriptors.extend(its_log.map(|log| (log, LOG)));
+        let jailed = self.begin_in_jail(spec, &self.program(spec)?, &descriptors)?;
+        Ok(BegunProcess { jailed, control, log, stderr })
+    }
+
+    /// Waits until a process that was begun executes its program. Where degraded isolation allows it, one that failed in a
+    /// layer is started without this layer.
+    pub fn finish(&self, spec: &ProcessSpec, begun: BegunProcess) -> Result<Started, Error> {
+        let BegunProcess { mut jailed, mut control, mut log, mut stderr } = begun;
+        loop {
+            match self.finish_in_jail(spec, jailed)? {
+                Some(jailed) => return Ok(Started { jailed, control: Some(control), log, stderr }),
+                None => BegunProcess { jailed, control, log, stderr } = self.begin(spec)?,
+            }
+        }
     }
 
     /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
@@ -106,13 +145,18 @@ impl SpawnContext {
         program: &Program,
         channels: impl IntoIterator<Item = (OwnedFd, i32)>,
     ) -> Result<Started, Error> {
-        let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
-        let null = || duplicate(&self.null);
-        let mut descriptors = vec![(null()?, 0), (null()?, 1), (duplicate(&writing)?, 2)];
+        let (stderr, mut descriptors) = self.standard_descriptors()?;
         descriptors.extend(channels);
         let jailed = self.start_in_jail(spec, program, &descriptors)?;
-        let stderr = Stderr { reading: reading.into(), writing: writing.into() };
         Ok(Started { jailed, control: None, log: None, stderr })
+    }
+
+    /// The descriptors that each program expects, and the launcher's ends of the last.
+    fn standard_descriptors(&self) -> Result<(Stderr, Vec<(OwnedFd, i32)>), Error> {
+        let (reading, writing) = io::pipe().map_err(during("make a pipe"))?;
+        let null = || duplicate(&self.null);
+        let descriptors = vec![(null()?, 0), (null()?, 1), (duplicate(&writing)?, 2)];
+        Ok((Stderr { reading: reading.into(), writing: writing.into() }, descriptors))
     }
 
     /// Starts `program` in the jail of `spec`; where degraded isolation allows it, without layers that fail.
@@ -123,6 +167,20 @@ impl SpawnContext {
         descriptors: &[(OwnedFd, i32)],
     ) -> Result<Jailed, Error> {
         loop {
+            let begun = self.begin_in_jail(spec, program, descriptors)?;
+            if let Some(jailed) = self.finish_in_jail(spec, begun)? {
+                return Ok(jailed);
+            }
+        }
+    }
+
+    fn begin_in_jail(
+        &self,
+        spec: &ProcessSpec,
+        program: &Program,
+        descriptors: &[(OwnedFd, i32)],
+    ) -> Result<Begun, Error> {
+        loop {
             let (group, joins) = self.group(spec)?;
             let inherited = descriptors
                 .iter()
@@ -131,21 +189,30 @@ impl SpawnContext {
             let (calls, its_calls) = self.calls_of(spec)?.unzip();
             let core_folder = self.core_folder(spec)?;
             let jail = self.jail(spec, &program.file, inherited, joins, its_calls, core_folder.as_ref())?;
-            match sys::process::start(program, jail.pids(), || jail::enter(&jail)) {
-                Ok(child) => {
-                    // Nothing is there if it was started without a filter.
-                    let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
-                    if matches!(spec.role, Role::Service | Role::Filter)
-                        && let Err(error) = self.reap_with_launcher(&child)
-                    {
-                        child.end();
-                        return Err(error);
-                    }
-                    return Ok(Jailed { child, group, calls, core_folder });
-                }
+            let highest = jail.highest_descriptor();
+            match sys::process::begin_start(program, jail.pids(), highest, || jail::enter(&jail)) {
+                Ok(begun) => return Ok(Begun { begun, group, calls, core_folder }),
                 Err(failure) => self.do_without(failure)?,
             }
         }
+    }
+
+    /// The child, once it executes its program; `None` if it is to be started again without a layer that has failed.
+    fn finish_in_jail(&self, spec: &ProcessSpec, begun: Begun) -> Result<Option<Jailed>, Error> {
+        let Begun { begun, group, calls, core_folder } = begun;
+        let child = match begun.finish() {
+            Ok(child) => child.out_of_the_way(),
+            Err(failure) => return self.do_without(failure).map(|()| None),
+        };
+        // Nothing is there if it was started without a filter.
+        let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
+        if matches!(spec.role, Role::Service | Role::Filter)
+            && let Err(error) = self.reap_with_launcher(&child)
+        {
+            child.end();
+            return Err(error);
+        }
+        Ok(Some(Jailed { child, group, calls, core_folder: core_folder.map(out_of_the_way) }))
     }
 
     /// A channel on which a process that has network hands over where its calls arrive, if `spec` is such a one.
@@ -159,7 +226,11 @@ impl SpawnContext {
         let layer = jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
         match layer {
             Some(layer) if self.degrades => {
-                self.without.borrow_mut().push(layer.name);
+                let mut without = self.without.borrow_mut();
+                // Another that was on its way at the same time may have failed there as well.
+                if !without.contains(&layer.name) {
+                    without.push(layer.name);
+                }
                 Ok(())
             }
             _ => Err(Error::Start(failure)),

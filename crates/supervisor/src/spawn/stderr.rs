@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{SpliceFlags, splice};
+use sys::process::out_of_the_way;
 
 /// LIMIT: bytes of one look: the largest pipe there is, unless root makes one.
 const SPILL_BYTES: usize = 1 << 20;
@@ -20,6 +21,13 @@ pub struct Stderr {
 }
 
 impl Stderr {
+    /// The same pipe at numbers that no start of a process has to copy.
+    #[must_use]
+    pub fn out_of_the_way(self) -> Self {
+        let Self { reading, writing } = self;
+        Self { reading: out_of_the_way(reading), writing: out_of_the_way(writing) }
+    }
+
     /// Whether who writes waits. However short the logger has made the pipe, the kernel knows.
     pub fn is_full(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
