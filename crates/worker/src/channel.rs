@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use sys::memory::Pages;
 use tokio::io::unix::AsyncFd;
 use wire::{ChildToLauncher, Counters, DecodeError, MESSAGE_MAX, Message};
 
@@ -70,7 +71,7 @@ impl std::error::Error for ChannelError {}
 
 thread_local! {
     /// One receive and one send buffer for all channels of the process: they are used for one message at a time.
-    static RECEIVE: RefCell<Vec<u8>> = RefCell::new(vec![0; MESSAGE_MAX]);
+    static RECEIVE: RefCell<Pages> = RefCell::new(Pages::zeroed(MESSAGE_MAX));
     static SEND: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
 }
 

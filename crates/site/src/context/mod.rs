@@ -18,6 +18,7 @@ use http::Response;
 use http::header::HeaderValue;
 use request::accept_encoding::Negotiator;
 use request::path::NormalPath;
+use sys::memory::Pages;
 use worker::counters::DropCounters;
 
 use crate::config::setup::Setup;
@@ -84,7 +85,7 @@ pub struct Site {
     pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     pub(crate) hsts: RefCell<Option<Rc<Hsts>>>,
     pub(crate) idle_pool: IdlePool,
-    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) scratch: RefCell<Pages>,
 }
 
 impl Site {
@@ -122,7 +123,7 @@ impl Site {
             tls: RefCell::default(),
             hsts: RefCell::default(),
             idle_pool,
-            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            scratch: RefCell::new(Pages::zeroed(SCRATCH_BYTES)),
         }
     }
 
