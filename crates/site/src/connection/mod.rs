@@ -77,7 +77,7 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 // On the heap, as an idle connection would keep the room for the largest of them.
                 Next::Write(partial) => Box::pin(connection.finish_write(*partial)).await,
                 Next::File(sending) => Box::pin(connection.send_file(*sending)).await,
-                Next::General(head) => Box::pin(connection.general(*head)).await,
+                Next::General(head) => Box::pin(connection.general(head)).await,
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
                 Next::End(last) => Box::pin(connection.end_with(*last)).await,
@@ -276,7 +276,7 @@ impl Connection<'_> {
     }
 
     /// Answers a request on the general path; its body is still to come, or begins `preread`.
-    async fn general(&mut self, head: ReceivedHead) -> Next {
+    async fn general(&mut self, head: Box<ReceivedHead>) -> Next {
         // What has come of a body is looked at before anybody is asked, who might answer without reading it.
         if head.framing == Framing::Chunked
             && let Err(malformed) = Chunks::default().look(&self.preread)

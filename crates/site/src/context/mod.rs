@@ -34,7 +34,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::finish::{Codec, finish};
 use crate::router::access::guesses::Guesses;
 use crate::router::hook::Hooks;
-use crate::router::rules::{Rule, Rules, Target};
+use crate::router::rules::{RouteMatch, Rule, Rules, Target};
 use crate::tls::stream::Watch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
@@ -135,10 +135,8 @@ impl Site {
         }
     }
 
-    /// What a request for a path waits for, as far as the path tells.
-    pub(crate) fn waits_for(&self, path: &str) -> Waits {
-        let Ok(path) = NormalPath::parse(path) else { return Waits::Never };
-        let Ok(route) = self.rules.find(&path) else { return Waits::Never };
+    /// What a request for a path waits for, as far as the path tells, and what the rules say of it.
+    pub(crate) fn waits_for(&self, path: &NormalPath<'_>, route: &RouteMatch<'_>) -> Waits {
         let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
         let is_rewritten =
@@ -162,7 +160,7 @@ impl Site {
         self.clock.tick(Instant::now());
         let hsts = self.hsts.borrow();
         let hsts = hsts.as_ref().filter(|_| conn.tls).map(|hsts| &hsts.value);
-        finish(response, codec, intake, &self.clock.date(), hsts)
+        finish(response, codec, intake, self.clock.date_value(), hsts)
     }
 
     /// Has every answer over TLS say this in `Strict-Transport-Security`.

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::take;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use std::time::Instant;
 
 use conditioning::{Exempt, Network, Priority, ShareLimits};
 use http::{Request, Response};
+use http_body::Body as _;
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget};
@@ -254,22 +256,23 @@ impl WorkerState {
     /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
     ///
     /// In this order: a client that announces a body and sends none waits without a place.
-    async fn with_permit<F>(
-        &self,
+    async fn with_permit<'a, F>(
+        &'a self,
         backend: BackendId,
         conn: ConnInfo,
-        request: Request<BoundedBody>,
-        answer: impl FnOnce(Request<BoundedBody>) -> F,
+        request: &'a mut Request<BoundedBody>,
+        answer: impl FnOnce(Request<BoundedBody>) -> F + 'a,
     ) -> Response<ResponseBody>
     where
-        F: Future<Output = Response<ResponseBody>>,
+        F: Future<Output = Response<ResponseBody>> + 'a,
     {
-        let (parts, body) = request.into_parts();
-        let body = match gather(body).await {
-            Ok(body) => body,
-            Err(error) => return response::error(error.status()),
-        };
-        let mut request = Request::from_parts(parts, body);
+        if !request.body().is_end_stream() {
+            // Boxed: few requests have a body, and its future would enlarge that of the others.
+            match Box::pin(gather(take(request.body_mut()))).await {
+                Ok(body) => *request.body_mut() = body,
+                Err(error) => return response::error(error.status()),
+            }
+        }
         let permit = match self.limit.acquire(backend, self.client(conn)).await {
             Ok(permit) => permit,
             Err(refused) => return self.refuse(backend, refused, request.uri().path()),
@@ -278,7 +281,7 @@ impl WorkerState {
             request.body_mut().watch(stall.clone());
         }
         // On the heap, as one that waits for its place would keep the room for it.
-        permit.keep(Box::pin(answer(request)).await)
+        permit.keep(Box::pin(answer(take(request))).await)
     }
 
     /// Whose share a request counts for.
@@ -347,16 +350,16 @@ impl WorkerState {
     }
 
     /// Has a backend answer, as soon as the body of the request has come and the backend has a place. `files` are those
-    /// that the response may name.
-    pub(crate) async fn forward(
-        &self,
+    /// that the response may name. The request is taken once it has its place: it is large, and is not moved before.
+    pub(crate) fn forward<'a>(
+        &'a self,
         backend: BackendId,
-        files: Option<&Files>,
+        files: Option<&'a Files>,
         conn: ConnInfo,
-        request: Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
-        let answer = |request| self.backends.answer(backend, files, conn, request);
-        self.with_permit(backend, conn, request, answer).await
+        request: &'a mut Request<BoundedBody>,
+    ) -> impl Future<Output = Response<ResponseBody>> + 'a {
+        let answer = move |request| self.backends.answer(backend, files, conn, request);
+        self.with_permit(backend, conn, request, answer)
     }
 
     /// Has the site of `partition` answer; if the path has become another site's meanwhile, that one.
@@ -364,9 +367,9 @@ impl WorkerState {
         &self,
         partition: u16,
         conn: ConnInfo,
-        request: Request<BoundedBody>,
+        request: &mut Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let answer = |request: Request<BoundedBody>| {
+        let answer = move |request: Request<BoundedBody>| {
             let host = host_of(&request).unwrap_or_default();
             let now = self.owner(&conn, host.as_bytes(), request.uri().path()).partition();
             self.backends.relays.answer(now, conn, request)

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use http::header::{self, HeaderValue};
-use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use request::accept_encoding::{Accepted, Encoding};
 use request::path::NormalPath;
@@ -25,7 +24,6 @@ use crate::http::body::{FileBody, ResponseBody};
 use crate::http::compress::body::Coded;
 use crate::http::compress::dynamic::{accept_encoding, vary};
 use crate::http::compress::{Effort, Encoder, PIECE_BYTES};
-use crate::http::conn_info::ConnInfo;
 use crate::http::response;
 use crate::router::authorize::{Origin, authorize};
 use crate::router::refused::Asked;
@@ -50,38 +48,35 @@ pub(crate) async fn answer<'r>(
     site: &'r Site,
     root: Option<&Rc<Root>>,
     (path, route): (&NormalPath<'_>, &mut RouteMatch<'r>),
-    conn: ConnInfo,
-    request: &Parts,
+    asked: Asked<'_>,
 ) -> Outcome<'r> {
     let Some(root) = root else {
-        let refusal = response::method(&request.method);
+        let refusal = response::method(asked.method);
         return Outcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
     };
-    let Parts { method, uri, headers, .. } = request;
-    let asked = Asked { conn, method, uri, headers };
     let resolved = resolve(&site.rules, root, path, route);
-    if let Some(refused) = authorize(site, &resolved.rules, Origin::Server, conn, &request.headers).await {
+    if let Some(refused) = authorize(site, &resolved.rules, Origin::Server, asked.conn, asked.headers).await {
         return Outcome::Answer(refused);
     }
     if let Some((rule, name)) = resolved.run {
         return Outcome::Run(rule, name);
     }
-    if let Some(refusal) = response::method(&request.method) {
+    if let Some(refusal) = response::method(asked.method) {
         return Outcome::Answer(refusal);
     }
     match resolved.found {
-        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), request, file).await),
+        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), asked, file).await),
         Ok(Found::Source(name)) => {
             asked.refuse_source(site, &name);
             Outcome::Missing(response::error(StatusCode::FORBIDDEN))
         }
         Ok(Found::Elsewhere(path)) => {
-            let location = response::with_query(path, request.uri.query());
+            let location = response::with_query(path, asked.uri.query());
             Outcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
         }
         Err(missing) if missing.is_absent() && site.cache.settings().listing => {
             asked.refuse_file(site, &root.files, path, missing);
-            match listing::answer(&root.files, path, &request.headers) {
+            match listing::answer(&root.files, path, asked.headers) {
                 Some(listed) => Outcome::Answer(listed),
                 None => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
             }
@@ -139,16 +134,17 @@ async fn of_file(
     site: &Site,
     root: &Rc<Root>,
     (path, route): (&NormalPath<'_>, &RouteMatch<'_>),
-    request: &Parts,
+    asked: Asked<'_>,
     file: File,
 ) -> Response<ResponseBody> {
     let response_headers = ResponseHeaders::new(site.cache.settings(), route);
     let representations = has_representations(site.cache.settings(), file.media, file.meta.size);
-    let shape = match representations && !request.headers.contains_key(header::RANGE) {
-        true => shape(site, root, (path, &file), request, &response_headers).await,
+    let shape = match representations && !asked.headers.contains_key(header::RANGE) {
+        // Boxed: it is large, and few files have another form.
+        true => Box::pin(shape(site, root, (path, &file), asked.headers, &response_headers)).await,
         false => Shape::Plain,
     };
-    let mut response = file_response::of_file(file, &request.method, &request.headers, shape);
+    let mut response = file_response::of_file(file, asked.method, asked.headers, shape);
     if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
         add_response_headers(response.headers_mut(), &response_headers, representations);
     }
@@ -172,10 +168,10 @@ async fn shape(
     site: &Site,
     root: &Rc<Root>,
     (path, file): (&NormalPath<'_>, &File),
-    request: &Parts,
+    headers: &HeaderMap,
     response_headers: &ResponseHeaders,
 ) -> Shape {
-    let value = accept_encoding(&request.headers);
+    let value = accept_encoding(headers);
     let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
     if accepted == Accepted::default() {
         return Shape::Plain;

@@ -241,7 +241,8 @@ pub struct BoundedBody {
     inner: Source,
     limit: u64,
     left: u64,
-    intake: Rc<Cell<Intake>>,
+    /// Where its codec sees how far it has come; `None` in memory.
+    intake: Option<Rc<Cell<Intake>>>,
     /// Where its request holds a place that may be taken back.
     stall: Option<Stall>,
     /// What has come already.
@@ -259,7 +260,7 @@ impl BoundedBody {
             inner: Source::Codec(Box::pin(inner)),
             limit,
             left: limit,
-            intake,
+            intake: Some(intake),
             stall: None,
             ahead: Bytes::new(),
         }
@@ -272,8 +273,15 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        let intake = Rc::new(Cell::new(Intake::Done));
-        Self { inner: Source::Memory(bytes), limit: 0, left: 0, intake, stall: None, ahead: Bytes::new() }
+        let inner = Source::Memory(bytes);
+        Self { inner, limit: 0, left: 0, intake: None, stall: None, ahead: Bytes::new() }
+    }
+}
+
+/// No body at all, for what is left where a request was taken away.
+impl Default for BoundedBody {
+    fn default() -> Self {
+        Self::empty()
     }
 }
 
@@ -288,7 +296,7 @@ impl BoundedBody {
         (self.limit, self.left) = (limit, limit);
         let is_too_large = self.size_hint().exact().is_some_and(|length| length > limit);
         if is_too_large {
-            self.intake.set(Intake::TooLarge);
+            self.note(Intake::TooLarge);
         }
         is_too_large
     }
@@ -296,6 +304,10 @@ impl BoundedBody {
     /// Says in `stall` when the client is waited for, and ends when the place is taken back.
     pub(crate) fn watch(&mut self, stall: Stall) {
         self.stall = Some(stall);
+    }
+
+    fn note(&self, intake: Intake) {
+        self.intake.iter().for_each(|noted| noted.set(intake));
     }
 
     /// Whether the place was taken back, while `waits` for the client.
@@ -330,25 +342,25 @@ impl Body for BoundedBody {
             Source::Codec(inner) => inner.as_mut().poll_frame(cx),
         };
         if this.is_given_up(cx, polled.is_pending()) {
-            this.intake.set(Intake::Slow);
+            this.note(Intake::Slow);
             return Poll::Ready(Some(Err(BodyError::Slow)));
         }
         let Some(frame) = ready!(polled) else {
-            this.intake.set(Intake::Done);
+            this.note(Intake::Done);
             return Poll::Ready(None);
         };
-        let frame = frame.map_err(|error| match this.intake.get() {
-            Intake::Slow => BodyError::Slow,
+        let frame = frame.map_err(|error| match this.intake.as_ref().map(|intake| intake.get()) {
+            Some(Intake::Slow) => BodyError::Slow,
             _ => error,
         })?;
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         let Some(left) = this.left.checked_sub(length) else {
-            this.intake.set(Intake::TooLarge);
+            this.note(Intake::TooLarge);
             return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
         };
         this.left = left;
         if this.inner.is_end() {
-            this.intake.set(Intake::Done);
+            this.note(Intake::Done);
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -371,8 +383,10 @@ impl Body for BoundedBody {
 
 impl Drop for BoundedBody {
     fn drop(&mut self) {
-        if self.intake.get() == Intake::Open {
-            self.intake.set(Intake::Abandoned);
+        if let Some(intake) = &self.intake
+            && intake.get() == Intake::Open
+        {
+            intake.set(Intake::Abandoned);
         }
     }
 }

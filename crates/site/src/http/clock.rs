@@ -2,9 +2,10 @@
 //!
 //! Untrusted input: none. Must never: format a date per request.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::HeaderValue;
 use request::date::{DATE_BYTES, date};
 
 /// The current second.
@@ -12,11 +13,17 @@ pub struct Clock {
     tick: Cell<u64>,
     until: Cell<Instant>,
     date: Cell<[u8; DATE_BYTES]>,
+    value: RefCell<HeaderValue>,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { tick: Cell::new(0), until: Cell::new(Instant::now()), date: Cell::new([b'0'; DATE_BYTES]) }
+        Clock {
+            tick: Cell::new(0),
+            until: Cell::new(Instant::now()),
+            date: Cell::new([b'0'; DATE_BYTES]),
+            value: RefCell::new(HeaderValue::from_static("")),
+        }
     }
 }
 
@@ -36,13 +43,23 @@ impl Clock {
         // Seconds in which nobody asked have passed as well.
         let missed = now.saturating_duration_since(self.until.get()).as_secs();
         self.until.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
-        self.date.set(date(since.as_secs()));
+        let date = date(since.as_secs());
+        self.date.set(date);
+        // INVARIANT: a date is printable.
+        if let Ok(value) = HeaderValue::from_bytes(&date) {
+            self.value.replace(value);
+        }
         self.tick.set(self.tick.get() + 1 + missed);
     }
 
     /// The date as of the last [`Clock::tick`].
     pub fn date(&self) -> [u8; DATE_BYTES] {
         self.date.get()
+    }
+
+    /// The same as the value of a field, of which all copies share the bytes.
+    pub fn date_value(&self) -> HeaderValue {
+        self.value.borrow().clone()
     }
 }
 

@@ -4,7 +4,6 @@
 
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
-use request::date::DATE_BYTES;
 use request::fields::remove_of_connection;
 
 use crate::http::body::{Intake, ResponseBody};
@@ -26,7 +25,7 @@ pub(crate) fn finish(
     mut response: Response<ResponseBody>,
     codec: Codec,
     intake: Intake,
-    date: &[u8; DATE_BYTES],
+    date: HeaderValue,
     hsts: Option<&HeaderValue>,
 ) -> Response<ResponseBody> {
     match intake {
@@ -43,9 +42,7 @@ pub(crate) fn finish(
         Codec::Http1 => {}
     }
     headers.insert(header::SERVER, HeaderValue::from_static(SERVER));
-    if let Ok(date) = HeaderValue::from_bytes(date) {
-        headers.entry(header::DATE).or_insert(date);
-    }
+    headers.entry(header::DATE).or_insert(date);
     if let Some(hsts) = hsts {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
@@ -66,7 +63,13 @@ mod tests {
     fn finished(codec: Codec, intake: Intake) -> Response<ResponseBody> {
         let mut response = response::empty(StatusCode::OK);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        finish(response, codec, intake, &[b'0'; DATE_BYTES], Some(&HeaderValue::from_static("max-age=1")))
+        finish(
+            response,
+            codec,
+            intake,
+            HeaderValue::from_static("now"),
+            Some(&HeaderValue::from_static("max-age=1")),
+        )
     }
 
     #[test]

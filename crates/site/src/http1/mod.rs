@@ -18,7 +18,7 @@ mod writer;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -72,27 +72,25 @@ pub(crate) async fn exchange(
     stream: Stream,
     conn: ConnInfo,
     takes: Rc<Pace>,
-    head: ReceivedHead,
+    head: Box<ReceivedHead>,
     preread: Bytes,
 ) -> (Over, Logged) {
-    let ReceivedHead { parts, logged, framing, traits, expects, refused } = head;
-    let relayed = parts.extensions.get::<Relayed>().cloned();
-    let watch = Watch::of(match relayed {
-        Some(_) => Waits::Backend,
-        None => site.waits_for(parts.uri.path()),
-    });
+    let relayed = head.parts.extensions.get::<Relayed>().cloned();
     let shown = stream.client_certificate();
-    let exchange_io = ExchangeIo::new(stream, preread, framing);
-    let state = Rc::new(ExchangeState::new(exchange_io, site.worker.limits(), takes, expects));
-    let body = match framing {
-        Framing::None => BoundedBody::empty(),
-        Framing::Length(_) | Framing::Chunked => {
-            let upload = Upload::new(site.clone(), state.clone());
-            BoundedBody::new(upload, site.worker.limits().body_bytes, state.intake.clone())
+    let exchange_io = ExchangeIo::new(stream, preread, head.framing);
+    let state = Rc::new(ExchangeState::new(exchange_io, site.worker.limits(), takes, head.expects));
+    let waits = Cell::new(Waits::Never);
+    let ReceivedHead { parts, logged, framing, traits, refused, .. } = *head;
+    let responding = match refused {
+        Some(status) => Err(status),
+        None => {
+            let request = CheckedRequest::new(conn, parts, shown, body_of(site, &state, framing));
+            // Boxed: it is large, and would be moved with all that is around it.
+            Ok(Box::pin(router::respond(site, request, Some(&waits))))
         }
     };
-    let request = CheckedRequest::new(conn, parts, shown, body);
-    let outcome = drive(pin!(answer(site, &state, request, refused, traits)), &state, watch).await;
+    let exchange = pin!(answer(site, &state, &conn, responding, traits));
+    let outcome = drive(exchange, &state, || Watch::of(waits.get())).await;
     match outcome {
         Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
         _ if state.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
@@ -108,31 +106,51 @@ pub(crate) async fn exchange(
     (Over { logged_there, ..over }, logged)
 }
 
+/// The body of a request, as its head has it.
+fn body_of(site: &Rc<Site>, state: &Rc<ExchangeState>, framing: Framing) -> BoundedBody {
+    match framing {
+        Framing::None => BoundedBody::empty(),
+        Framing::Length(_) | Framing::Chunked => {
+            let upload = Upload::new(site.clone(), state.clone());
+            BoundedBody::new(upload, site.worker.limits().body_bytes, state.intake.clone())
+        }
+    }
+}
+
 /// Has the request answered, and sends the response.
 async fn answer(
     site: &Site,
     state: &ExchangeState,
-    request: CheckedRequest,
-    refused: Option<StatusCode>,
+    conn: &ConnInfo,
+    responding: Result<Pin<Box<impl Future<Output = Response<ResponseBody>>>>, StatusCode>,
     traits: RequestTraits,
 ) -> io::Result<()> {
-    let conn = request.conn;
-    let response = match refused {
-        Some(status) => websocket::refusal(status),
-        // Boxed: it is large, and would be moved with all that is around it.
-        None => Box::pin(router::respond(site, request)).await,
+    let response = match responding {
+        Ok(responding) => responding.await,
+        Err(refused) => websocket::refusal(refused),
     };
-    let mut response = site.finish(conn, Codec::Http1, state.intake.get(), only_final(response));
-    state.status.set(response.status().as_u16());
-    *state.tunnel.borrow_mut() = websocket::opened(&response);
-    *state.stall.borrow_mut() = response.extensions_mut().remove();
-    let mut writer = ResponseWriter::new(state, traits, &response);
-    let mut body = response.into_body();
+    let (mut writer, mut body) = begin(site, state, conn, response, traits);
     poll_fn(|cx| writer.poll(cx, state, &mut body)).await?;
     drop(body);
     // A backend may go on to read the request although it has answered.
     poll_fn(|_| state.poll_settled()).await;
     Ok(())
+}
+
+/// Begins to send a response. By itself, as a future keeps room for what it has once had.
+fn begin(
+    site: &Site,
+    state: &ExchangeState,
+    conn: &ConnInfo,
+    response: Response<ResponseBody>,
+    traits: RequestTraits,
+) -> (ResponseWriter, ResponseBody) {
+    let mut response = site.finish(*conn, Codec::Http1, state.intake.get(), only_final(response));
+    state.status.set(response.status().as_u16());
+    *state.tunnel.borrow_mut() = websocket::opened(&response);
+    *state.stall.borrow_mut() = response.extensions_mut().remove();
+    let writer = ResponseWriter::new(state, traits, &response);
+    (writer, response.into_body())
 }
 
 /// `response`, unless it is an interim one, which nobody but a codec may send; one that opens a tunnel is final.

@@ -99,9 +99,11 @@ fn target(raw: &Copied<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
     path.map(Uri::from).map_err(none)
 }
 
+/// Room for what a request gets on its way to a backend, and for `Host`, which HTTP/1.0 need not have.
+const ADDED_LINES: usize = 6;
+
 fn headers(raw: &Copied<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<HeaderMap, Refusal> {
-    // One more: `Host`, which HTTP/1.0 need not have.
-    let mut headers = HeaderMap::with_capacity(lines.len() + 1);
+    let mut headers = HeaderMap::with_capacity(lines.len() + ADDED_LINES);
     let mut push = |name: &[u8], value: &[u8]| {
         let name = HeaderName::from_bytes(name).map_err(|_| malformed("a header line without a name"))?;
         let value = HeaderValue::from_maybe_shared(raw.slice(value));

@@ -59,11 +59,12 @@ pub(super) enum Outcome {
     Slow,
 }
 
-/// Polls `exchange` until it is over, or the client is gone or too slow.
+/// Polls `exchange` until it is over, or the client is gone or too slow; `watch` says how long the former matters, as soon
+/// as the exchange waits.
 pub(super) async fn drive(
     mut exchange: Pin<&mut impl Future<Output = io::Result<()>>>,
     state: &ExchangeState,
-    watch: Watch,
+    watch: impl Fn() -> Watch,
 ) -> Outcome {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     let mut visible = true;
@@ -74,6 +75,7 @@ pub(super) async fn drive(
             if let Poll::Ready(result) = exchange.as_mut().poll(cx) {
                 return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
             }
+            let watch = watch();
             let sent = [state.poll_interim(cx), state.poll_unsent(cx)];
             let is_broken = sent.iter().any(|sent| matches!(sent, Poll::Ready(Err(_))));
             if is_broken || state.cut.get() || (watch.is_on(state) && is_gone(cx, state, &mut visible)) {

@@ -237,7 +237,7 @@ async fn produce(
     };
     // By itself, because it is large: otherwise each stream would be as large, whoever answers it.
     let request = CheckedRequest::new(conn, parts, shown, body);
-    let mut answering = Box::pin(router::respond(site, request));
+    let mut answering = Box::pin(router::respond(site, request, None));
     let response = poll_fn(|cx| {
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
             return Poll::Ready(Some(response));

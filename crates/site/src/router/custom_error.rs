@@ -70,9 +70,9 @@ pub(crate) async fn apply(
     }
     match (resolved.run, resolved.found) {
         (Some((rule, name)), _) => {
-            let request = for_script(kept, &name, status);
+            let mut request = for_script(kept, &name, status);
             let mut location = Location { root: Some(root), path: &name, route: &mut route };
-            let made = Box::pin(pass_on(site, &mut location, rule, conn, request)).await.response;
+            let made = Box::pin(pass_on(site, &mut location, rule, conn, &mut request)).await.response;
             if made.status().is_success() { with_status(made, &response) } else { response }
         }
         (None, Ok(Found::File(file))) => with_file(response, file),

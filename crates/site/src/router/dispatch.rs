@@ -3,8 +3,10 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests, and what services and upstreams answer.
 //! Must never: take an action before the terms of every rule that covers the path are met.
 
+use std::mem::take;
 use std::rc::Rc;
 
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use request::path::NormalPath;
 use wire::CHALLENGES;
@@ -24,7 +26,7 @@ use crate::proxy::response::leave_out_body;
 use crate::proxy::sendfile::{Named, Wishes, with_file};
 use crate::router::authorize::{Origin, authorize};
 use crate::router::destination::{Destination, Source, host_of};
-use crate::router::refused::PassedOn;
+use crate::router::refused::{Asked, PassedOn};
 use crate::router::rules::{RouteMatch, Rule, Target, Tried};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
@@ -52,12 +54,13 @@ impl Answered {
     }
 }
 
-/// Does what the rules say, or what there is without them.
+/// Does what the rules say, or what there is without them. Whoever passes the request on takes it out of `request`: a
+/// request is large, and would be moved at every step on the way there.
 pub(super) async fn act<'r>(
     site: &'r Site,
     location: Location<'_, 'r>,
     conn: ConnInfo,
-    request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
     let Some(rule) = location.route.rule else {
         return from_files(site, location, None, conn, request).await;
@@ -77,19 +80,19 @@ async fn from_files<'r>(
     mut location: Location<'_, 'r>,
     miss: Option<&'r Rule>,
     conn: ConnInfo,
-    request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
-    let (parts, body) = request.into_parts();
     let outcome =
-        serve::answer(site, location.root, (location.path, &mut *location.route), conn, &parts).await;
-    let mut request = Request::from_parts(parts, body);
+        serve::answer(site, location.root, (location.path, &mut *location.route), Asked::of(conn, request))
+            .await;
     match (outcome, miss) {
         (Outcome::Answer(response), _) | (Outcome::Missing(response), None) => Answered::own(response),
-        (Outcome::Missing(_), Some(rule)) => by_rule(site, location, rule, conn, request).await,
+        // Boxed: its future would enlarge that of every file.
+        (Outcome::Missing(_), Some(rule)) => Box::pin(by_rule(site, location, rule, conn, request)).await,
         (Outcome::Run(rule, name), _) => {
-            redirect_internally(&mut request, &name);
+            redirect_internally(request, &name);
             location.path = &name;
-            pass_on(site, &mut location, rule, conn, request).await
+            Box::pin(pass_on(site, &mut location, rule, conn, request)).await
         }
     }
 }
@@ -99,19 +102,19 @@ async fn by_rule<'r>(
     mut location: Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
-    request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
     match &rule.target {
         Target::Files | Target::Alias => Answered::own(response::error(StatusCode::NOT_FOUND)),
         Target::Redirect { to, status } => {
-            let location = destination(rule, to, location.path, &request).location();
+            let location = destination(rule, to, location.path, request).location();
             Answered::own(response::elsewhere(location, *status))
         }
         Target::Rewrite(to) => {
-            let to = destination(rule, to, location.path, &request);
-            rewrite(site, location.root, to, conn, request).await
+            let to = destination(rule, to, location.path, request);
+            Box::pin(rewrite(site, location.root, to, conn, request)).await
         }
-        Target::TryFiles(tried) => try_files(site, location, (rule, tried), conn, request).await,
+        Target::TryFiles(tried) => Box::pin(try_files(site, location, (rule, tried), conn, request)).await,
         Target::Service(_) | Target::Upstream(_) | Target::FastCgi(_) | Target::Hook(_) => {
             pass_on(site, &mut location, rule, conn, request).await
         }
@@ -124,9 +127,9 @@ pub(crate) async fn pass_on<'r>(
     location: &mut Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
-    mut request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
-    change(&mut request, location.route, rule);
+    change(request, location.route, rule);
     let mut answered = answer_of(site, location, rule, conn, request).await;
     for name in location.route.hidden_headers() {
         answered.response.headers_mut().remove(name);
@@ -158,29 +161,36 @@ async fn answer_of<'r>(
     location: &mut Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
-    request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
     let Target::Hook(name) = &rule.target else {
         let Some(backend) = rule.target.backend() else {
             return Answered::own(response::error(StatusCode::NOT_FOUND));
         };
-        let passed_on = PassedOn::of(conn, &request);
+        let passed_on = PassedOn::of(conn, request);
         if matches!(rule.target, Target::Service(_)) {
             let response = site.worker.forward(backend, None, conn, request).await;
             return Answered::foreign(passed_on.check(site, rule, response));
         }
-        let wishes = Wishes::of(&request);
+        let wishes = Wishes::of(request);
         let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
         let response = passed_on.check(site, rule, response);
-        return named_file(site, location.root, conn, &wishes, response).await;
+        if response.extensions().get::<Named>().is_none() {
+            return Answered::foreign(response);
+        }
+        // Boxed: this case is rare.
+        return Box::pin(named_file(site, location.root, conn, &wishes, response)).await;
     };
-    match site.hooks.call(name, conn, request).await {
+    // Boxed: its future would enlarge that of every backend.
+    match Box::pin(site.hooks.call(name, conn, take(request))).await {
         // A function says itself what it has to say of an error.
         Ok(response) => Answered::foreign(response),
         Err(head) => {
-            let outcome =
-                serve::answer(site, location.root, (location.path, &mut *location.route), conn, &head).await;
+            let Parts { method, uri, headers, .. } = &*head;
+            let asked = Asked { conn, method, uri, headers };
+            let files = serve::answer(site, location.root, (location.path, &mut *location.route), asked);
+            let outcome = Box::pin(files).await;
             Answered::own(match outcome {
                 Outcome::Answer(response) | Outcome::Missing(response) => response,
                 // Another rule's program: the function that was asked has passed it on to the files, which have none.
@@ -237,7 +247,7 @@ async fn try_files(
     location: Location<'_, '_>,
     (rule, tried): (&Rule, &[Tried]),
     conn: ConnInfo,
-    request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
     let is_there = |to: &Destination| {
         let path = NormalPath::parse(&to.path).ok()?;
@@ -252,7 +262,7 @@ async fn try_files(
     for (number, tried) in tried.iter().enumerate() {
         let to = match tried {
             Tried::Status(status) => return Answered::own(response::error(*status)),
-            Tried::Path(to) => destination(rule, to, location.path, &request),
+            Tried::Path(to) => destination(rule, to, location.path, request),
         };
         if number == last || is_there(&to).is_some() {
             let to = if number == last { to } else { to.without_new_slash(location.path) };
@@ -268,7 +278,7 @@ async fn rewrite(
     root: Option<&Rc<Root>>,
     to: Destination,
     conn: ConnInfo,
-    mut request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Answered {
     let Ok(path) = NormalPath::parse(&to.path) else {
         return Answered::own(response::error(StatusCode::BAD_REQUEST));
@@ -281,7 +291,7 @@ async fn rewrite(
     if let Some(refused) = authorize(site, &route.covering, origin, conn, request.headers()).await {
         return Answered::own(refused);
     }
-    rewrite_internally(&mut request, &path, to.query.as_deref());
+    rewrite_internally(request, &path, to.query.as_deref());
     let rule = route.rule.filter(|rule| rule.passes_on());
     let mut there = Location { root, path: &path, route: &mut route };
     match rule {

@@ -11,6 +11,7 @@ pub mod hook;
 pub(crate) mod refused;
 pub mod rules;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -21,66 +22,80 @@ use request::path::{NormalPath, for_backend};
 use self::authorize::{Origin, authorize};
 use self::destination::host_of;
 use self::dispatch::{Answered, Location, act};
+use self::refused::Asked;
 use self::rules::RouteMatch;
-use crate::context::Site;
+use crate::context::{Site, Waits};
 use crate::files::cache::{Root, Roots};
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::compress::dynamic::{self, Asked};
+use crate::http::compress::dynamic;
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::set_path;
 use crate::http::request::CheckedRequest;
 use crate::http::response;
 use crate::proxy::relay::Relayed;
 
-/// Answers a request whose head has been checked.
-pub(crate) async fn respond(
-    site: &Site,
+/// Answers a request whose head has been checked; says in `waits` what it waits for, before it does.
+///
+/// Not `async` as a whole: a request that is an argument of such a function takes its room twice.
+pub(crate) fn respond<'a>(
+    site: &'a Site,
     CheckedRequest { conn, message: mut request }: CheckedRequest,
+    waits: Option<&'a Cell<Waits>>,
+) -> impl Future<Output = Response<ResponseBody>> + 'a {
+    async move { respond_to(site, conn, &mut request, waits).await }
+}
+
+async fn respond_to(
+    site: &Site,
+    conn: ConnInfo,
+    request: &mut Request<BoundedBody>,
+    waits: Option<&Cell<Waits>>,
 ) -> Response<ResponseBody> {
     let raw = request.uri().path().to_owned();
     let Ok(path) = NormalPath::parse(&raw) else {
-        return refuse_path(site, conn, &request, "a path with dot segments, or an encoding that is none");
+        return refuse_path(site, conn, request, "a path with dot segments, or an encoding that is none");
     };
     if let Some(partition) = request.extensions().get().map(Relayed::partition) {
+        waits.into_iter().for_each(|waits| waits.set(Waits::Backend));
         // Boxed: this case is rare.
         return Box::pin(relay(site, partition, conn, request)).await;
     }
     let Ok(mut route) = site.rules.find(&path) else {
-        return refuse_path(site, conn, &request, "a path in which a backend could read dot segments");
+        return refuse_path(site, conn, request, "a path in which a backend could read dot segments");
     };
-    if !is_ours_in_every_reading(site, &request, &path) {
-        return refuse_path(site, conn, &request, "a path that a backend could read as one of another site");
+    waits.into_iter().for_each(|waits| waits.set(site.waits_for(&path, &route)));
+    if !is_ours_in_every_reading(site, request, &path) {
+        return refuse_path(site, conn, request, "a path that a backend could read as one of another site");
     }
-    normalize(&mut request);
+    normalize(request);
     let limit = route.body_bytes().unwrap_or(site.worker.limits().body_bytes);
     let is_too_large = request.body_mut().limit_to(limit);
-    let asked = Asked::new(request.method(), request.headers(), conn.tls);
-    let root = root_of(site, &request);
-    let kept = custom_error::Kept::of(site.cache.settings(), &request);
+    let asked = dynamic::Asked::new(request.method(), request.headers(), conn.tls);
+    let root = root_of(site, request);
+    let kept = custom_error::Kept::of(site.cache.settings(), request).map(Box::new);
     let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
         Some(refused) => {
             match refused.status() {
-                StatusCode::FORBIDDEN => asked_of(conn, &request).refuse_client(site, &route.covering),
-                StatusCode::UNAUTHORIZED => asked_of(conn, &request).refuse_password(site),
+                StatusCode::FORBIDDEN => Asked::of(conn, request).refuse_client(site, &route.covering),
+                StatusCode::UNAUTHORIZED => Asked::of(conn, request).refuse_password(site),
                 _ => {}
             }
             Answered::own(refused)
         }
         None if is_too_large => {
-            asked_of(conn, &request).refuse_body(site, limit);
+            Asked::of(conn, request).refuse_body(site, limit);
             Answered::own(response::error(StatusCode::PAYLOAD_TOO_LARGE))
         }
         None => {
             let location = Location { root: root.as_ref(), path: &path, route: &mut route };
-            // Boxed: a future of its own size would enlarge that of every request.
-            Box::pin(act(site, location, conn, request)).await
+            act(site, location, conn, request).await
         }
     };
     let mut response = match (answered.own, kept) {
         (true, None) => answered.response,
         (true, Some(kept)) => {
             // Boxed: this case is rare.
-            Box::pin(custom_error::apply(site, root.as_ref(), &route, conn, kept, answered.response)).await
+            Box::pin(custom_error::apply(site, root.as_ref(), &route, conn, *kept, answered.response)).await
         }
         (false, _) => dynamic::compress(answered.response, &asked, site.cache.settings(), &site.negotiator),
     };
@@ -93,7 +108,7 @@ async fn relay(
     site: &Site,
     partition: u16,
     conn: ConnInfo,
-    mut request: Request<BoundedBody>,
+    request: &mut Request<BoundedBody>,
 ) -> Response<ResponseBody> {
     request.body_mut().limit_to(u64::MAX);
     Answered::foreign(site.worker.relay(partition, conn, request).await).response
@@ -105,12 +120,8 @@ fn refuse_path(
     request: &Request<BoundedBody>,
     reason: &'static str,
 ) -> Response<ResponseBody> {
-    asked_of(conn, request).refuse(site, StatusCode::BAD_REQUEST, reason, "", "");
+    Asked::of(conn, request).refuse(site, StatusCode::BAD_REQUEST, reason, "", "");
     response::error_saying(StatusCode::BAD_REQUEST, reason)
-}
-
-fn asked_of<B>(conn: ConnInfo, request: &Request<B>) -> refused::Asked<'_> {
-    refused::Asked { conn, method: request.method(), uri: request.uri(), headers: request.headers() }
 }
 
 /// Whether the path is this site's however a backend could read it.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use request::path::NormalPath;
@@ -32,7 +32,12 @@ pub(crate) struct Asked<'a> {
     pub headers: &'a HeaderMap,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    /// What is to be told of `request`.
+    pub fn of<B>(conn: ConnInfo, request: &'a Request<B>) -> Self {
+        Asked { conn, method: request.method(), uri: request.uri(), headers: request.headers() }
+    }
+
     /// Logs that the request was refused.
     pub fn refuse(self, site: &Site, status: StatusCode, reason: &'static str, about: &str, remedy: &str) {
         self.tell(status, (reason, 0), about, remedy, |refused| site.worker.refused(refused));
@@ -140,13 +145,12 @@ pub(crate) struct PassedOn {
     conn: ConnInfo,
     method: Method,
     uri: Uri,
-    host: HeaderMap,
+    host: Option<HeaderValue>,
 }
 
 impl PassedOn {
     pub fn of<B>(conn: ConnInfo, request: &Request<B>) -> Self {
-        let host = request.headers().get(header::HOST).map(|host| (header::HOST, host.clone()));
-        let host = host.into_iter().collect();
+        let host = request.headers().get(header::HOST).cloned();
         Self { conn, method: request.method().clone(), uri: request.uri().clone(), host }
     }
 
@@ -189,12 +193,20 @@ impl PassedOn {
             _ => return,
         };
         let number = rule.number.unwrap_or_default();
-        self.asked()
-            .tell(status, (reason, number), &about(rule), remedy, |refused| site.worker.refused(refused));
+        self.tell(status, (reason, number), &about(rule), remedy, |refused| site.worker.refused(refused));
     }
 
-    fn asked(&self) -> Asked<'_> {
-        Asked { conn: self.conn, method: &self.method, uri: &self.uri, headers: &self.host }
+    fn tell(
+        &self,
+        status: StatusCode,
+        reason: (&'static str, u16),
+        about: &str,
+        remedy: &str,
+        log: impl FnOnce(Refused<'_>),
+    ) {
+        let headers = self.host.iter().map(|host| (header::HOST, host.clone())).collect();
+        let asked = Asked { conn: self.conn, method: &self.method, uri: &self.uri, headers: &headers };
+        asked.tell(status, reason, about, remedy, log);
     }
 }
 
@@ -228,7 +240,7 @@ impl Told {
         let about = format!("{}: {error}", self.about);
         let (reason, remedy) = ("the server broke its answer off", "see what its own log says");
         let log = |refused: Refused<'_>| self.refusals.note(&self.log, refused);
-        self.passed_on.asked().tell(self.status, (reason, self.number), &about, remedy, log);
+        self.passed_on.tell(self.status, (reason, self.number), &about, remedy, log);
     }
 }
 

@@ -292,10 +292,10 @@ fn run(
 }
 
 /// The partition of the service.
-const SERVICE: u16 = 7;
+pub const SERVICE: u16 = 7;
 
 /// The worker of `a.example` and all other hosts but `other.example`, with a service at `/svc/`.
-fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
+pub fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
     let (log, theirs) = sys::seqpacket::pair().unwrap();
     let reader = shared.clone();
     std::thread::spawn(move || reader.read_log(&theirs));
