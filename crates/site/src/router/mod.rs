@@ -35,8 +35,7 @@ use crate::http::response;
 use crate::proxy::relay::Relayed;
 
 /// Answers a request whose head has been checked; says in `waits` what it waits for, before it does.
-///
-/// Not `async` as a whole: a request that is an argument of such a function takes its room twice.
+#[expect(clippy::manual_async_fn, reason = "an argument of an `async fn` takes its room twice")]
 pub(crate) fn respond<'a>(
     site: &'a Site,
     CheckedRequest { conn, message: mut request }: CheckedRequest,
