@@ -411,16 +411,16 @@ fn a_server_that_is_gone_is_waited_for() {
 }
 
 /// How many connections the process may keep, if the gate has said something.
-fn heard(process: &OwnedFd) -> Option<(u32, u32)> {
+fn received_keep(process: &OwnedFd) -> Option<(u32, u32)> {
     let mut buffer = [0; 64];
     let got = sys::seqpacket::receive(process, &mut buffer).ok()?.expect("the channel is open");
     let ToGuarded::Keep { connections, head_bytes } = ToGuarded::decode(&buffer[..got.len]).unwrap();
     Some((connections, head_bytes))
 }
 
-async fn hear(process: &OwnedFd) -> (u32, u32) {
+async fn receive_keep(process: &OwnedFd) -> (u32, u32) {
     loop {
-        match heard(process) {
+        match received_keep(process) {
             Some(said) => return said,
             None => pause(2).await,
         }
@@ -435,22 +435,25 @@ fn a_server_keeps_connections_until_others_wait() {
         let (gate, shared) = guard(limits, policies()).await;
         let (able, other) = (process(&gate).await, process(&gate).await);
         say(&able, &FromGuarded::Keeps {}, None);
-        assert_eq!(hear(&able).await, (256, head_bytes));
+        assert_eq!(receive_keep(&able).await, (256, head_bytes));
         say(&able, &FromGuarded::Keeps {}, None);
         let mut clients = Vec::new();
         for _ in 0..30 {
             clients.push(gate.client(&get("a.test")).await);
         }
-        assert_eq!(hear(&able).await, (0, head_bytes));
+        assert_eq!(receive_keep(&able).await, (0, head_bytes));
         let late = process(&gate).await;
         say(&late, &FromGuarded::Keeps {}, None);
         pause(60).await;
-        assert_eq!((heard(&able), heard(&late)), (None, None), "something waits");
+        assert_eq!((received_keep(&able), received_keep(&late)), (None, None), "something waits");
         for _ in 0..30 {
             accept_and_tell(&shared, &able).await;
         }
-        assert_eq!((hear(&able).await, hear(&late).await), ((256, head_bytes), (256, head_bytes)));
-        assert_eq!(heard(&other), None, "it has not said that it can");
+        assert_eq!(
+            (receive_keep(&able).await, receive_keep(&late).await),
+            ((256, head_bytes), (256, head_bytes))
+        );
+        assert_eq!(received_keep(&other), None, "it has not said that it can");
         let (before, _) = gate.shed().await;
         say(&able, &FromGuarded::Served { requests: 70 }, None);
         gate.until(|shed| shed.admitted == before.admitted + 70).await;
@@ -469,7 +472,7 @@ fn nothing_is_kept_where_every_request_is_to_be_seen() {
             let process = process(&gate).await;
             say(&process, &FromGuarded::Keeps {}, None);
             pause(60).await;
-            assert_eq!(heard(&process), None);
+            assert_eq!(received_keep(&process), None);
         }
     });
 }
