@@ -28,6 +28,16 @@ pub struct Chunks {
     extra: u16,
     /// Lines of the trailer.
     lines: u8,
+    sender: Sender,
+}
+
+/// Whose body it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sender {
+    #[default]
+    Client,
+    /// A server behind us; some old ones put blanks behind a size (RFC 9112 7.1.1).
+    Server,
 }
 
 /// What [`Chunks::take`] has found.
@@ -44,6 +54,7 @@ pub struct Piece {
 enum State {
     #[default]
     Size,
+    Blank,
     Extension,
     SizeLf,
     Data,
@@ -59,6 +70,11 @@ enum State {
 }
 
 impl Chunks {
+    /// The body of a response.
+    pub fn of_server() -> Self {
+        Self { sender: Sender::Server, ..Self::default() }
+    }
+
     /// Looks at the next bytes of the body; nothing behind its end is looked at.
     ///
     /// # Errors
@@ -73,7 +89,8 @@ impl Chunks {
         }
     }
 
-    /// Reads the next bytes of the body, up to the end of the first piece of data; nothing behind the end of the body.
+    /// Reads the next bytes of the body, up to the end of the first piece of data, or, of a server's, to the beginning of
+    /// the trailer; nothing behind the end of the body.
     ///
     /// # Errors
     /// They are not those of a chunked body.
@@ -90,6 +107,12 @@ impl Chunks {
                     }
                     return Ok(Piece { framing, data });
                 }
+                State::SizeLf => {
+                    self.state = self.step(byte)?;
+                    if self.state == State::Line && self.sender == Sender::Server {
+                        return Ok(Piece { framing: framing + 1, data: 0 });
+                    }
+                }
                 _ => self.state = self.step(byte)?,
             }
         }
@@ -101,8 +124,13 @@ impl Chunks {
         self.state == State::Ended
     }
 
+    /// Whether what comes next belongs to the trailer, or to the empty line behind it.
+    pub fn is_in_trailer(&self) -> bool {
+        matches!(self.state, State::Line | State::Name | State::Value | State::ValueLf | State::EndLf)
+    }
+
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
-        if matches!(self.state, State::Extension | State::Line | State::Name | State::Value) {
+        if matches!(self.state, State::Blank | State::Extension | State::Line | State::Name | State::Value) {
             self.extra += 1;
             if self.extra > EXTRA_BYTES_MAX {
                 return Err(Malformed("too long extensions or a too long trailer"));
@@ -112,8 +140,12 @@ impl Chunks {
             (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte)?,
             (State::Size, b';') if self.digits > 0 => State::Extension,
             (State::Size | State::Extension, b'\r') if self.digits > 0 => State::SizeLf,
-            // RFC 9112 7.1.1 lets blanks stand before an extension, for the sake of old senders: there are none.
-            (State::Size, _) => return Err(Malformed("a bad size")),
+            // RFC 9112 7.1.1 lets blanks stand before an extension, for the sake of old senders: no client is one.
+            (State::Size, b'\t' | b' ') if self.digits > 0 && self.sender == Sender::Server => State::Blank,
+            (State::Blank, b'\t' | b' ') => State::Blank,
+            (State::Blank, b';') => State::Extension,
+            (State::Blank, b'\r') => State::SizeLf,
+            (State::Size | State::Blank, _) => return Err(Malformed("a bad size")),
             (State::Extension, b'\t' | b' '..=b'~') => State::Extension,
             (State::Extension, _) => return Err(Malformed("a bad extension")),
             (State::SizeLf, b'\n') => {
@@ -178,6 +210,30 @@ pub fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_server_may_put_blanks_behind_a_size() {
+        for body in ["3 \r\nabc\r\n0\t \r\n\r\n", "3 ;a=b\r\nabc\r\n0\r\n\r\n"] {
+            let mut chunks = Chunks::of_server();
+            assert_eq!((chunks.look(body.as_bytes()), chunks.is_ended()), (Ok(()), true), "{body:?}");
+            assert!(judge(body.as_bytes()).is_err());
+        }
+        for body in [" 3\r\n", "3 3\r\n", "3 \n", "3 x\r\n"] {
+            assert!(Chunks::of_server().look(body.as_bytes()).is_err(), "{body:?}");
+        }
+        assert!(Chunks::of_server().look(format!("3{}", " ".repeat(1 << 15)).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_trailer_is_seen_where_it_begins() {
+        let (mut chunks, body) = (Chunks::of_server(), b"1\r\na\r\n0\r\nX: y\r\n\r\nz");
+        assert_eq!(chunks.take(body), Ok(Piece { framing: 3, data: 1 }));
+        assert!(!chunks.is_in_trailer());
+        assert_eq!(chunks.take(&body[4..]), Ok(Piece { framing: 5, data: 0 }));
+        assert!(chunks.is_in_trailer());
+        assert_eq!(chunks.take(&body[9..]), Ok(Piece { framing: 8, data: 0 }));
+        assert!(chunks.is_ended() && !chunks.is_in_trailer());
+    }
 
     /// Whether a body is good, and whether it is over.
     fn judge(body: &[u8]) -> Result<bool, &'static str> {

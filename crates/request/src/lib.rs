@@ -17,6 +17,7 @@ pub mod mime;
 pub mod path;
 pub mod proxy;
 pub mod range;
+pub mod response_head;
 pub mod script;
 pub mod sendfile;
 pub mod target;

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -17,8 +17,6 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use request::fields::clean_answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -28,9 +26,6 @@ use crate::http::response;
 
 /// LIMIT: bytes that are on their way at once in each direction.
 const STEP_BYTES: usize = 16 << 10;
-
-/// LIMIT: how long a server may take from its consent to the first byte of the new protocol: no time at all.
-const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
@@ -181,25 +176,32 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
 /// What the owner of a tunnel has dropped when it ends.
 pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
 
+/// A connection on which the new protocol is spoken.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection and what was read from it; the first of all clones has them.
+type Taken = Arc<Mutex<Option<(Box<dyn Duplex>, Bytes)>>>;
+
 /// The other side of a tunnel, as it goes with the answer that opens it.
 #[derive(Clone)]
 pub(crate) struct Opened {
-    other: OnUpgrade,
+    other: Taken,
     /// Held until the end of the tunnel, and never looked at.
     guard: Option<Guard>,
 }
 
-/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds.
-pub(crate) fn grant<B>(response: &mut Response<B>) {
-    let Some(other) = response.extensions_mut().remove::<OnUpgrade>() else {
-        return;
-    };
+/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds: the new protocol
+/// is spoken on `stream`, from which `first` was read.
+pub(crate) fn grant<B>(response: &mut Response<B>, stream: impl Duplex + 'static, first: Bytes) {
     let headers = response.headers_mut();
     clean_answer(headers);
     headers.insert(header::CONNECTION, UPGRADE);
     headers.insert(header::UPGRADE, WEBSOCKET);
     // RFC 9110 8.6: such an answer has no length.
     headers.remove(header::CONTENT_LENGTH);
+    let other: Taken = Arc::new(Mutex::new(Some((Box::new(stream), first))));
     response.extensions_mut().insert(Opened { other, guard: None });
 }
 
@@ -227,9 +229,10 @@ pub(crate) async fn tunnel<C>(
 where
     C: AsyncRead + AsyncWrite,
 {
-    let other = tokio::time::timeout(SWITCH_TIMEOUT, other).await?.map_err(io::Error::other)?;
+    let other = other.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (other, first) = other.ok_or(io::ErrorKind::NotConnected)?;
     let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_other, mut to_other) = tokio::io::split(TokioIo::new(other));
+    let (mut from_other, mut to_other) = tokio::io::split(other);
     let moved = Cell::new(Instant::now());
     let both = async {
         let sending = async {
@@ -237,7 +240,11 @@ where
             count.set(count.get() + preread.len() as u64);
             pass(&mut from_client, &mut to_other, &moved, count).await
         };
-        let receiving = pass(&mut from_other, &mut to_client, &moved, count);
+        let receiving = async {
+            to_client.write_all(&first).await?;
+            count.set(count.get() + first.len() as u64);
+            pass(&mut from_other, &mut to_client, &moved, count).await
+        };
         // One that breaks ends both.
         tokio::try_join!(sending, receiving).map(|_| ())
     };

@@ -6,7 +6,6 @@
 use certificate::CLIENT_CERT;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Version};
-use http_body::Body;
 use request::fields::{self, Origin};
 
 use crate::http::conn_info::ConnInfo;
@@ -51,13 +50,6 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
     changes.unwrap_or_default().apply(headers);
     if let Some(upgrade) = upgrade {
         websocket::ask(headers, upgrade);
-    }
-}
-
-/// Has a body without a length sent in chunks, whatever the method: hyper would leave out that of a `GET`.
-pub(crate) fn announce_body<B: Body>(request: &mut Request<B>) {
-    if request.body().size_hint().exact().is_none() && !request.body().is_end_stream() {
-        request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }
 

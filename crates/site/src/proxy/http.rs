@@ -4,28 +4,27 @@
 //! which may be compromised. Must never: send a request twice that may have had an effect, or take what a backend sends
 //! after its response for another one.
 
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::ext::ReasonPhrase;
+use request::response_head::ResponseHead;
 
-use super::timeout::{Download, Progress, Timeouts, Upload};
+use super::timeout::{Progress, Timeouts, Upload};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::http::websocket;
+use crate::http::websocket::{self, Asked};
 use crate::proxy::backend::{Backend, BackendRequest, Responding};
 use crate::proxy::headers;
-use crate::proxy::http1_client::Http1Client;
+use crate::proxy::http1::{self, Begun, Failure, Keep, Outgoing};
 use crate::proxy::pool::Pool;
-use crate::proxy::response::{self, fault};
-use crate::proxy::retry::{Attempt, copy_of};
-
-/// A connection to a backend.
-pub(crate) type Sender = Http1Client<Upload>;
+use crate::proxy::response::{begun, is_refused};
+use crate::proxy::retry::Attempt;
+use crate::proxy::stream::BackendStream;
 
 /// What services and HTTP upstreams do differently.
 pub(crate) trait Peer {
     /// The connections that are kept.
-    fn pool(&self) -> &Pool<Sender>;
+    fn pool(&self) -> &Pool<BackendStream>;
 
     /// How long the backend may take.
     fn timeouts(&self) -> Timeouts;
@@ -44,7 +43,7 @@ pub(crate) trait Peer {
     }
 
     /// Makes a connection for a request of `conn`.
-    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode>;
+    async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode>;
 
     /// How many new connections no backend has taken.
     fn undelivered(&self) -> u64 {
@@ -68,13 +67,9 @@ async fn answer<P: Peer>(peer: &P, request: BackendRequest<'_>) -> Response<Resp
         return error(status);
     }
     headers::prepare(&mut request, conn);
-    headers::announce_body(&mut request);
     peer.describe(&mut request, conn);
     match exchange(peer, conn, request).await {
-        Ok(response) => {
-            let silence = peer.timeouts().silence(response.headers());
-            response::pass_back(response, |body| ResponseBody::stream(Download::new(body, silence))).await
-        }
+        Ok(response) => begun(response).await,
         Err(status) => error(status),
     }
 }
@@ -83,63 +78,73 @@ async fn exchange<P: Peer>(
     peer: &P,
     conn: ConnInfo,
     request: Request<BoundedBody>,
-) -> Result<Response<Incoming>, StatusCode> {
+) -> Result<Response<ResponseBody>, StatusCode> {
+    let (parts, body) = request.into_parts();
     let progress = Progress::new();
-    let asked = websocket::asked(request.extensions());
-    let mut request = request.map(|body| Upload::new(body, progress.clone()));
+    let mut attempt = Attempt::first(&parts.method, &body, P::RESET_MEANS_UNREAD);
+    let mut outgoing = Outgoing::new(&parts, Upload::new(body, progress.clone()));
+    let asked = (parts.method == Method::HEAD, websocket::asked(&parts.extensions));
+    drop(parts);
     let mut kept = peer.pool().take();
-    let mut attempt = Attempt::first(&request, P::RESET_MEANS_UNREAD);
     loop {
         let (generation, undelivered) = (peer.pool().generation(), peer.undelivered());
         attempt.is_kept = kept.is_some();
-        let mut sender = match kept.take() {
-            Some(sender) => sender,
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
             None => peer.connect(conn).await?,
         };
-        let empty = || Upload::new(BoundedBody::empty(), progress.clone());
-        let copy = attempt.is_copied().then(|| copy_of(&request, empty()));
         progress.note();
-        let sent = progress.watch(peer.timeouts().answer, sender.send(request)).await;
-        let mut failure = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-            // Its connection ends with a response that is refused: what is behind such a one is nobody's.
-            Ok(response) if response::is_refused(&response, asked.as_ref()) => {
-                return Err(StatusCode::BAD_GATEWAY);
-            }
-            Ok(response) => {
-                if peer.keeps() {
-                    keep(peer.pool().clone(), sender, generation);
-                }
-                return Ok(response);
-            }
-            Err(failure) => failure,
+        let sent = progress.watch(peer.timeouts().answer, http1::send(&mut stream, &mut outgoing)).await;
+        let reset = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+            Ok(begun) => return received(peer, generation, asked, (stream, outgoing), begun),
+            Err(Failure::Client(status)) => return Err(status),
+            Err(Failure::Malformed) => return Err(StatusCode::BAD_GATEWAY),
+            Err(Failure::Gone { reset }) => reset,
         };
-        request = match (failure.take_message().filter(|_| attempt.is_kept), copy) {
-            // A kept connection that the backend has closed: nothing was sent.
-            (Some(unsent), _) => unsent,
-            _ if !attempt.is_kept && peer.undelivered() > undelivered => {
-                return Err(peer.refusal().unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
-            }
-            (None, Some(copy)) if attempt.may_repeat(failure.error()) => copy,
-            _ => return Err(fault(failure.error())),
-        };
+        if !attempt.is_kept && peer.undelivered() > undelivered {
+            return Err(peer.refusal().unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
+        }
+        if !attempt.may_repeat(reset) {
+            return Err(StatusCode::BAD_GATEWAY);
+        }
+        outgoing.restart();
         attempt.number += 1;
     }
 }
 
-/// Keeps a connection once its response has been passed on.
-fn keep(pool: Pool<Sender>, mut sender: Sender, generation: u64) {
-    tokio::task::spawn_local(async move {
-        if sender.ready().await {
-            pool.put(sender, generation);
-        }
-    });
+/// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is nobody's.
+fn received<P: Peer>(
+    peer: &P,
+    generation: u64,
+    (to_head, asked): (bool, Option<Asked>),
+    connection: (BackendStream, Outgoing),
+    (head, rest): Begun,
+) -> Result<Response<ResponseBody>, StatusCode> {
+    let keeps = head.keeps() && peer.keeps();
+    let mut response = response_of(head);
+    if is_refused(&response, asked.as_ref()) {
+        return Err(StatusCode::BAD_GATEWAY);
+    }
+    // RFC 9110 2.5: the version of a message is that of who sends it on.
+    *response.version_mut() = Version::HTTP_11;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        websocket::grant(&mut response, connection.0, rest);
+        return Ok(response);
+    }
+    let keep = keeps.then(|| Keep { pool: peer.pool().clone(), generation });
+    let silence = peer.timeouts().silence(response.headers());
+    *response.body_mut() = http1::receive(connection, &response, to_head, rest, keep, silence);
+    Ok(response)
 }
 
-/// Begins to speak HTTP/1.1 on a connection.
-pub(crate) async fn handshake<I>(io: I) -> Result<Sender, StatusCode>
-where
-    I: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
-{
-    let (sender, connection) = response::reader().handshake(io).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-    Ok(Http1Client::new(sender, connection))
+fn response_of(head: ResponseHead) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = head.status;
+    *response.version_mut() = head.version;
+    *response.headers_mut() = head.headers;
+    let reason = head.reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
+    if let Some(reason) = reason {
+        response.extensions_mut().insert(reason);
+    }
+    response
 }

@@ -11,7 +11,7 @@ pub mod fastcgi;
 pub(crate) mod gather;
 pub(crate) mod headers;
 mod http;
-mod http1_client;
+mod http1;
 pub(crate) mod limit;
 mod pool;
 pub(crate) mod relay;

@@ -63,7 +63,9 @@ impl<C: Reusable> Pool<C> {
     pub fn put(&self, connection: C, generation: u64) {
         let shared = &self.0;
         let mut idle = shared.idle.borrow_mut();
-        idle.retain(|(one, _)| one.is_reusable());
+        if idle.len() >= shared.bounds.connections {
+            idle.retain(|(one, _)| one.is_reusable());
+        }
         if generation != self.generation()
             || idle.len() >= shared.bounds.connections
             || !connection.is_reusable()

@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::{Request, Response, StatusCode, Version};
 use wire::Kind;
 
-use super::http::{Peer, Sender};
+use super::http::Peer;
 use super::pool::Pool;
 use super::service::ServiceProxy;
+use super::stream::BackendStream;
 use super::timeout::Timeouts;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -145,7 +146,7 @@ impl Peer for SiteProxy {
     const RESET_MEANS_UNREAD: bool = true;
 
     /// Always empty: a pair has one request.
-    fn pool(&self) -> &Pool<Sender> {
+    fn pool(&self) -> &Pool<BackendStream> {
         self.way.pool()
     }
 
@@ -162,7 +163,7 @@ impl Peer for SiteProxy {
         headers::remove_forwarded(request.headers_mut());
     }
 
-    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
+    async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
         self.way.pair(conn, self.kind).await
     }
 

@@ -5,7 +5,6 @@
 //! readers could find the end of in two places, or wait for more of a body than is there.
 
 use std::collections::VecDeque;
-use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,33 +14,23 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::response::Parts;
 use http::{Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use request::fields;
 
-use crate::http::body::{BodyError, BoxError, ResponseBody, Stream};
+use crate::http::body::{BoxError, ResponseBody, Stream};
 use crate::http::response::error;
-use crate::http::websocket::{self, Asked};
+use crate::http::websocket::Asked;
 
 /// LIMIT: bytes of an answer's head, as large as any server's default, with room for many cookies.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
-/// LIMIT: header lines of an answer.
-pub(crate) const HEAD_LINES_MAX: usize = 100;
+pub(crate) use request::response_head::LINES_MAX as HEAD_LINES_MAX;
 /// LIMIT: what is taken of a body before its head is passed on, if it is there.
 const FIRST_BYTES_MAX: usize = 16 << 10;
 const FIRST_PIECES_MAX: usize = 8;
 
-/// What reads answers.
-pub(crate) fn reader() -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEAD_LINES_MAX);
-    builder
-}
-
 /// Whether an answer's head is refused; `asked` is what the request asked for, if that was a WebSocket.
 pub(crate) fn is_refused<B>(answer: &Response<B>, asked: Option<&Asked>) -> bool {
     let (status, version, headers) = (answer.status(), answer.version(), answer.headers());
-    // RFC 9110 15.2: HTTP/1.0 has no such status. Those that come before an answer are hyper's to take.
+    // RFC 9110 15.2: HTTP/1.0 has no such status. Those that come before an answer were read over.
     let granted = || version == Version::HTTP_11 && asked.is_some_and(|asked| asked.is_met_by(headers));
     // RFC 9110 15: others are of no class that a client knows.
     let unknown = status.as_u16() > 599 || (status.is_informational() && !granted());
@@ -63,22 +52,9 @@ fn is_ambiguous(version: Version, headers: &HeaderMap) -> bool {
         })
 }
 
-/// Bytes of a head, without the status line and blanks: hyper reads on to the end of what has arrived.
+/// Bytes of a head, without the status line and blanks: what has arrived may be longer than what is waited for.
 fn head_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len()).sum()
-}
-
-/// Makes an answer that is not refused one for the client, with `body` made of its body.
-pub(crate) async fn pass_back(
-    mut answer: Response<Incoming>,
-    body: impl FnOnce(Incoming) -> ResponseBody,
-) -> Response<ResponseBody> {
-    // RFC 9110 2.5: the version of a message is that of who sends it on.
-    *answer.version_mut() = Version::HTTP_11;
-    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        websocket::grant(&mut answer);
-    }
-    begun(answer.map(body)).await
 }
 
 /// The answer with what has come of its body; 502 in its place if that is broken already.
@@ -175,18 +151,6 @@ pub(crate) fn leave_out_body(response: &mut Response<ResponseBody>) {
         *response.body_mut() = ResponseBody::Empty;
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
-}
-
-/// Whose fault it is that an exchange failed: the client's, if its body was not as it should be.
-pub(crate) fn fault(error: &hyper::Error) -> StatusCode {
-    let mut cause = Error::source(error);
-    while let Some(error) = cause {
-        match error.downcast_ref::<BodyError>() {
-            Some(error) => return error.status(),
-            None => cause = error.source(),
-        }
-    }
-    StatusCode::BAD_GATEWAY
 }
 
 #[cfg(test)]

@@ -15,16 +15,15 @@ use std::time::Duration;
 use conditioning::{Priority, Range};
 use http::header::HeaderValue;
 use http::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 use wire::Shed;
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::BoundedBody;
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::headers;
-use crate::proxy::http::{Peer, Sender, handshake};
+use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: pairs that are kept for further requests; more than run at once are of no use.
@@ -40,7 +39,7 @@ pub struct ServiceProxy {
 
 /// The pairs that lead to one service.
 struct ServicePool {
-    pool: Pool<Sender>,
+    pool: Pool<BackendStream>,
     /// Counts pairs that no worker took; each request watches whether its own is among them.
     undelivered: Cell<u64>,
     /// New pairs that wait for a worker.
@@ -110,22 +109,21 @@ impl ServiceProxy {
     }
 
     /// A new pair for `conn`, whose other end is on its way to a worker, which is told what is spoken on it.
-    pub(super) async fn pair(&self, conn: ConnInfo, kind: wire::Kind) -> Result<Sender, StatusCode> {
+    pub(super) async fn pair(&self, conn: ConnInfo, kind: wire::Kind) -> Result<BackendStream, StatusCode> {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         // The client itself, so that its requests get their turn by who it is.
         let ConnInfo { peer, local, .. } = conn;
         self.pairs.waiting.set(self.pairs.waiting.get() + 1);
         let preread = Vec::new();
         self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
-        let stream = UnixStream::from_std(ours.into()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        handshake(TokioIo::new(stream)).await
+        BackendStream::of_pair(ours).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
 impl Peer for ServiceProxy {
     const RESET_MEANS_UNREAD: bool = true;
 
-    fn pool(&self) -> &Pool<Sender> {
+    fn pool(&self) -> &Pool<BackendStream> {
         &self.pairs.pool
     }
 
@@ -144,7 +142,7 @@ impl Peer for ServiceProxy {
     }
 
     /// Makes a pair and sends one end to the service.
-    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
+    async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
         self.pair(conn, wire::Kind::Relayed).await
     }
 

@@ -12,6 +12,8 @@ use rustix::net::{AddressFamily, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::pool::Reusable;
+
 /// See the file's head.
 ///
 /// A server may answer before it has read the whole request, and close: of a body that is too large for it, for example.
@@ -36,6 +38,33 @@ impl BackendStream {
         Ok(Self { stream: Stream::new(socket)?, deaf: false })
     }
 
+    /// Takes over one end of a socket pair.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn of_pair(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { stream: Stream::Unix(UnixStream::from_std(socket.into())?), deaf: false })
+    }
+
+    /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the runtime
+    /// knows: the kernel is asked only after an event.
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let read = match &self.stream {
+            Stream::Tcp(stream) => stream.try_read(&mut byte),
+            Stream::Unix(stream) => stream.try_read(&mut byte),
+        };
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Waits for something to read, or the end.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.poll_read_ready(cx),
+            Stream::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
     /// Whether a write has found that the server takes no more.
     pub fn is_deaf(&self) -> bool {
         self.deaf
@@ -47,6 +76,12 @@ impl BackendStream {
         self.deaf |=
             written.as_ref().is_err_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset));
         if self.deaf { Ok(length) } else { written }
+    }
+}
+
+impl Reusable for BackendStream {
+    fn is_reusable(&self) -> bool {
+        !self.deaf && self.is_quiet()
     }
 }
 

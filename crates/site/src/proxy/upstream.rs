@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
-use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
 
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::connect::Dialer;
-use crate::proxy::http::{Peer, Sender, handshake};
+use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -29,7 +29,7 @@ pub(crate) struct Upstream {
     target: u16,
     timeouts: Timeouts,
     proxy_header: ProxyHeader,
-    pool: Pool<Sender>,
+    pool: Pool<BackendStream>,
 }
 
 impl Upstream {
@@ -44,7 +44,7 @@ impl Upstream {
 impl Peer for Upstream {
     const RESET_MEANS_UNREAD: bool = false;
 
-    fn pool(&self) -> &Pool<Sender> {
+    fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }
 
@@ -52,7 +52,7 @@ impl Peer for Upstream {
         self.timeouts
     }
 
-    async fn connect(&self, conn: ConnInfo) -> Result<Sender, StatusCode> {
+    async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
         let mut stream = self.dialer.connect(self.target).await?;
         let header = match self.proxy_header {
             ProxyHeader::None => Vec::new(),
@@ -61,7 +61,7 @@ impl Peer for Upstream {
         };
         // The header fits into the buffer of a new connection.
         stream.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        handshake(TokioIo::new(stream)).await
+        Ok(stream)
     }
 
     /// A connection that begins with the name of a client is that client's.

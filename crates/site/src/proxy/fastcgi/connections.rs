@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::ahead::Held;
-use crate::proxy::pool::{Bounds, Pool, Reusable};
+use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::BackendStream;
 
 /// LIMIT: connections of one target that are kept for further requests. Each holds a process of the server's that nobody
@@ -19,12 +19,6 @@ pub(super) struct Connections {
     pub pool: Pool<BackendStream>,
     /// Bytes that were read of responses before their clients took them.
     pub held: Held,
-}
-
-impl Reusable for BackendStream {
-    fn is_reusable(&self) -> bool {
-        !self.is_deaf()
-    }
 }
 
 impl Default for Connections {

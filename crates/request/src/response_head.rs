@@ -1,0 +1,199 @@
+//! The head of a response, as a server behind the site sends it (RFC 9112 4, 5).
+//!
+//! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: every byte of the head. Must never: let
+//! a byte of a value end a line of ours, or accept a folded line.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Version};
+
+/// LIMIT: header lines of a response.
+pub const LINES_MAX: usize = 100;
+
+/// What the head says.
+#[derive(Debug)]
+pub struct ResponseHead {
+    /// The status; one below 200 as well.
+    pub status: StatusCode,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// The words behind the status, where they are not the usual ones.
+    pub reason: Option<Bytes>,
+    /// The fields.
+    pub headers: HeaderMap,
+    /// Bytes of the head, its empty line included.
+    pub length: usize,
+}
+
+/// Why a head is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a response with {0}")]
+pub struct Malformed(pub &'static str);
+
+/// Reads the head that `data` begins with; `None` if its end has not arrived.
+///
+/// # Errors
+/// The bytes are not those of a response.
+pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
+    let mut lines = [const { MaybeUninit::uninit() }; LINES_MAX];
+    let mut head = httparse::Response::new(&mut []);
+    let parsed =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, data, &mut lines);
+    let length = match parsed {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(Malformed("too many header lines")),
+        Err(_) => return Err(Malformed("a head that is none")),
+    };
+    let status =
+        StatusCode::from_u16(head.code.unwrap_or_default()).map_err(|_| Malformed("a bad status"))?;
+    // All values share one copy of the head.
+    let text = Bytes::copy_from_slice(&data[..length]);
+    let part = |part: &[u8]| {
+        let start = part.as_ptr() as usize - data.as_ptr() as usize;
+        text.slice(start..start + part.len())
+    };
+    let reason = head.reason.filter(|reason| Some(*reason) != status.canonical_reason());
+    let mut headers = HeaderMap::with_capacity(head.headers.len());
+    for line in head.headers.iter() {
+        let name =
+            HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed("a bad header name"))?;
+        // An empty value need not stand within the head.
+        let value = if line.value.is_empty() { Bytes::new() } else { part(line.value) };
+        let value = HeaderValue::from_maybe_shared(value).map_err(|_| Malformed("a bad header value"))?;
+        headers.append(name, value);
+    }
+    Ok(Some(ResponseHead {
+        status,
+        version: if head.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
+        reason: reason.filter(|reason| !reason.is_empty()).map(|reason| part(reason.as_bytes())),
+        headers,
+        length,
+    }))
+}
+
+/// The fields of a trailer, its empty line included; `None` if there are none.
+///
+/// # Errors
+/// They are no fields.
+pub fn trailers(text: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
+    const BAD: Malformed = Malformed("a bad trailer");
+    let mut lines = [httparse::EMPTY_HEADER; LINES_MAX];
+    let Ok(httparse::Status::Complete((_, lines))) = httparse::parse_headers(text, &mut lines) else {
+        return Err(BAD);
+    };
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for line in lines {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| BAD)?;
+        headers.append(name, HeaderValue::from_bytes(line.value).map_err(|_| BAD)?);
+    }
+    Ok(Some(headers).filter(|headers| !headers.is_empty()))
+}
+
+impl ResponseHead {
+    /// RFC 9112 9.3: whether another response may follow this one on its connection.
+    pub fn keeps(&self) -> bool {
+        let says = |option: &str| {
+            let values = self.headers.get_all(header::CONNECTION).iter();
+            let mut options = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+            options.any(|one| one.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
+        };
+        if self.version == Version::HTTP_10 { says("keep-alive") && !says("close") } else { !says("close") }
+    }
+}
+
+/// The entry for fuzzing.
+pub fn fuzz(data: &[u8]) {
+    // Whatever the framing of a chunked body lets pass is read, or refused.
+    let _ = trailers(data);
+    let Ok(Some(head)) = parse(data) else { return };
+    // INVARIANT: the head is the same, whatever follows, and no part of it is one.
+    let alone = parse(&data[..head.length]).ok().flatten();
+    assert!(alone.is_some_and(|alone| alone.length == head.length && alone.headers == head.headers));
+    assert!(matches!(parse(&data[..head.length - 1]), Ok(None)));
+    assert!(head.headers.len() <= LINES_MAX);
+    for value in head.headers.values() {
+        assert!(!value.as_bytes().iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+    }
+    assert!(!head.reason.is_some_and(|reason| reason.contains(&b'\n')));
+    // Lines that were folded would be fewer than there are.
+    let lines = data[..head.length].split(|&byte| byte == b'\n');
+    let fields = lines.filter(|line| line.contains(&b':') && !line.starts_with(b"HTTP/")).count();
+    assert_eq!(head.headers.len(), fields);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Result<Option<ResponseHead>, Malformed> {
+        fuzz(text.as_bytes());
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn heads_are_read_once_they_are_whole() {
+        const TEXT: &str =
+            "HTTP/1.1 404 Nothing here\r\nA: b\r\nSet-Cookie: 1\r\nset-cookie: 2\r\nE:\r\n\r\n";
+        for cut in 0..TEXT.len() {
+            assert!(matches!(head(&TEXT[..cut]), Ok(None)), "{cut}");
+        }
+        let found = head(&format!("{TEXT}body\r\n\r\n")).unwrap().unwrap();
+        assert_eq!((found.status.as_u16(), found.version, found.length), (404, Version::HTTP_11, TEXT.len()));
+        assert_eq!(found.reason.as_deref(), Some(&b"Nothing here"[..]));
+        let values =
+            |name: &str| found.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
+        assert_eq!(values("set-cookie"), [b"1", b"2"]);
+        assert_eq!(values("e"), [b""]);
+        assert_eq!(head("HTTP/1.0 200 OK\r\n\r\n").unwrap().unwrap().reason, None);
+    }
+
+    #[test]
+    fn what_two_readers_could_understand_differently_is_refused() {
+        for lines in
+            ["A: b\r\n c: d", "A : b", ": b", "no colon", "A: b\0c", "A: b\rC: d", " A: b", "A\tb: c"]
+        {
+            assert!(head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n")).is_err(), "{lines:?}");
+        }
+        for first in [
+            "HTTP/2.0 200 OK",
+            "HTTP/1.2 200 OK",
+            "HTTP/1.1 20 OK",
+            "HTTP/1.1 2000 OK",
+            "GET / HTTP/1.1",
+            "ICY 200",
+        ] {
+            assert!(head(&format!("{first}\r\n\r\n")).is_err(), "{first:?}");
+        }
+        assert!(head("HTTP/1.1 099 Low\r\n\r\n").is_err());
+        let many = "A: b\r\n".repeat(LINES_MAX);
+        assert!(head(&format!("HTTP/1.1 200 OK\r\n{many}\r\n")).unwrap().is_some());
+        assert!(head(&format!("HTTP/1.1 200 OK\r\n{many}A: b\r\n\r\n")).is_err());
+    }
+
+    #[test]
+    fn trailers_are_fields() {
+        assert_eq!(trailers(b"\r\n"), Ok(None));
+        let found = trailers(b"A: b\r\na: c\r\n\r\n").unwrap().unwrap();
+        assert_eq!((found.len(), found["a"].as_bytes()), (2, &b"b"[..]));
+        for bad in ["A: b\r\n c\r\n\r\n", "A : b\r\n\r\n", "A: b\r\n", "A\r\n\r\n"] {
+            assert!(trailers(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn connections_are_kept_unless_that_is_called_off() {
+        let keeps = |version: &str, value: &str| {
+            head(&format!("HTTP/{version} 200 OK\r\nConnection: {value}\r\n\r\n")).unwrap().unwrap().keeps()
+        };
+        assert!(keeps("1.1", "") && keeps("1.1", "keep-alive") && keeps("1.0", "x, Keep-Alive"));
+        assert!(
+            !keeps("1.1", "Close")
+                && !keeps("1.1", "keep-alive , close")
+                && !keeps("1.0", "")
+                && !keeps("1.0", "close")
+        );
+    }
+}

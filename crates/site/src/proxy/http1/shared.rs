@@ -1,0 +1,112 @@
+//! A connection whose backend answers before it has all of the request: a task writes the rest, as the body of the response
+//! is read at its client's pace, and a client may send all of its body before it reads.
+//!
+//! Untrusted input: none that this module looks at. Must never: keep a connection before both messages are over.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::AbortHandle;
+
+use super::incoming::Keep;
+use super::outgoing::Outgoing;
+use crate::http::body::BoxError;
+use crate::proxy::stream::BackendStream;
+
+/// The connection; the rest of the request is not written once this is dropped before the end of the response.
+pub(super) struct Shared {
+    inner: Rc<RefCell<Inner>>,
+    task: Option<AbortHandle>,
+}
+
+struct Inner {
+    stream: Option<BackendStream>,
+    writing: Writing,
+    /// Where the connection goes when the request is written, once the response is over.
+    keep: Option<Keep>,
+    /// Who waits for the response.
+    reader: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Goes,
+    Done,
+    Failed,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.task.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Shared {
+    /// Has the rest of a request written.
+    pub fn begin(stream: BackendStream, outgoing: Outgoing) -> Self {
+        let inner = Inner { stream: Some(stream), writing: Writing::Goes, keep: None, reader: None };
+        let inner = Rc::new(RefCell::new(inner));
+        let task = tokio::task::spawn_local(write(inner.clone(), outgoing)).abort_handle();
+        Self { inner, task: Some(task) }
+    }
+
+    /// Has the response read; an error once the rest of the request could not be written.
+    pub fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Context<'_>, &mut BackendStream) -> Poll<Result<T, BoxError>>,
+    ) -> Poll<Result<T, BoxError>> {
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let (Some(stream), Writing::Goes | Writing::Done) = (&mut inner.stream, inner.writing) else {
+            return Poll::Ready(Err("the request could not be sent to its end".into()));
+        };
+        let polled = read(cx, stream);
+        if polled.is_pending() {
+            inner.reader = Some(cx.waker().clone());
+        }
+        polled
+    }
+
+    /// The response is over. A connection that would be kept takes the rest of the request; any other ends here.
+    pub fn finish(mut self, keep: Option<Keep>) {
+        let inner = self.inner.clone();
+        let mut inner = inner.borrow_mut();
+        let Some(keep) = keep.filter(|_| inner.stream.as_ref().is_some_and(|stream| !stream.is_deaf()))
+        else {
+            return;
+        };
+        match inner.writing {
+            Writing::Goes => {
+                inner.keep = Some(keep);
+                self.task = None;
+            }
+            Writing::Done => {
+                if let Some(stream) = inner.stream.take() {
+                    keep.put(stream);
+                }
+            }
+            Writing::Failed => {}
+        }
+    }
+}
+
+async fn write(inner: Rc<RefCell<Inner>>, mut outgoing: Outgoing) {
+    let written = poll_fn(|cx| match &mut inner.borrow_mut().stream {
+        Some(stream) => outgoing.poll(cx, stream).map(|written| written.is_ok()),
+        None => Poll::Ready(false),
+    })
+    .await;
+    let mut inner = inner.borrow_mut();
+    inner.writing = if written { Writing::Done } else { Writing::Failed };
+    if let Some(keep) = inner.keep.take()
+        && let Some(stream) = inner.stream.take().filter(|_| written)
+    {
+        keep.put(stream);
+    }
+    if let Some(reader) = inner.reader.take() {
+        reader.wake();
+    }
+}
