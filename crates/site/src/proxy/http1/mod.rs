@@ -7,6 +7,8 @@
 mod incoming;
 mod outgoing;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,8 +31,12 @@ pub(crate) use outgoing::Outgoing;
 const STEP_BYTES: usize = 16 << 10;
 
 thread_local! {
-    /// Where heads are read to; what belongs to a connection is copied, so that one that waits has no buffer.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; STEP_BYTES].into());
+}
+
+/// Memory to read to; what belongs to a connection is copied, so that one that waits has no buffer.
+pub(super) fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| read(scratch))
 }
 
 /// Why there is no response.
@@ -71,7 +77,7 @@ fn poll_head(
     stream: &mut BackendStream,
     partial: &mut Vec<u8>,
 ) -> Poll<Result<Begun, Failure>> {
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         loop {
             let mut buffer = ReadBuf::new(scratch);
             ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
