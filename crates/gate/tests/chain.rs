@@ -34,7 +34,10 @@ impl Filter {
         loop {
             match sys::seqpacket::receive(&self.input, &mut buffer) {
                 Ok(Some(got)) => {
-                    let ToWorker::Connection { bundle } = ToWorker::decode(&buffer[..got.len]).unwrap();
+                    let message = ToWorker::decode(&buffer[..got.len]).unwrap();
+                    let ToWorker::Connection { bundle } = message else {
+                        panic!("filters get one request a message: {message:?}");
+                    };
                     return (bundle, got.descriptor.unwrap());
                 }
                 Ok(None) => panic!("the gate has closed the channel"),

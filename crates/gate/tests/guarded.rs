@@ -45,7 +45,10 @@ fn say(process: &OwnedFd, message: &FromGuarded, stream: Option<&OwnedFd>) {
 fn accept_now(shared: &OwnedFd) -> Option<(Bundle, OwnedFd)> {
     let mut buffer = vec![0; wire::MESSAGE_MAX];
     let got = sys::seqpacket::receive(shared, &mut buffer).ok()?.expect("the channel is open");
-    let ToWorker::Connection { bundle } = ToWorker::decode(&buffer[..got.len]).unwrap();
+    let message = ToWorker::decode(&buffer[..got.len]).unwrap();
+    let ToWorker::Connection { bundle } = message else {
+        panic!("guarded servers get one connection a message: {message:?}");
+    };
     Some((bundle, got.descriptor.unwrap()))
 }
 

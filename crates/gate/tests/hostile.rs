@@ -140,7 +140,10 @@ async fn connection(line: &OwnedFd) -> (Bundle, OwnedFd) {
     loop {
         match sys::seqpacket::receive(line, &mut buffer) {
             Ok(Some(got)) => {
-                let ToWorker::Connection { bundle } = ToWorker::decode(&buffer[..got.len]).unwrap();
+                let message = ToWorker::decode(&buffer[..got.len]).unwrap();
+                let ToWorker::Connection { bundle } = message else {
+                    panic!("there is one connection, and here are more: {message:?}");
+                };
                 return (bundle, got.descriptor.unwrap());
             }
             Ok(None) => panic!("the gate has closed the channel"),

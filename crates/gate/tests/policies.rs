@@ -28,11 +28,15 @@ fn grant(line: &std::os::fd::OwnedFd, credits: u16, done: Vec<u64>) {
 async fn received(line: &std::os::fd::OwnedFd, count: usize) -> Vec<wire::Bundle> {
     let (mut buffer, mut got) = (vec![0; wire::MESSAGE_MAX], Vec::new());
     while got.len() < count {
-        match sys::seqpacket::receive(line, &mut buffer) {
-            Ok(Some(message)) => {
-                let wire::ToWorker::Connection { bundle } =
-                    wire::ToWorker::decode(&buffer[..message.len]).unwrap();
-                got.push(bundle);
+        let mut streams = Vec::new();
+        match sys::seqpacket::receive_many(line, &mut buffer, &mut streams) {
+            Ok(Some(len)) => {
+                let before = got.len();
+                match wire::ToWorker::decode(&buffer[..len]).unwrap() {
+                    wire::ToWorker::Connection { bundle } => got.push(bundle),
+                    wire::ToWorker::Connections { bundles } => got.extend(bundles.0),
+                }
+                assert_eq!(got.len() - before, streams.len(), "a descriptor for each");
             }
             Ok(None) => panic!("the gate has closed the channel"),
             Err(_) => pause(2).await,

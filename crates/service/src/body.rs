@@ -23,6 +23,7 @@ pub(crate) struct Flow {
     unread: AtomicBool,
     over_limit: AtomicBool,
     late_head: AtomicBool,
+    upgraded: AtomicBool,
 }
 
 impl Flow {
@@ -46,6 +47,16 @@ impl Flow {
     /// Whether the connection ended because of that.
     pub(crate) fn late_head(&self) -> bool {
         self.late_head.load(Ordering::Relaxed)
+    }
+
+    /// What the request has asked for is no HTTP any more, and the service's from here on.
+    pub(crate) fn upgrade(&self) {
+        self.upgraded.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the service has the connection, so that it may close its side alone.
+    pub(crate) fn upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Relaxed)
     }
 
     /// Whether the client may still be sending.

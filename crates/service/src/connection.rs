@@ -8,6 +8,7 @@
 use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONNECTION, COOKIE, Entry, HOST, UPGRADE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -62,15 +63,11 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
     };
     let connection =
         Rc::new(Connection { worker, kind, peer: arrival.peer, flow: Arc::default(), host: OnceCell::new() });
-    match Io::new(arrival.stream, arrival.preread, connection.stall(), connection.flow.clone()) {
-        Ok(mut io) => {
-            let end = io.end();
-            connection.drive(io).await;
-            // After an upgrade, the service has it for as long as it likes.
-            let _ = end.await;
-        }
-        Err(error) => connection.warn(format_args!("a connection arrived that cannot be used: {error}")),
-    }
+    let mut io = Io::new(arrival.stream, arrival.preread, connection.stall(), connection.flow.clone());
+    let end = io.end();
+    connection.drive(io).await;
+    // After an upgrade, the service has it for as long as it likes.
+    let _ = end.await;
     // The source may count the connection as ended from here on, not before.
     drop(arrival.guard);
 }
@@ -141,7 +138,11 @@ impl<P: Process> Connection<P> {
 
     async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Recorded> {
         let mut record = self.record(&request);
+        let is_connect = request.method() == Method::CONNECT;
         let response = self.respond(request).await;
+        if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            self.flow.upgrade();
+        }
         record.answered(response.status());
         response.into_http().map(|body| Recorded::new(body, record))
     }
@@ -218,6 +219,10 @@ impl<P: Process> Connection<P> {
     /// Notes how a connection failed, as far as that is of interest.
     fn failed(&self, error: &hyper::Error) {
         let worker = &self.worker;
+        let io_error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+        if io_error.is_some_and(|error| error.kind() == io::ErrorKind::Other) {
+            return self.warn(format_args!("a connection arrived that cannot be used: {error}"));
+        }
         if self.flow.late_head() {
             log_malformed(&worker.log, worker.site, self.peer, StatusCode::REQUEST_TIMEOUT);
         } else if !error.is_parse() {

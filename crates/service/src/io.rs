@@ -12,13 +12,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::ReadBufCursor;
-use rustix::net::{AddressFamily, sockopt::socket_domain};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 use zeroize::Zeroize as _;
 
 use crate::body::Flow;
+use crate::stream::Stream;
 use crate::timer::{Stall, StallTimer};
 
 /// How much one read takes.
@@ -93,42 +92,6 @@ enum Linger {
     Lingering(Stall),
 }
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// Does the same to either kind of stream.
-macro_rules! either {
-    ($stream:expr, $inner:ident => $action:expr) => {
-        match $stream {
-            Stream::Tcp($inner) => $action,
-            Stream::Unix($inner) => $action,
-        }
-    };
-}
-
-impl Stream {
-    fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(if socket_domain(&descriptor)? == AddressFamily::UNIX {
-            Self::Unix(UnixStream::from_std(descriptor.into())?)
-        } else {
-            Self::Tcp(TcpStream::from_std(descriptor.into())?)
-        })
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_read(cx, buffer))
-    }
-
-    /// Sends what there is room for, without waiting.
-    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        either!(self, stream => stream.try_write(bytes))
-    }
-}
-
 impl Io {
     /// Takes over a connection; a write that makes no progress for `write_stall`, or too little, fails.
     pub(crate) fn new(
@@ -136,17 +99,17 @@ impl Io {
         preread: Vec<u8>,
         write_stall: Option<Duration>,
         flow: Arc<Flow>,
-    ) -> io::Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             preread,
             replayed: 0,
-            stream: Stream::new(descriptor)?,
+            stream: Stream::new(descriptor),
             write_stall_timer: StallTimer::new(write_stall),
             head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
             flow,
             end: None,
-        })
+        }
     }
 
     /// What ends, with an error, once this connection is gone, wherever it is by then.
@@ -163,10 +126,7 @@ impl Io {
 
     /// Sends small answers at once, for a connection that stays open.
     pub(crate) fn set_nodelay(&self) {
-        if let Stream::Tcp(stream) = &self.stream {
-            // It only costs time when refused.
-            let _ = stream.set_nodelay(true);
-        }
+        self.stream.set_nodelay();
     }
 
     /// Passes the outcome of a read on, unless it has been pending for too long within a head.
@@ -249,9 +209,8 @@ impl hyper::rt::Read for Io {
 }
 
 impl hyper::rt::Write for Io {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let result = either!(&mut self.stream, stream => Pin::new(stream).poll_write(cx, bytes));
-        self.written(cx, result)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -259,7 +218,7 @@ impl hyper::rt::Write for Io {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = either!(&mut self.stream, stream => Pin::new(stream).poll_write_vectored(cx, parts));
+        let result = self.stream.poll_write_vectored(cx, parts);
         self.written(cx, result)
     }
 
@@ -274,7 +233,11 @@ impl hyper::rt::Write for Io {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if matches!(self.linger, Linger::Open) {
-            ready!(either!(&mut self.stream, stream => Pin::new(stream).poll_shutdown(cx)))?;
+            if !self.flow.unread() && !self.flow.upgraded() {
+                // hyper drops the connection next, which says the same to the client.
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.stream.poll_shutdown(cx))?;
             if !self.flow.unread() {
                 return Poll::Ready(Ok(()));
             }

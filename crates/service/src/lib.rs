@@ -63,6 +63,7 @@ mod record;
 mod request;
 mod response;
 mod sealed;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod timer;

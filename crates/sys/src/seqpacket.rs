@@ -14,9 +14,14 @@ use rustix::net::{
 
 /// The most descriptors that one message may carry.
 ///
-/// LIMIT: no message of `wire` carries more than one; what a hostile peer adds beyond this is cut off by the
-/// kernel, and the message is refused.
+/// LIMIT: no message of `wire` carries more than one, but for those that [`receive_many`] is for; what a hostile peer
+/// adds beyond this is cut off by the kernel, and the message is refused.
 pub const DESCRIPTORS_MAX: usize = 2;
+
+/// The most descriptors that a message may carry which [`send_many`] sends and [`receive_many`] receives.
+///
+/// LIMIT: as many connections as a gate accepts in one turn; the kernel's own limit is 253.
+pub const MANY_MAX: usize = 64;
 
 /// A message that arrived on a channel.
 #[derive(Debug)]
@@ -71,6 +76,24 @@ pub fn send_parts(
     Ok(())
 }
 
+/// As [`send`], with at most [`MANY_MAX`] descriptors.
+///
+/// # Errors
+/// Those of [`send`]; `InvalidInput` with more descriptors than that.
+pub fn send_many(channel: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if descriptors.len() > MANY_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(channel, &[IoSlice::new(message)], &mut control, flags)?;
+    Ok(())
+}
+
 /// Receives one message into `buffer`; `None` at the end of the channel.
 ///
 /// # Errors
@@ -78,24 +101,58 @@ pub fn send_parts(
 /// more than [`DESCRIPTORS_MAX`] descriptors: it is consumed and its descriptors are closed.
 pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Received>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(
-        channel,
-        &mut [IoSliceMut::new(buffer)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-    )?;
     let mut descriptor = None;
-    for part in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut arrived) = part {
-            descriptor = descriptor.or(arrived.next());
-        }
+    // Those that the closure does not keep are closed.
+    let keep = |arrived: OwnedFd| {
+        descriptor.get_or_insert(arrived);
+    };
+    let received = receive_with(channel, buffer, &mut space, keep)?;
+    Ok(received.map(|len| Received { len, descriptor }))
+}
+
+/// As [`receive`], where more descriptors may come along, at most [`MANY_MAX`]: they are added to `descriptors` in their
+/// order. How many bytes of the buffer the message fills.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_many(
+    channel: impl AsFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Option<usize>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY_MAX))];
+    let before = descriptors.len();
+    let received = receive_with(channel, buffer, &mut space, |arrived| descriptors.push(arrived));
+    // The kernel rounds the space up.
+    let too_many = descriptors.len() - before > MANY_MAX;
+    if too_many || received.is_err() {
+        descriptors.truncate(before);
     }
+    if too_many {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors over the limit"));
+    }
+    received
+}
+
+fn receive_with(
+    channel: impl AsFd,
+    buffer: &mut [u8],
+    space: &mut [MaybeUninit<u8>],
+    keep: impl FnMut(OwnedFd),
+) -> io::Result<Option<usize>> {
+    let mut control = RecvAncillaryBuffer::new(space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let message = recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+    let rights = control.drain().filter_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(arrived) => Some(arrived),
+        _ => None,
+    });
+    rights.flatten().for_each(keep);
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "message or its descriptors over the limit"));
     }
     // A message of no bytes is never sent; the kernel reports the end of the channel in the same way.
-    Ok((message.bytes > 0).then_some(Received { len: message.bytes, descriptor }))
+    Ok((message.bytes > 0).then_some(message.bytes))
 }
 
 #[cfg(test)]
@@ -132,6 +189,29 @@ mod tests {
         control.push(SendAncillaryMessage::ScmRights(&many));
         sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
         assert_eq!(receive(&b, &mut [0; 16]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn carries_as_many_descriptors_as_a_message_may_and_no_more() {
+        let (a, b) = pair().unwrap();
+        let file = File::open("/dev/null").unwrap();
+        let (mut buffer, mut descriptors) = ([0; 16], Vec::new());
+        send_many(&a, b"hello", &[file.as_fd(); MANY_MAX]).unwrap();
+        assert_eq!(receive_many(&b, &mut buffer, &mut descriptors).unwrap(), Some(5));
+        assert_eq!(descriptors.len(), MANY_MAX);
+        let refused = send_many(&a, b"hello", &[file.as_fd(); MANY_MAX + 1]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        // A peer that has the kernel's limit instead of ours.
+        let many = [file.as_fd(); MANY_MAX + 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY_MAX + 1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&many));
+        sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+        let refused = receive_many(&b, &mut buffer, &mut descriptors).unwrap_err();
+        assert_eq!((refused.kind(), descriptors.len()), (io::ErrorKind::InvalidData, MANY_MAX));
+        // Elsewhere, a message of one edge does not bring those of another.
+        send_many(&a, b"hello", &[file.as_fd(); MANY_MAX]).unwrap();
+        assert_eq!(receive(&b, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

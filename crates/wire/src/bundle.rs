@@ -2,7 +2,7 @@
 //! worker.
 //!
 //! Runs in: gate, site worker, service worker. Sees: from a source, what it accepted; from a worker, bytes
-//! that a compromised service may have made up. Never: more than one connection a message.
+//! that a compromised service may have made up. Never: more descriptors in a message than bundles.
 //!
 //! Sources: Park and Pai, "Connection Conditioning", NSDI 2006, "Implementation" (descriptor and request as one atomic
 //! bundle);
@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 
-use crate::codec::{Bytes, choice, messages, record};
+use crate::codec::{Bytes, DecodeError, Field, Reader, choice, messages, record};
 
 /// The most bytes already read from a connection that may travel with it.
 ///
@@ -57,11 +57,38 @@ record! {
     }
 }
 
+/// The most connections in one message.
+///
+/// LIMIT: as many as a gate accepts in one turn, and as many descriptors as are received at once.
+pub const BUNDLES_MAX: usize = 64;
+
+/// Several bundles, at most [`BUNDLES_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundles(pub Vec<Bundle>);
+
+impl Field for Bundles {
+    fn put(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.0.len() <= BUNDLES_MAX, "a sender keeps the limit of its own message");
+        (self.0.len() as u16).put(out);
+        self.0.iter().for_each(|bundle| bundle.put(out));
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = usize::from(u16::take(reader)?);
+        if count > BUNDLES_MAX {
+            return Err(DecodeError::Limit(BUNDLES_MAX));
+        }
+        (0..count).map(|_| Bundle::take(reader)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 messages! {
     /// From a source to a worker. The end of the channel answers `Drain`: nothing more will come.
     pub enum ToWorker {
         /// A connection; its descriptor comes along. Sent only against a credit.
         1 => Connection { bundle: Bundle },
+        /// Several connections; their descriptors come along, in the same order. Sent only against as many credits, and
+        /// never to filters and guarded servers.
+        2 => Connections { bundles: Bundles },
     }
 }
 

@@ -21,7 +21,8 @@ pub mod tls;
 pub use admin::{ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Verb};
 pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{
-    Bundle, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded, ToWorker,
+    BUNDLES_MAX, Bundle, Bundles, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded,
+    ToWorker,
 };
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};

@@ -15,12 +15,12 @@ use wire::tls::{
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
 };
 use wire::{
-    AccessRight, Act, AdminToLauncher, Backend, BrokerToConnector, Bundle, Bytes, Checks, ChildToLauncher,
-    Conditioning, ConnectorToBroker, ConnectorToSite, Counters, DecodeError, FromGuarded, FromWorker,
-    HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger,
-    LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION, Outcome, PREREAD_MAX, ProbeKind,
-    ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector, Source, Speech, Text, ToGuard,
-    ToGuarded, ToWorker, Unreachable, Verb, WorkerLimits,
+    AccessRight, Act, AdminToLauncher, BUNDLES_MAX, Backend, BrokerToConnector, Bundle, Bundles, Bytes,
+    Checks, ChildToLauncher, Conditioning, ConnectorToBroker, ConnectorToSite, Counters, DecodeError,
+    FromGuarded, FromWorker, HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector,
+    LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION,
+    Outcome, PREREAD_MAX, ProbeKind, ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector,
+    Source, Speech, Text, ToGuard, ToGuarded, ToWorker, Unreachable, Verb, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -146,6 +146,17 @@ impl Samples for ToWorker {
         all.push(connection(addresses()[1], addresses()[4], Kind::Http2, 24));
         for kind in [Kind::RelayedTls10, Kind::RelayedTls11, Kind::RelayedTls2] {
             all.push(connection(addresses()[1], addresses()[4], kind, 0));
+        }
+        for count in [0, 1, BUNDLES_MAX] {
+            let bundle = |id| Bundle {
+                id,
+                peer: addresses()[1],
+                local: addresses()[4],
+                kind: Kind::Plain,
+                preread: bytes(id as usize % 2),
+            };
+            let bundles = Bundles((0..count as u64).map(bundle).collect());
+            all.push(Self::Connections { bundles });
         }
         all
     }
@@ -824,6 +835,7 @@ fn a_length_over_its_limit_is_refused_first() {
         refused::<ToWorker>(&[&[1][..], &[0; 8 + 18 + 18 + 1]].concat(), &length.to_le_bytes(), PREREAD_MAX);
         refused::<FromWorker>(&[&[2][..], &[0; 8]].concat(), &length.to_le_bytes(), PREREAD_MAX);
     }
+    refused::<ToWorker>(&[2], &over(BUNDLES_MAX as u16), BUNDLES_MAX);
     refused::<LauncherToGate>(&[3, 0, 0], &over(255), 255);
     refused::<LauncherToGate>(&[&[3, 0, 0], no_text].concat(), &over(1024), 1024);
     refused::<LauncherToGate>(&[3, 0, 0], &u16::MAX.to_le_bytes(), 255);
@@ -895,8 +907,10 @@ fn text_is_cut_between_characters() {
 fn a_mapped_address_is_an_ipv4_address() {
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
     let bundle = Bundle { id: 0, peer: mapped, local: mapped, kind: Kind::Plain, preread: Bytes(vec![]) };
-    let ToWorker::Connection { bundle } =
-        ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
+    let decoded = ToWorker::decode(&encoded(&ToWorker::Connection { bundle })).unwrap();
+    let ToWorker::Connection { bundle } = decoded else {
+        panic!("{decoded:?}");
+    };
     assert_eq!(bundle.peer, "192.0.2.1:80".parse().unwrap());
 }
 

@@ -75,6 +75,36 @@ thread_local! {
     static SEND: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
 }
 
+/// Takes one message out of a channel by way of `receive`, which says its length and what came along.
+fn received<In: Message, T>(
+    receive: impl FnOnce(&mut [u8]) -> io::Result<Option<(usize, T)>>,
+) -> Option<Result<Option<(In, T)>, ChannelError>> {
+    RECEIVE.with_borrow_mut(|buffer| match receive(buffer) {
+        Ok(None) => Some(Ok(None)),
+        Ok(Some((len, along))) => Some(match In::decode(&buffer[..len]) {
+            Ok(message) => Ok(Some((message, along))),
+            Err(error) => Err(ChannelError::Malformed(error)),
+        }),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => None,
+            io::ErrorKind::Interrupted => None,
+            io::ErrorKind::InvalidData => Some(Err(ChannelError::Malformed(DecodeError::Limit(MESSAGE_MAX)))),
+            _ => Some(Err(ChannelError::Io(error))),
+        },
+    })
+}
+
+/// A peer that ended without having read all that was sent to it: the kernel says so once, ahead of what that peer had
+/// sent. Its last messages come after.
+fn again_after_reset<T>(
+    mut receive: impl FnMut() -> Option<Result<T, ChannelError>>,
+) -> Option<Result<T, ChannelError>> {
+    match receive() {
+        Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::ConnectionReset => receive(),
+        result => result,
+    }
+}
+
 impl<In: Message> Channel<In, ChildToLauncher> {
     /// Answers the launcher's question what this process has counted. One whose channel is full asks again.
     pub fn report(&self, counters: Counters) {
@@ -98,6 +128,24 @@ impl<In: Message, Out: Message> Channel<In, Out> {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
             // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
             if let Some(result) = self.try_receive() {
+                return result;
+            }
+            ready.clear_ready();
+        }
+    }
+
+    /// As [`Self::receive`], where several descriptors may come along: they are in `descriptors` then, and nothing else.
+    pub async fn receive_many(&self, descriptors: &mut Vec<OwnedFd>) -> Result<Option<In>, ChannelError> {
+        loop {
+            let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
+            if let Some(result) = again_after_reset(|| {
+                descriptors.clear();
+                let many = |buffer: &mut [u8]| {
+                    let got = sys::seqpacket::receive_many(&self.socket, buffer, descriptors)?;
+                    Ok(got.map(|len| (len, ())))
+                };
+                received(many).map(|result| result.map(|arrived| arrived.map(|(message, ())| message)))
+            }) {
                 return result;
             }
             ready.clear_ready();
@@ -131,31 +179,11 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
     pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
-        match self.receive_once() {
-            // A peer that ended without having read all that was sent to it: the kernel says so once, ahead of
-            // what that peer had sent. Its last messages come after.
-            Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::ConnectionReset => {
-                self.receive_once()
-            }
-            result => result,
-        }
-    }
-
-    fn receive_once(&self) -> Option<Result<Arrived<In>, ChannelError>> {
-        RECEIVE.with_borrow_mut(|buffer| match sys::seqpacket::receive(&self.socket, buffer) {
-            Ok(None) => Some(Ok(None)),
-            Ok(Some(got)) => Some(match In::decode(&buffer[..got.len]) {
-                Ok(message) => Ok(Some((message, got.descriptor))),
-                Err(error) => Err(ChannelError::Malformed(error)),
-            }),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => None,
-                io::ErrorKind::Interrupted => None,
-                io::ErrorKind::InvalidData => {
-                    Some(Err(ChannelError::Malformed(DecodeError::Limit(MESSAGE_MAX))))
-                }
-                _ => Some(Err(ChannelError::Io(error))),
-            },
+        again_after_reset(|| {
+            received(|buffer| {
+                let got = sys::seqpacket::receive(&self.socket, buffer)?;
+                Ok(got.map(|got| (got.len, got.descriptor)))
+            })
         })
     }
 
@@ -184,6 +212,15 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 result => return result,
             }
         }
+    }
+
+    /// As [`Self::try_send`], with several descriptors, at most [`sys::seqpacket::MANY_MAX`].
+    pub fn try_send_many(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        SEND.with_borrow_mut(|buffer| {
+            buffer.clear();
+            message.encode(buffer);
+            sys::seqpacket::send_many(&self.socket, buffer, descriptors)
+        })
     }
 
     /// Sets how many bytes of messages may wait on their way to the peer; the least if 0.

@@ -16,17 +16,18 @@ mod outgoing;
 mod receive;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{Delayed, Priority, Queue, Range, ShareLimits, Shares, Waiting};
-use wire::{Conditioning, Shed};
+use wire::{BUNDLES_MAX, Conditioning, Shed};
 
 use destination::{CREDITS_MAX, Destination, Kind};
 pub use guarded::Guarded;
-use outgoing::{Client, Waits};
+use outgoing::{Client, Ready, Waits};
 pub use outgoing::{Outgoing, Owner};
 
 /// Which requests are refused for how they look.
@@ -80,6 +81,8 @@ pub struct Dispatcher {
     owner: Rc<dyn Owner>,
     /// The newest first: during a relaunch the successor gets the work as soon as it can take it.
     destinations: RefCell<Vec<Rc<Destination>>>,
+    /// Those that came in this turn of the loop, for which there was room: they leave together at its end.
+    outbox: RefCell<VecDeque<Ready>>,
     /// Those that no worker has room for.
     queue: RefCell<Queue<(Outgoing, Client)>>,
     /// Those whose ranges hold their shares already.
@@ -116,6 +119,7 @@ impl Dispatcher {
             name: RefCell::new(name.into()),
             owner,
             destinations: RefCell::default(),
+            outbox: RefCell::default(),
             queue: RefCell::new(Queue::new(Priority::Recency)),
             delayed: RefCell::default(),
             shares: RefCell::default(),
@@ -196,7 +200,8 @@ impl Dispatcher {
     }
 
     /// Sends nothing more on the channels that there are now; what was sent still arrives.
-    pub fn finish(&self) {
+    pub fn finish(self: &Rc<Self>) {
+        self.send_outbox();
         self.destinations.borrow().iter().for_each(|destination| destination.drain());
     }
 
@@ -259,16 +264,33 @@ impl Dispatcher {
     }
 
     fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
-        if self.queue.borrow().is_empty() {
-            if let Err(outgoing) = self.try_send(outgoing, client) {
-                self.enqueue(outgoing, client, deadline);
-            }
-        } else {
-            self.enqueue(outgoing, client, deadline);
+        let ready = Ready { outgoing, client, deadline };
+        if !self.queue.borrow().is_empty() {
+            self.enqueue(ready);
             // Those who wait may do so although there are credits: the kernel refuses a descriptor when too many
             // are under way. No worker would call for them then.
-            self.serve_queue();
+            return self.serve_queue();
         }
+        if self.room() == 0 {
+            return self.enqueue(ready);
+        }
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.push_back(ready);
+        let count = outbox.len();
+        drop(outbox);
+        if count >= BUNDLES_MAX {
+            self.send_outbox();
+        } else if count == 1 {
+            let this = self.clone();
+            tokio::task::spawn_local(async move { this.send_outbox() });
+        }
+    }
+
+    /// Sends what has come in this turn of the loop.
+    fn send_outbox(self: &Rc<Self>) {
+        let mut outbox = self.outbox.take();
+        self.send_batch(&mut outbox);
+        outbox.into_iter().for_each(|unsent| self.enqueue(unsent));
     }
 
     /// A client was served, whether it has waited or not. Where those who are served make others wait, it has had its
@@ -280,7 +302,8 @@ impl Dispatcher {
         }
     }
 
-    fn enqueue(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
+    fn enqueue(self: &Rc<Self>, ready: Ready) {
+        let Ready { outgoing, client, deadline } = ready;
         if self.queue.borrow().len() >= self.waiting_max {
             return self.give_up(outgoing, client);
         }
@@ -296,7 +319,8 @@ impl Dispatcher {
     }
 
     /// Gives all who wait back to the owner: no worker will come for them.
-    pub fn reject_all(&self) {
+    pub fn reject_all(self: &Rc<Self>) {
+        self.send_outbox();
         // Nobody waits for longer than this.
         let end = Instant::now() + self.wait_max;
         while let Some((outgoing, client)) = self.expired(end) {
@@ -344,40 +368,54 @@ impl Dispatcher {
         self.delayed.borrow_mut().expired(now).map(|late| late.item)
     }
 
-    /// Sends to the first worker that has room.
-    fn try_send(&self, outgoing: Outgoing, client: Client) -> Result<(), Outgoing> {
-        let mut unsent = outgoing;
-        for destination in
-            self.destinations.borrow().iter().filter(|destination| destination.has_room(self.held_max()))
-        {
-            let address = unsent.peer.ip();
-            match destination.send(unsent, client, &self.next_id) {
-                Ok(()) => {
-                    self.served(address);
-                    self.owner.delivered();
-                    return Ok(());
+    /// How many connections may be sent now in one message.
+    fn room(&self) -> usize {
+        let held_max = self.held_max();
+        let destinations = self.destinations.borrow();
+        destinations.iter().map(|destination| destination.room(held_max)).find(|&room| room > 0).unwrap_or(0)
+    }
+
+    /// Sends to the first worker that has room, and the next ones; leaves those for which there is none.
+    fn send_batch(&self, batch: &mut VecDeque<Ready>) {
+        let sent = |address| {
+            self.served(address);
+            self.owner.delivered();
+        };
+        for destination in self.destinations.borrow().iter() {
+            loop {
+                let count = destination.room(self.held_max()).min(batch.len());
+                if count == 0 || !destination.send_batch(batch, count, &self.next_id, sent) {
+                    break;
                 }
-                Err(outgoing) => unsent = outgoing,
             }
         }
-        Err(unsent)
     }
 
     fn serve_queue(&self) {
-        let has_room = |destination: &Rc<Destination>| destination.has_room(self.held_max());
-        while !self.queue.borrow().is_empty() && self.destinations.borrow().iter().any(has_room) {
-            let Some(Waiting { address, deadline, item: (outgoing, client) }) = self.pop() else {
+        loop {
+            let room = self.room();
+            let mut batch: VecDeque<_> = std::iter::from_fn(|| self.pop()).take(room).collect();
+            if batch.is_empty() {
                 return;
-            };
-            if let Err(outgoing) = self.try_send(outgoing, client) {
-                self.queue.borrow_mut().requeue(Waiting { address, deadline, item: (outgoing, client) });
-                return;
+            }
+            self.send_batch(&mut batch);
+            if !batch.is_empty() {
+                // The last one first: each is the next again.
+                return batch.into_iter().rev().for_each(|unsent| self.requeue(unsent));
             }
         }
     }
 
-    fn pop(&self) -> Option<Waiting<(Outgoing, Client)>> {
-        self.queue.borrow_mut().pop()
+    fn requeue(&self, ready: Ready) {
+        let Ready { outgoing, client, deadline } = ready;
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.wait_max);
+        let waiting = Waiting { address: outgoing.peer.ip(), deadline, item: (outgoing, client) };
+        self.queue.borrow_mut().requeue(waiting);
+    }
+
+    fn pop(&self) -> Option<Ready> {
+        let Waiting { deadline, item: (outgoing, client), .. } = self.queue.borrow_mut().pop()?;
+        Some(Ready { outgoing, client, deadline: Some(deadline) })
     }
 
     fn count_out(&self, client: Client) {

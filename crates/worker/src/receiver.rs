@@ -15,16 +15,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
-use wire::{Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
+use wire::{Bundle, Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
 
-/// How many connections one source may have on their way at once.
+/// How many connections one source may have on their way at once, at first and when little comes.
 ///
 /// LIMIT: enough that a source need not wait for a turn of the worker's loop under load; small enough that the
 /// queue of connections stays where it can still be ordered, in the source. OKWS: 100 in transit per service.
 const CREDITS: u16 = 64;
+
+/// How many it may have on their way while it uses all that it is given, and the worker has room for them.
+///
+/// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at most
+/// so many new ones. More would be more than a worker that hangs takes down with it.
+const CREDITS_BURST: u16 = 512;
 
 type SourceChannel = Channel<ToWorker, FromWorker>;
 
@@ -52,6 +58,8 @@ struct Source {
     returns: RefCell<(u16, Vec<u64>)>,
     /// Credits that the source has and has not used.
     granted: Cell<u32>,
+    /// How many it may have at most: [`CREDITS`] to [`CREDITS_BURST`]; 0 before the first ones.
+    window: Cell<u16>,
     ended: Cell<bool>,
     /// Whether it takes nothing back: it leaves.
     refuses: Cell<bool>,
@@ -106,6 +114,7 @@ impl Receiver {
             relays,
             returns: RefCell::new((CREDITS, Vec::new())),
             granted: Cell::new(0),
+            window: Cell::new(0),
             ended: Cell::new(false),
             refuses: Cell::new(false),
         });
@@ -171,46 +180,28 @@ impl Receiver {
     /// Receives what one source sends until it closes or misbehaves.
     async fn listen(self: Rc<Self>, source: Rc<Source>) {
         let name = if source.relays { "the worker that relays to it" } else { "a gate" };
+        let mut descriptors = Vec::new();
         loop {
-            match source.channel.receive().await {
-                Ok(Some((ToWorker::Connection { .. }, _))) if source.granted.get() == 0 => {
-                    eprintln!(
-                        "warning: {name} sends more connections than it has credits for; its channel is closed"
-                    );
-                    break;
-                }
-                Ok(Some((ToWorker::Connection { bundle }, Some(stream)))) => {
-                    source.granted.set(source.granted.get() - 1);
-                    self.live.set(self.live.get() + 1);
-                    self.counters.connected();
-                    let guard = ConnectionGuard {
-                        id: bundle.id,
-                        from: Rc::downgrade(&source),
-                        receiver: self.clone(),
-                    };
-                    self.arrived.borrow_mut().push_back(Arrival {
-                        stream,
-                        preread: bundle.preread.0,
-                        peer: bundle.peer,
-                        local: bundle.local,
-                        relayed: source.relays,
-                        kind: bundle.kind,
-                        guard,
-                    });
-                    if self.live.get() <= self.live_max {
-                        self.queue_return(&source, |returns| returns.0 += 1);
-                    }
-                    self.arrival.notify_one();
-                }
-                Ok(Some((ToWorker::Connection { .. }, None))) => {
-                    eprintln!("warning: {name} sends a bundle without a connection; its channel is closed");
-                    break;
-                }
+            let taken = match source.channel.receive_many(&mut descriptors).await {
                 Ok(None) => break,
+                Ok(Some(ToWorker::Connection { bundle })) => {
+                    self.take(&source, std::iter::once(bundle), &mut descriptors)
+                }
+                Ok(Some(ToWorker::Connections { bundles })) => {
+                    self.take(&source, bundles.0.into_iter(), &mut descriptors)
+                }
                 Err(error) => {
                     eprintln!("warning: {name} sends what is no connection: {error}; its channel is closed");
                     break;
                 }
+            };
+            if let Err(violation) = taken {
+                eprintln!("warning: {name} sends {violation}; its channel is closed");
+                break;
+            }
+            if source.granted.get() == 0 {
+                // The source waits for it, and a turn of the loop is long while many connections are busy.
+                self.send_returns(&source).await;
             }
         }
         source.ended.set(true);
@@ -218,6 +209,45 @@ impl Receiver {
             self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &source));
         }
         self.arrival.notify_one();
+    }
+
+    /// Takes the connections of one message in: all of them, or none and why.
+    fn take(
+        self: &Rc<Self>,
+        source: &Rc<Source>,
+        bundles: impl ExactSizeIterator<Item = Bundle>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), &'static str> {
+        let count = bundles.len() as u32;
+        let Some(left) = source.granted.get().checked_sub(count) else {
+            return Err("more connections than it has credits for");
+        };
+        if count == 0 || descriptors.len() != bundles.len() {
+            return Err("a bundle without a connection, or a connection without a bundle");
+        }
+        source.granted.set(left);
+        let mut arrived = self.arrived.borrow_mut();
+        for (bundle, stream) in bundles.zip(descriptors.drain(..)) {
+            self.live.set(self.live.get() + 1);
+            self.counters.connected();
+            let guard =
+                ConnectionGuard { id: bundle.id, from: Rc::downgrade(source), receiver: self.clone() };
+            arrived.push_back(Arrival {
+                stream,
+                preread: bundle.preread.0,
+                peer: bundle.peer,
+                local: bundle.local,
+                relayed: source.relays,
+                kind: bundle.kind,
+                guard,
+            });
+            if self.live.get() <= self.live_max {
+                self.queue_return(source, |returns| returns.0 += 1);
+            }
+        }
+        drop(arrived);
+        self.arrival.notify_one();
+        Ok(())
     }
 
     /// Notes something to be returned to a source, and sees to it that it is sent once per turn of the loop.
@@ -234,11 +264,15 @@ impl Receiver {
     async fn flush(self: Rc<Self>, source: Rc<Source>) {
         // A turn of the loop later, what the same turn brings is in the same message.
         tokio::task::yield_now().await;
+        self.send_returns(&source).await;
+    }
+
+    async fn send_returns(&self, source: &Source) {
         loop {
             let (credits, mut done) = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
             source.returns.borrow_mut().1 = rest;
-            let credits = if self.draining.get() { 0 } else { credits };
+            let credits = if self.draining.get() { 0 } else { self.adapted(source, credits) };
             if credits == 0 && done.is_empty() {
                 return;
             }
@@ -248,6 +282,30 @@ impl Receiver {
                 return;
             }
         }
+    }
+
+    /// How many credits are to be returned to a source in the place of `credits`: more if it has used up all of them, so
+    /// that others wait there, and there is room for them; fewer when it does not need them any more.
+    fn adapted(&self, source: &Source, credits: u16) -> u16 {
+        let window = source.window.get();
+        if window == 0 {
+            source.window.set(CREDITS);
+            return credits;
+        }
+        let used = u32::from(window).saturating_sub(source.granted.get());
+        let room = self.live_max.saturating_sub(self.live.get());
+        let adapted = if credits == 0 {
+            window
+        } else if source.granted.get() == 0 && room >= 2 * u32::from(window) {
+            (window * 2).min(CREDITS_BURST)
+        } else if room < u32::from(window) || used < u32::from(window / 4) {
+            (window - credits.min(window)).max(CREDITS)
+        } else {
+            window
+        };
+        source.window.set(adapted);
+        // INVARIANT: what the window shrinks by are credits that are not returned.
+        credits + adapted - window
     }
 
     /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may have

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use wire::{Bundle, Bytes, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToWorker};
+use wire::{Bundle, Bundles, Bytes, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToWorker};
 use worker::channel::Channel;
 use worker::counters::{Counters, DropCounters};
 use worker::receiver::{Arrival, Receiver};
@@ -290,4 +290,85 @@ fn drops_are_counted_by_reason() {
     drops.note(|shed| shed.banned += 1);
     let shed = drops.snapshot();
     assert_eq!((shed.malformed, shed.banned, shed.evicted), (2, 1, 0));
+}
+
+/// Sends connections of these numbers in one message, with so many descriptors.
+fn send_several(peer: &Peer, ids: std::ops::Range<u64>, descriptors: usize) {
+    let bundle =
+        |id| Bundle { id, peer: address(1), local: address(2), kind: Kind::Plain, preread: Bytes::default() };
+    let message = ToWorker::Connections { bundles: Bundles(ids.map(bundle).collect()) };
+    let stream = stream();
+    peer.try_send_many(&message, &vec![stream.as_fd(); descriptors]).unwrap();
+}
+
+#[test]
+fn connections_of_one_message_arrive_each_by_itself() {
+    run(async || {
+        let receiver = Receiver::new(10);
+        let peer = source(&receiver, false).await;
+        send_several(&peer, 1..4, 3);
+        let mut held = Vec::new();
+        for _ in 1..4 {
+            held.push(receiver.next().await.unwrap());
+        }
+        assert_eq!(said(&peer).await, FromWorker::Returns { credits: 3, done: vec![] });
+        for id in 1..4 {
+            drop(held.remove(0));
+            assert_eq!(said(&peer).await, FromWorker::Returns { credits: 0, done: vec![id] });
+        }
+    });
+}
+
+#[test]
+fn a_message_without_a_descriptor_for_each_of_its_connections_ends_its_channel() {
+    run(async || {
+        for (bundles, descriptors) in [(2, 1), (2, 3), (0, 0), (0, 1)] {
+            let receiver = Receiver::new(10);
+            let peer = source(&receiver, false).await;
+            send_several(&peer, 0..bundles, descriptors);
+            assert!(peer.receive().await.unwrap().is_none(), "{bundles} with {descriptors}");
+            assert_eq!(receiver.counters.snapshot().connections, 0);
+        }
+    });
+}
+
+#[test]
+fn a_source_that_uses_all_its_credits_gets_more_while_there_is_room() {
+    run(async || {
+        let receiver = Receiver::new(2000);
+        let peer = source(&receiver, false).await;
+        let (mut sent, mut window, mut held) = (0, u64::from(CREDITS), Vec::new());
+        // 64 is doubled until it is 512.
+        for expected in [128, 256, 512, 512] {
+            for first in (sent..sent + window).step_by(wire::BUNDLES_MAX) {
+                send_several(&peer, first..first + wire::BUNDLES_MAX as u64, wire::BUNDLES_MAX);
+            }
+            for _ in 0..window {
+                held.push(receiver.next().await.unwrap());
+            }
+            (sent, window) = (sent + window, expected);
+            let FromWorker::Returns { credits, .. } = said(&peer).await else { panic!("no credits") };
+            assert_eq!(u64::from(credits), window);
+        }
+        // While it uses few of them, these do not come back until it has 64 again.
+        let mut unreturned = 0;
+        while peer.try_receive().is_none() {
+            held.push(arrival(&receiver, &peer, sent + unreturned).await);
+            unreturned += 1;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(unreturned, window - u64::from(CREDITS) + 1);
+    });
+}
+
+#[test]
+fn a_source_gets_no_more_credits_than_before_where_they_would_be_more_than_there_is_room_for() {
+    run(async || {
+        let receiver = Receiver::new(150);
+        let peer = source(&receiver, false).await;
+        send_several(&peer, 0..CREDITS.into(), CREDITS.into());
+        assert_eq!(said(&peer).await, FromWorker::Returns { credits: CREDITS, done: vec![] });
+    });
 }

@@ -4,21 +4,23 @@
 //! Runs in: gates and site workers. Sees: messages of workers, which may be compromised. Never: sends without room.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use wire::{Bundle, Bytes, FromWorker, ToWorker};
+use wire::{BUNDLES_MAX, Bundle, Bundles, Bytes, FromWorker, ToWorker};
 
 use super::guarded::Guarded;
-use super::outgoing::{Client, Outgoing, Waits};
+use super::outgoing::{Client, Outgoing, Ready, Waits};
 use crate::channel::Channel;
 
-/// LIMIT: credits that one worker may have given; a worker grants 64.
+const _: () = assert!(BUNDLES_MAX <= sys::seqpacket::MANY_MAX, "a descriptor for each bundle");
+
+/// LIMIT: credits that one worker may have given; a worker grants 64, and 512 while it needs them.
 pub const CREDITS_MAX: u32 = 4096;
 
 /// When something may be sent on a channel.
@@ -72,13 +74,18 @@ impl Destination {
         }))
     }
 
-    /// Whether a connection may be sent now.
-    pub fn has_room(&self, held_max: usize) -> bool {
-        let open = self.credits.get() > 0 && !self.draining.get();
-        open && match &self.kind {
-            Kind::Credits => self.sent.borrow().len() < held_max,
-            Kind::Server(guarded, dispatcher) => guarded.has_room(held_max, dispatcher),
-            Kind::Filter => true,
+    /// How many connections may be sent now in one message.
+    pub fn room(&self, held_max: usize) -> usize {
+        if self.credits.get() == 0 || self.draining.get() {
+            return 0;
+        }
+        match &self.kind {
+            Kind::Credits => {
+                let left = held_max.saturating_sub(self.sent.borrow().len());
+                left.min(self.credits.get() as usize).min(BUNDLES_MAX)
+            }
+            Kind::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
+            Kind::Filter => 1,
         }
     }
 
@@ -107,8 +114,52 @@ impl Destination {
         self.refuses.get()
     }
 
+    /// Sends the first `count` of `batch`, which [`Self::room`] allows, and leaves the others; those too that the channel
+    /// does not take. `sent` is called for each of those that it takes, with the client's address; whether it takes any.
+    pub fn send_batch(
+        &self,
+        batch: &mut VecDeque<Ready>,
+        count: usize,
+        next_id: &Cell<u64>,
+        sent: impl Fn(IpAddr),
+    ) -> bool {
+        // What was read before makes a message long; it goes by itself.
+        let alone = |ready: &Ready| !ready.outgoing.preread.is_empty();
+        let several = batch.iter().take(count).take_while(|ready| !alone(ready)).count();
+        if several < 2 {
+            let Some(mut ready) = batch.pop_front() else {
+                return false;
+            };
+            let address = ready.outgoing.peer.ip();
+            if let Err(outgoing) = self.send(ready.outgoing, ready.client, next_id) {
+                ready.outgoing = outgoing;
+                batch.push_front(ready);
+                return false;
+            }
+            sent(address);
+            return true;
+        }
+        let first = next_id.get();
+        let bundles = batch.iter().zip(first..).take(several).map(|(ready, id)| {
+            let Outgoing { peer, local, kind, .. } = ready.outgoing;
+            Bundle { id, peer, local, kind, preread: Bytes::default() }
+        });
+        let message = ToWorker::Connections { bundles: Bundles(bundles.collect()) };
+        let streams: Vec<_> = batch.iter().take(several).map(|ready| ready.outgoing.stream.as_fd()).collect();
+        // Where it is full, or gone, which `listen` will see, another may do.
+        if self.channel.try_send_many(&message, &streams).is_err() {
+            return false;
+        }
+        next_id.set(first + several as u64);
+        for (ready, id) in batch.drain(..several).zip(first..) {
+            self.has_sent(id, ready.client, ready.outgoing.peer);
+            sent(ready.outgoing.peer.ip());
+        }
+        true
+    }
+
     /// Sends a connection, or gives it back.
-    pub fn send(&self, mut outgoing: Outgoing, client: Client, next_id: &Cell<u64>) -> Result<(), Outgoing> {
+    fn send(&self, mut outgoing: Outgoing, client: Client, next_id: &Cell<u64>) -> Result<(), Outgoing> {
         let id = match &self.kind {
             Kind::Server(guarded, _) => guarded.next_id(),
             _ => next_id.replace(next_id.get() + 1),
@@ -135,8 +186,9 @@ impl Destination {
             self.full.notify_one();
         }
         // It is full, or gone, which `listen` will see; another may do.
-        let ToWorker::Connection { bundle } = message;
-        outgoing.preread = bundle.preread.0;
+        if let ToWorker::Connection { bundle } = message {
+            outgoing.preread = bundle.preread.0;
+        }
         Err(outgoing)
     }
 

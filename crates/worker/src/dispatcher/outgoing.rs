@@ -23,6 +23,17 @@ pub struct Outgoing {
 /// Whose share a connection takes, if it is counted.
 pub type Client = Option<IpAddr>;
 
+/// A connection that is counted into its ranges of addresses.
+#[derive(Debug)]
+pub struct Ready {
+    /// The connection.
+    pub outgoing: Outgoing,
+    /// Whose share it takes.
+    pub client: Client,
+    /// Until when it may wait, if it has waited already.
+    pub deadline: Option<Instant>,
+}
+
 /// What an owner of [`Dispatcher`] is told.
 pub trait Owner {
     /// A worker has been sent a connection; it is out of our hands.
