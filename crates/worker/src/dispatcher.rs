@@ -382,7 +382,7 @@ impl Dispatcher {
             self.owner.delivered();
         };
         for destination in self.destinations.borrow().iter() {
-            loop {
+            while !batch.is_empty() {
                 let count = destination.room(self.held_max()).min(batch.len());
                 if count == 0 || !destination.send_batch(batch, count, &self.next_id, sent) {
                     break;
@@ -392,7 +392,8 @@ impl Dispatcher {
     }
 
     fn serve_queue(&self) {
-        loop {
+        // Whoever asks a guarded server for room has its turn when there is some.
+        while !self.queue.borrow().is_empty() {
             let room = self.room();
             let mut batch: VecDeque<_> = std::iter::from_fn(|| self.pop()).take(room).collect();
             if batch.is_empty() {
