@@ -434,7 +434,7 @@ async fn receive_keep(process: &OwnedFd) -> (u32, u32) {
 fn a_server_keeps_connections_until_others_wait() {
     run(async {
         let limits = Limits::default();
-        let head_bytes = u32::try_from(limits.head_bytes).unwrap();
+        let head_bytes = limits.head_bytes;
         let (gate, shared) = guard(limits, policies()).await;
         let (able, other) = (process(&gate).await, process(&gate).await);
         say(&able, &FromGuarded::Keeps {}, None);
