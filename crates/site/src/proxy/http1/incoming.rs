@@ -15,27 +15,15 @@ use request::chunks::{Chunks, Piece};
 use request::{fields, response_head};
 use tokio::io::AsyncReadExt as _;
 
+use super::keep::Keep;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::http::body::{BoxError, ResponseBody};
-use crate::proxy::pool::Pool;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Download;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: u64 = 32 << 10;
-
-/// Where a connection goes once its response is over.
-pub(crate) struct Keep {
-    pub pool: Pool<BackendStream>,
-    pub generation: u64,
-}
-
-impl Keep {
-    pub(super) fn put(self, stream: BackendStream) {
-        self.pool.put(stream, self.generation);
-    }
-}
 
 /// How the end of a body is found (RFC 9112 6.3).
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! backend sends after its response for another one, or go on with a request that nobody waits for any more.
 
 mod incoming;
+mod keep;
 mod outgoing;
 mod shared;
 #[cfg(test)]
@@ -18,13 +19,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::StatusCode;
+use request::head;
 use request::response_head::{self, ResponseHead};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::response::HEAD_BYTES_MAX;
 use super::stream::BackendStream;
 
-pub(crate) use incoming::{Keep, receive};
+pub(crate) use incoming::receive;
+pub(crate) use keep::Keep;
 pub(crate) use outgoing::Outgoing;
 
 /// LIMIT: bytes read at once while a head is awaited: most responses, with their bodies.
@@ -91,8 +94,13 @@ fn poll_head(
                     begun
                 }
                 false => {
+                    let searched = partial.len();
                     partial.extend_from_slice(buffer.filled());
-                    let (taken, begun) = final_head(partial)?;
+                    // A backend that sends a byte at a time does not have the worker parse each time.
+                    let (taken, begun) = match head::may_have_ended(partial, searched) {
+                        true => final_head(partial)?,
+                        false => (0, None),
+                    };
                     partial.drain(..taken);
                     begun
                 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::task::AbortHandle;
 
-use super::incoming::Keep;
+use super::keep::Keep;
 use super::outgoing::Outgoing;
 use crate::http::body::BoxError;
 use crate::proxy::stream::BackendStream;
