@@ -96,7 +96,13 @@ async fn exchange<P: Peer>(
         progress.note();
         let sent = progress.watch(peer.timeouts().answer, http1::send(&mut stream, &mut outgoing)).await;
         let reset = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-            Ok(begun) => return received(peer, generation, asked, (stream, outgoing), begun),
+            Ok(begun) => {
+                if !outgoing.is_written() {
+                    // A backend that closes behind an early response has mostly done so by now, and the client can be told.
+                    tokio::task::yield_now().await;
+                }
+                return received(peer, generation, asked, (stream, outgoing), begun);
+            }
             Err(Failure::Client(status)) => return Err(status),
             Err(Failure::Malformed) => return Err(StatusCode::BAD_GATEWAY),
             Err(Failure::Gone { reset }) => reset,

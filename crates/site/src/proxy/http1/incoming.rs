@@ -19,6 +19,7 @@ use super::keep::Keep;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::http::body::{BoxError, ResponseBody};
+use crate::proxy::pool::Reusable as _;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Download;
 
@@ -63,8 +64,11 @@ pub(crate) fn receive<B>(
 ) -> ResponseBody {
     let end = End::of(response, to_head);
     let keep = keep.filter(|_| !matches!(end, End::Closed));
-    let link = match (&end, outgoing.is_written()) {
-        (End::Length(length), true) if *length <= rest.len() as u64 => {
+    let is_written = outgoing.is_written();
+    // A backend that answers early and closes takes nothing more of the request.
+    let is_over = is_written || keep.is_none() || !stream.is_reusable();
+    let link = match &end {
+        End::Length(length) if *length <= rest.len() as u64 && is_over => {
             // All of it is there: no more is read, and bytes behind it end the connection.
             let body = rest.slice(..*length as usize);
             if let Some(keep) = keep.filter(|_| body.len() == rest.len()) {
@@ -72,8 +76,8 @@ pub(crate) fn receive<B>(
             }
             return if body.is_empty() { ResponseBody::Empty } else { ResponseBody::Full(body) };
         }
-        (_, true) => Link::Own(stream),
-        (_, false) => Link::Shared(Shared::begin(stream, outgoing)),
+        _ if is_written => Link::Own(stream),
+        _ => Link::Shared(Shared::begin(stream, outgoing)),
     };
     let (next, is_over, trailers) = (None, false, None);
     let mut incoming = Incoming { link, end, buffered: rest, next, is_over, trailers, keep };

@@ -28,6 +28,8 @@ struct Inner {
     keep: Option<Keep>,
     /// Who waits for the response.
     reader: Option<Waker>,
+    /// The task.
+    writer: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,8 @@ impl Drop for Shared {
 impl Shared {
     /// Has the rest of a request written.
     pub fn begin(stream: BackendStream, outgoing: Outgoing) -> Self {
-        let inner = Inner { stream: Some(stream), writing: Writing::Goes, keep: None, reader: None };
+        let inner =
+            Inner { stream: Some(stream), writing: Writing::Goes, keep: None, reader: None, writer: None };
         let inner = Rc::new(RefCell::new(inner));
         let task = tokio::task::spawn_local(write(inner.clone(), outgoing)).abort_handle();
         Self { inner, task: Some(task) }
@@ -82,6 +85,9 @@ impl Shared {
             Writing::Goes => {
                 inner.keep = Some(keep);
                 self.task = None;
+                if let Some(writer) = inner.writer.take() {
+                    writer.wake();
+                }
             }
             Writing::Done => {
                 if let Some(stream) = inner.stream.take() {
@@ -93,10 +99,26 @@ impl Shared {
     }
 }
 
+/// Whether a backend whose response is over takes no more: it has closed. One that says more is not to be trusted.
+fn has_ended(cx: &mut Context<'_>, stream: &BackendStream) -> bool {
+    while stream.poll_readable(cx).is_ready() {
+        if !stream.is_quiet() {
+            return true;
+        }
+    }
+    stream.is_deaf()
+}
+
 async fn write(inner: Rc<RefCell<Inner>>, mut outgoing: Outgoing) {
-    let written = poll_fn(|cx| match &mut inner.borrow_mut().stream {
-        Some(stream) => outgoing.poll(cx, stream).map(|written| written.is_ok()),
-        None => Poll::Ready(false),
+    let written = poll_fn(|cx| {
+        let inner = &mut *inner.borrow_mut();
+        let Some(stream) = &mut inner.stream else { return Poll::Ready(false) };
+        let polled = outgoing.poll(cx, stream).map(|written| written.is_ok());
+        if inner.keep.is_some() && has_ended(cx, stream) {
+            return Poll::Ready(false);
+        }
+        inner.writer = Some(cx.waker().clone());
+        polled
     })
     .await;
     let mut inner = inner.borrow_mut();

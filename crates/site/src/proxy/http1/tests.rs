@@ -197,6 +197,40 @@ fn a_request_goes_on_after_an_early_response() {
     });
 }
 
+/// Nor is a client asked for the rest of a request that nobody takes.
+#[test]
+fn a_request_ends_with_a_backend_that_closes_after_an_early_response() {
+    for at_once in [true, false] {
+        run(async move {
+            let (mut stream, mut backend) = connection();
+            let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
+            let pieces = futures_util::stream::unfold(receiver, |mut receiver| async {
+                let piece = receiver.recv().await?;
+                Some((Ok::<_, BodyError>(http_body::Frame::data(piece)), receiver))
+            });
+            let body = BoundedBody::new(StreamBody::new(Box::pin(pieces)), 100, Rc::default());
+            let mut outgoing = outgoing(Method::POST, body);
+            backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            let (head, rest) = send(&mut stream, &mut outgoing).await.unwrap();
+            let mut response = Response::new(());
+            *response.headers_mut() = head.headers;
+            let pool = Pool::new(Bounds { connections: 1, idle: None });
+            let keep = Some(Keep { pool: pool.clone(), generation: 0 });
+            let mut backend = Some(backend);
+            if at_once {
+                backend = None;
+                settle().await;
+            }
+            let body = receive((stream, outgoing), &response, false, rest, keep, None);
+            assert_eq!(matches!(body, ResponseBody::Full(_)), at_once);
+            assert_eq!(collect(body).await, (b"ok".to_vec(), Vec::new(), true));
+            drop(backend);
+            sender.closed().await;
+            assert!(pool.take().is_none());
+        });
+    }
+}
+
 #[test]
 fn what_has_ended_or_says_something_unasked_is_not_used_again() {
     use crate::proxy::pool::Reusable as _;
