@@ -47,7 +47,7 @@ impl BackendStream {
     }
 
     /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the runtime
-    /// knows: the kernel is asked only after an event.
+    /// knows: the kernel is asked only after an event. If there is something, a byte of it is lost.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let read = match &self.stream {

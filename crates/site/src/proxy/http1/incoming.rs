@@ -65,10 +65,12 @@ pub(crate) fn receive<B>(
     let end = End::of(response, to_head);
     let keep = keep.filter(|_| !matches!(end, End::Closed));
     let is_written = outgoing.is_written();
-    // A backend that answers early and closes takes nothing more of the request.
-    let is_over = is_written || keep.is_none() || !stream.is_reusable();
     let link = match &end {
-        End::Length(length) if *length <= rest.len() as u64 && is_over => {
+        End::Length(length)
+            if *length <= rest.len() as u64
+                // A backend that answers early and closes takes nothing more of the request.
+                && (is_written || keep.is_none() || !stream.is_reusable()) =>
+        {
             // All of it is there: no more is read, and bytes behind it end the connection.
             let body = rest.slice(..*length as usize);
             if let Some(keep) = keep.filter(|_| body.len() == rest.len()) {
