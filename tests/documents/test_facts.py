@@ -93,7 +93,7 @@ class Facts(unittest.TestCase):
 
     def test_crates(self):
         tree = section(text("docs/internals/architecture.md"), "## The tree is the process diagram")
-        named = re.findall(r"(?<![\w/-])([a-z]+)/(?=\s)", tree.partition("    examples/")[0])
+        named = re.findall(r"(?<![\w/-])([a-z0-9]+)/(?=\s)", tree.partition("    examples/")[0])
         there = {path.parent.name for path in TOP.glob("crates/*/Cargo.toml")}
         self.assertEqual(there - set(named), set())
 
