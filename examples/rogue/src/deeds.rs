@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use wire::tls::{Holding, Verdict};
 use wire::{
-    AdminToLauncher, Bundle, Bytes, ChildToLauncher, Counters, FromWorker, Kind, NUMBERS_MAX, PREREAD_MAX,
-    ProbeKind, Role, ToWorker,
+    AdminToLauncher, BUNDLES_MAX, Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind,
+    NUMBERS_MAX, PREREAD_MAX, ProbeKind, Role, ToWorker,
 };
 
 use crate::batches;
@@ -23,6 +23,8 @@ use crate::place::Place;
 const SETTLE_MS: u64 = 600;
 pub const BETWEEN_MS: u64 = 15;
 const SILENCE_MS: u64 = 2_500;
+/// Connections in one message.
+const CROWD: usize = BUNDLES_MAX - 1;
 /// How long the admin role asks and does not read.
 const ASKING: Duration = Duration::from_secs(60);
 /// More than anybody puts up with.
@@ -258,10 +260,17 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
             one.what
         }
         (7, _) => {
-            for id in 0..400 {
-                send(channel, &connection(id, vec![b'x'; 16]), &[pipe]);
+            // Credits come back with each message, so that only what comes faster is too much.
+            let crowd = crowd();
+            for _ in 0..50 {
+                send(channel, &crowd, &[pipe; CROWD]);
             }
             "more connections than credits"
+        }
+        // A descriptor fewer than there are bundles.
+        (9, _) => {
+            send(channel, &crowd(), &[pipe; CROWD - 1]);
+            "a bundle without a connection"
         }
         (8, _) => {
             send(channel, &connection(0, vec![]), &[]);
@@ -280,6 +289,13 @@ fn close_line(place: &mut Place, index: usize, deed: usize) {
     place.tell(format_args!("worker of partition {}: {what}", place.lines[index].partition));
     place.lines[index].credits = 0;
     place.live(BETWEEN_MS);
+}
+
+/// A message with so many connections that two of them take more than all credits, and one takes not quite all.
+fn crowd() -> Vec<u8> {
+    let peer = SocketAddr::from(([192, 0, 2, 2], 2));
+    let bundle = |id| Bundle { id, peer, local: peer, kind: Kind::Plain, preread: Bytes(Vec::new()) };
+    encoded(&ToWorker::Connections { bundles: Bundles((0..CROWD as u64).map(bundle).collect()) })
 }
 
 fn connection(id: u64, preread: Vec<u8>) -> Vec<u8> {
