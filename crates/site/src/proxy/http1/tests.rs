@@ -7,6 +7,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::sync::mpsc::{Sender, channel};
 
 use super::*;
 use crate::http::body::{BodyError, BoundedBody, ResponseBody};
@@ -37,6 +38,30 @@ fn connection() -> (BackendStream, UnixStream) {
 fn outgoing(method: Method, body: BoundedBody) -> Outgoing {
     let (parts, ()) = Request::builder().method(method).uri("/p").body(()).unwrap().into_parts();
     Outgoing::new(&parts, Upload::new(body, Progress::new()))
+}
+
+/// A request whose body comes as it is said, and who says it.
+fn outgoing_in_pieces() -> (Sender<Bytes>, Outgoing) {
+    let (sender, receiver) = channel::<Bytes>(1);
+    let pieces = futures_util::stream::unfold(receiver, |mut receiver| async {
+        let piece = receiver.recv().await?;
+        Some((Ok::<_, BodyError>(http_body::Frame::data(piece)), receiver))
+    });
+    let body = BoundedBody::new(StreamBody::new(Box::pin(pieces)), 100, Rc::default());
+    (sender, outgoing(Method::POST, body))
+}
+
+/// A response that comes while the request is under way.
+async fn early_response(
+    stream: &mut BackendStream,
+    outgoing: &mut Outgoing,
+    backend: &mut UnixStream,
+) -> (Response<()>, Bytes) {
+    backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+    let (head, rest) = send(stream, outgoing).await.unwrap();
+    let mut response = Response::new(());
+    *response.headers_mut() = head.headers;
+    (response, rest)
 }
 
 async fn settle() {
@@ -165,18 +190,9 @@ fn the_end_of_a_connection_is_that_of_a_body_only_if_no_other_was_announced() {
 fn a_request_goes_on_after_an_early_response() {
     run(async {
         let (mut stream, mut backend) = connection();
-        let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
-        let pieces = futures_util::stream::unfold(receiver, |mut receiver| async {
-            let piece = receiver.recv().await?;
-            Some((Ok::<_, BodyError>(http_body::Frame::data(piece)), receiver))
-        });
-        let body = BoundedBody::new(StreamBody::new(Box::pin(pieces)), 100, Rc::default());
-        let mut outgoing = outgoing(Method::POST, body);
+        let (sender, mut outgoing) = outgoing_in_pieces();
         sender.send(Bytes::from_static(b"one")).await.unwrap();
-        backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-        let (head, rest) = send(&mut stream, &mut outgoing).await.unwrap();
-        let mut response = Response::new(());
-        *response.headers_mut() = head.headers;
+        let (response, rest) = early_response(&mut stream, &mut outgoing, &mut backend).await;
         let pool = Pool::new(Bounds { connections: 1, idle: None });
         let keep = Some(Keep { pool: pool.clone(), generation: 0 });
         let body = receive((stream, outgoing), &response, false, rest, keep, None);
@@ -203,17 +219,8 @@ fn a_request_ends_with_a_backend_that_closes_after_an_early_response() {
     for at_once in [true, false] {
         run(async move {
             let (mut stream, mut backend) = connection();
-            let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
-            let pieces = futures_util::stream::unfold(receiver, |mut receiver| async {
-                let piece = receiver.recv().await?;
-                Some((Ok::<_, BodyError>(http_body::Frame::data(piece)), receiver))
-            });
-            let body = BoundedBody::new(StreamBody::new(Box::pin(pieces)), 100, Rc::default());
-            let mut outgoing = outgoing(Method::POST, body);
-            backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-            let (head, rest) = send(&mut stream, &mut outgoing).await.unwrap();
-            let mut response = Response::new(());
-            *response.headers_mut() = head.headers;
+            let (sender, mut outgoing) = outgoing_in_pieces();
+            let (response, rest) = early_response(&mut stream, &mut outgoing, &mut backend).await;
             let pool = Pool::new(Bounds { connections: 1, idle: None });
             let keep = Some(Keep { pool: pool.clone(), generation: 0 });
             let mut backend = Some(backend);
