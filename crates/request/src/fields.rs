@@ -201,16 +201,25 @@ pub fn clean_trailers(headers: &mut HeaderMap) {
     NOT_IN_TRAILERS.iter().for_each(|name| drop(headers.remove(name)));
 }
 
+/// The options of `Connection` (RFC 9110 7.6.1).
+pub fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(header::CONNECTION).iter();
+    let options = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
+    options.filter(|option| !option.is_empty())
+}
+
+/// Whether `Connection` has this option.
+pub fn has_option(headers: &HeaderMap, name: &[u8]) -> bool {
+    options(headers).any(|option| option.eq_ignore_ascii_case(name))
+}
+
 /// RFC 9110 7.6.1: removes what belongs to one connection, and what its `Connection` names.
 pub fn remove_of_connection(headers: &mut HeaderMap) {
     // SECURITY: the end of a body, and whom a request is for, are not a matter of connections: a client could have them
     // left out for those behind us.
     const KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
-        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+    let named: Vec<HeaderName> = options(headers)
+        .filter_map(|option| HeaderName::from_bytes(option).ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
     for name in &named {

@@ -6,8 +6,10 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
+
+use crate::fields;
 
 /// LIMIT: header lines of a response.
 pub const LINES_MAX: usize = 100;
@@ -95,11 +97,7 @@ pub fn trailers(text: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
 impl ResponseHead {
     /// RFC 9112 9.3: whether another response may follow this one on its connection.
     pub fn keeps(&self) -> bool {
-        let says = |option: &str| {
-            let values = self.headers.get_all(header::CONNECTION).iter();
-            let mut options = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-            options.any(|one| one.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
-        };
+        let says = |option: &str| fields::has_option(&self.headers, option.as_bytes());
         if self.version == Version::HTTP_10 { says("keep-alive") && !says("close") } else { !says("close") }
     }
 }

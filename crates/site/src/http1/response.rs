@@ -5,6 +5,7 @@
 
 use http::header::{self, HeaderMap};
 use http::{HeaderValue, StatusCode};
+use request::fields::{has_option, options};
 
 /// Bytes at the end of a chunked body.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -132,17 +133,6 @@ fn length(value: &HeaderValue) -> Option<u64> {
     let digits = value.as_bytes();
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
-}
-
-/// The options of `Connection`.
-fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(header::CONNECTION).iter();
-    let options = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
-    options.filter(|option| !option.is_empty())
-}
-
-fn has_option(headers: &HeaderMap, name: &[u8]) -> bool {
-    options(headers).any(|option| option.eq_ignore_ascii_case(name))
 }
 
 /// Appends `Connection` with `own`, and what else `headers` says there, if that is anything.
