@@ -142,7 +142,7 @@ void client_give_back(struct entry *entry, int fd);  /* with the entry's lock he
 enum kept_read { KEPT_OTHER, KEPT_NOTHING };
 bool keep_begin(struct entry *entry, int fd);        /* with the entry's lock held; false: it is not kept */
 void keep_end(struct entry *entry);                  /* with the entry's lock held */
-void keep_leave(int fd);                             /* gives it back, if it is kept */
+bool keep_leave(int fd);                             /* gives it back, if it is kept and this process's */
 void keep_give_back(unsigned count);                 /* all but so many, and those whose time is over */
 enum kept_read keep_read(struct entry *entry, int fd, int flags);
 unsigned keep_count(void);

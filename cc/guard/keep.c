@@ -147,11 +147,11 @@ void keep_end(struct entry *entry)
     keep_unlock();
 }
 
-void keep_leave(int fd)
+bool keep_leave(int fd)
 {
     struct entry *entry = client_of(fd);
     if (!entry || !entry->kept || !guard_mine())
-        return;
+        return false;
     const int error = errno;
     int cancel;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -163,6 +163,7 @@ void keep_leave(int fd)
     guard_inside--;
     pthread_setcancelstate(cancel, NULL);
     errno = error;
+    return true;
 }
 
 /* The oldest one, if there are more than `count` or its time is over; its descriptor, or -1. */
@@ -177,8 +178,10 @@ static int due(unsigned count, int64_t now)
 void keep_give_back(unsigned count)
 {
     const int64_t now = now_ms();
-    for (int fd; (fd = due(count, now)) >= 0;)
-        keep_leave(fd);
+    int fd;
+    /* What cannot leave now, as in a child of vfork(2), is due again later. */
+    while ((fd = due(count, now)) >= 0 && keep_leave(fd)) {
+    }
 }
 
 static void report(void)

@@ -181,10 +181,13 @@ class Edges(SmallServer):
         for client in clients:
             client.close()
 
-    def serve_in_c(self, scenario):
+    def start_in_c(self, scenario):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         program = compile_program(folder, os.path.join(HERE, "guard_server.c"))
-        gate = self.serve_command([program, scenario]).gate
+        return self.serve_command([program, scenario]).gate
+
+    def serve_in_c(self, scenario):
+        gate = self.start_in_c(scenario)
         self.asks(2)
         self.assertEqual(self.server.process.wait(10), 0, self.server.output())
         self.server.wait_for(lambda: gate.back == [1, 2], "both to come back")
@@ -192,6 +195,21 @@ class Edges(SmallServer):
 
     def test_child_of_vfork_has_descriptors_of_its_own(self):
         self.serve_in_c("vforking")
+
+    def test_child_of_vfork_gives_nothing_back_that_is_kept(self):
+        """It hears the gate in its parent's place, and does not try again and again."""
+        gate = self.start_in_c("keeping")
+        gate.keep = 256
+        with Client(self.server) as client:
+            came_back = -1
+            while came_back < len(gate.back):
+                came_back = len(gate.back)
+                client.get("/")
+                client.get("/")
+            client.get("/last")
+            gate.let_keep(0)
+            self.server.wait_for(lambda: gate.held() == 0, "the parent to give it back")
+            self.assertEqual(client.get("/")[0], 200)
 
     def test_handlers_that_interrupt_the_library(self):
         self.serve_in_c("interrupted")

@@ -13,8 +13,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 use wire::{Bundle, Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
 
 use crate::channel::Channel;
@@ -31,6 +33,10 @@ const CREDITS: u16 = 64;
 /// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at most
 /// so many new ones. More would be more than a worker that hangs takes down with it.
 const CREDITS_BURST: u16 = 512;
+
+/// LIMIT: how long a connection that no gate takes is kept for a gate that is about to be attached. A gate leaves once its
+/// successor's channels are under way; a busy worker reads of them within a turn of its loop.
+const RETURN_TIME: Duration = Duration::from_secs(1);
 
 type SourceChannel = Channel<ToWorker, FromWorker>;
 
@@ -119,6 +125,7 @@ impl Receiver {
             refuses: Cell::new(false),
         });
         self.sources.borrow_mut().push(source.clone());
+        self.changed.notify_waiters();
         if self.draining.get() {
             let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         } else {
@@ -318,19 +325,32 @@ impl Receiver {
             .filter(|source| takes(source) && !source.ended.get())
             .or_else(|| self.sources.borrow().iter().rfind(|source| takes(source)).cloned())
     }
+
+    /// As [`Self::return_path`], and waits until `deadline` for a source to be attached if there is none. A worker that
+    /// retires gets no more sources.
+    async fn return_path_until(&self, guard: &ConnectionGuard, deadline: Instant) -> Option<Rc<Source>> {
+        loop {
+            let found = self.return_path(guard);
+            if found.is_some() || self.draining.get() {
+                return found;
+            }
+            timeout_at(deadline, self.changed.notified()).await.ok()?;
+        }
+    }
 }
 
 impl ConnectionGuard {
     /// Hands the connection back with the bytes already read from it.
     ///
     /// # Errors
-    /// The connection, when there is no gate to take it or too much was read.
+    /// The connection, when there is no gate to take it, nor one within a moment, or too much was read.
     pub async fn hand_back(self, stream: OwnedFd, preread: Vec<u8>) -> Result<(), OwnedFd> {
         if preread.len() > PREREAD_MAX {
             return Err(stream);
         }
         let mut message = FromWorker::Back { id: NUMBERLESS, preread: Bytes(preread) };
-        while let Some(source) = self.receiver.return_path(&self) {
+        let deadline = Instant::now() + RETURN_TIME;
+        while let Some(source) = self.receiver.return_path_until(&self, deadline).await {
             let ours = self.from.upgrade().is_some_and(|from| Rc::ptr_eq(&from, &source));
             if let FromWorker::Back { id, .. } = &mut message {
                 // To another source, this one's number would be somebody else's.

@@ -26,11 +26,16 @@ fn run(test: impl AsyncFnOnce()) {
     tokio::task::LocalSet::new().block_on(&runtime, limited);
 }
 
-/// A source whose first credits have come.
-async fn source(receiver: &Rc<Receiver>, relays: bool) -> Peer {
+/// A source that has just been attached.
+fn attached(receiver: &Rc<Receiver>, relays: bool) -> Peer {
     let (ours, theirs) = sys::seqpacket::pair().unwrap();
     receiver.attach(theirs, relays).unwrap();
-    let peer = Channel::new(ours).unwrap();
+    Channel::new(ours).unwrap()
+}
+
+/// A source whose first credits have come.
+async fn source(receiver: &Rc<Receiver>, relays: bool) -> Peer {
+    let peer = attached(receiver, relays);
     assert_eq!(said(&peer).await, FromWorker::Returns { credits: CREDITS, done: vec![] });
     peer
 }
@@ -183,6 +188,41 @@ fn what_a_leaving_gate_refuses_goes_to_its_successor_and_what_it_was_sent_before
         // What it still has to send is taken.
         leaving.try_send(&connection(7, Kind::Plain), Some(stream().as_fd())).unwrap();
         assert_eq!(receiver.next().await.unwrap().preread, b"GET");
+    });
+}
+
+#[test]
+fn what_a_leaving_gate_refuses_waits_for_a_successor_that_is_attached_later() {
+    run(async || {
+        let receiver = Receiver::new(10);
+        let leaving = source(&receiver, false).await;
+        let arrived = arrival(&receiver, &leaving, 5).await;
+        leaving.refuse();
+        let handing_back = arrived.guard.hand_back(arrived.stream, b"rest".to_vec());
+        let handing_back = tokio::task::spawn_local(handing_back);
+        tokio::time::sleep(MOMENT).await;
+        assert!(!handing_back.is_finished(), "it waits");
+        let successor = attached(&receiver, false);
+        handing_back.await.unwrap().expect("the successor takes it");
+        let back = FromWorker::Back { id: NUMBERLESS, preread: Bytes(b"rest".to_vec()) };
+        let told = [said(&successor).await, said(&successor).await];
+        assert!(told.contains(&back), "{told:?}");
+    });
+}
+
+#[test]
+fn what_nobody_takes_waits_for_no_relay_nor_in_a_worker_that_retires() {
+    run(async || {
+        let receiver = Receiver::new(10);
+        let leaving = source(&receiver, false).await;
+        let arrived = arrival(&receiver, &leaving, 5).await;
+        leaving.refuse();
+        let handing_back = tokio::task::spawn_local(arrived.guard.hand_back(arrived.stream, vec![]));
+        let _relay = source(&receiver, true).await;
+        tokio::time::sleep(MOMENT).await;
+        assert!(!handing_back.is_finished(), "it waits");
+        receiver.drain();
+        handing_back.await.unwrap().expect_err("nobody takes it");
     });
 }
 
