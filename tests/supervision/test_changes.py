@@ -98,6 +98,8 @@ class Filters(unittest.TestCase):
     def test_a_relaunch_of_one_that_exits_at_its_start_changes_nothing(self):
         with Changing(["zero=two"]) as server:
             pids = server.filter_pids()
+            # One that answers has read its own program.
+            self.assertEqual(server.get("/zero").text, "two\n")
             server.write("filters/filter.py", "raise SystemExit(3)")
             answer = server.command("relaunch", "--run-dir", "run", "filter")
             self.assertIn("ended with exit status 3", answer.stderr)
