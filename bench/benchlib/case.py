@@ -38,7 +38,8 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row. `behind` is a program that all peers use: it runs on the core of the load and is counted for nobody.
+    """A row. `behind` is the program that the peers are before: each has one of its own, on the core of the load, which is
+    counted for nobody.
 
     `fresh`: every round starts the servers anew, since what the last one left would be part of the figure. `rounds` is
     another number of rounds than --rounds, for what takes long.
@@ -98,21 +99,23 @@ class Subject:
         self.case, self.peer, self.name, self.run = case, peer, peer.name, run
         self.servers, self.behind = [], None
 
-    def start(self, behind=None):
-        """Starts what it consists of; `behind` is the case's program that is counted for nobody."""
-        self.behind, backend = behind, address(behind) if behind else ""
-        for one in self.peer.beside:
-            backend = address(self._start(one, f"{self.name}-{one.name}", backend))
-        if self.peer.kind != "none":
-            self._start(self.peer, self.name, backend)
-
-    def _start(self, peer, name, backend):
-        options = self.run.options
+    def start(self):
+        """Starts what it consists of, behind its own copy of the case's program that is counted for nobody."""
+        options, backend = self.run.options, ""
+        if self.case.behind:
+            self.behind = self._make(self.case.behind, backend, options.load_core)
+            self.behind.start()
+            backend = address(self.behind)
         core = options.server_core if self.case.load.pinned else f"{options.server_core},{options.load_core}"
-        server = make(self.case, peer, name.replace(" ", "-"), self.run, backend, core)
-        self.servers.append(server)
-        server.start()
-        return server
+        for one in [*self.peer.beside, *([self.peer] if self.peer.kind != "none" else [])]:
+            server = self._make(one, backend, core)
+            self.servers.append(server)
+            server.start()
+            backend = address(server)
+
+    def _make(self, peer, backend, core):
+        name = self.name if peer is self.peer else f"{self.name}-{peer.name}"
+        return make(self.case, peer, name.replace(" ", "-"), self.run, backend, core)
 
     @property
     def port(self):
@@ -151,9 +154,11 @@ class Subject:
         return [server.command() for server in self.servers]
 
     def stop(self):
-        """Ends all that is counted. Its access logs go, too: those of a whole run would have gigabytes."""
-        while self.servers:
-            server = self.servers.pop()
+        """Ends all of it. Its access logs go, too: those of a whole run would have gigabytes."""
+        servers = [*([self.behind] if self.behind else []), *self.servers]
+        self.servers, self.behind = [], None
+        while servers:
+            server = servers.pop()
             server.stop()
             if not self.run.options.keep:
                 shutil.rmtree(server.directory, ignore_errors=True)

@@ -58,19 +58,16 @@ class Run:
 
     def measure(self, case):
         """{'rounds': {peer: [figures]}, ...} of one case."""
-        behind, subjects = None, [cases.Subject(case, peer, self) for peer in cases.chosen(case, self.options)]
+        subjects = [cases.Subject(case, peer, self) for peer in cases.chosen(case, self.options)]
         rounds, about = {subject.name: [] for subject in subjects}, {}
         try:
-            if case.behind:
-                behind = cases.make(case, case.behind, case.behind.name, self, "", self.options.load_core)
-                behind.start()
             if not case.fresh:
-                self.start(subjects, behind, about)
+                self.start(subjects, about)
             for turn in range(self.rounds(case)):
                 first = turn % len(subjects)
                 for subject in subjects[first:] + subjects[:first]:
                     if case.fresh:
-                        self.start([subject], behind, about)
+                        self.start([subject], about)
                     figures = load.quietly(case.load, subject, self.options)
                     if case.fresh:
                         self.note_log(subject, about)
@@ -81,16 +78,16 @@ class Run:
                 for subject in subjects:
                     self.note_log(subject, about)
         finally:
-            for server in [*subjects, *([behind] if behind else [])]:
-                server.stop()
+            for subject in subjects:
+                subject.stop()
         result = {"rounds": rounds, **about, "load": case.load.command(self.options)}
         self.warn_about_logs(case, result)
         return result
 
-    def start(self, subjects, behind, about):
+    def start(self, subjects, about):
         """Starts subjects and checks that each does the work; `about` gets what the report says of them."""
         for subject in subjects:
-            subject.start(behind)
+            subject.start()
             head = subject.check() if subject.case.load.checks else None
             about.setdefault("commands", {})[subject.name] = subject.commands()
             about.setdefault("head_bytes", {})[subject.name] = head

@@ -1,4 +1,4 @@
-"""Servers behind: an HTTP server and php-fpm. Both run on the core of the load and are counted for nobody."""
+"""Servers behind: an HTTP server and php-fpm, one for each that is measured, on the core of the load and counted for nobody."""
 
 from benchlib.case import Bar, Case, Peer
 from benchlib.load import Wrk
