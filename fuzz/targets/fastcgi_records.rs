@@ -1,20 +1,30 @@
 //! FastCGI records: what a site worker reads of a server behind it.
 
-use fastcgi::record::{Decoder, Record};
+use fastcgi::record::{Decoder, Malformed, Part};
 
-fn decode(data: &[u8], step: usize) -> (Vec<Record>, bool) {
-    let (mut decoder, mut found) = (Decoder::default(), Vec::new());
-    for part in data.chunks(step) {
-        decoder.room().extend_from_slice(part);
+/// What a server has said, without the places where it was cut.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    ends: Vec<(usize, bool)>,
+}
+
+fn decode(data: &[u8], step: usize) -> (Said, Option<Malformed>, bool) {
+    let (mut decoder, mut said) = (Decoder::default(), Said::default());
+    for mut piece in data.chunks(step) {
         loop {
-            match decoder.take() {
-                Ok(Some(record)) => found.push(record),
+            match decoder.take(&mut piece) {
+                Ok(Some(Part::Stdout(bytes))) => said.stdout.extend_from_slice(bytes),
+                Ok(Some(Part::Stderr(bytes))) => said.stderr.extend_from_slice(bytes),
+                Ok(Some(Part::End { complete })) => said.ends.push((said.stdout.len(), complete)),
                 Ok(None) => break,
-                Err(_) => return (found, true),
+                Err(bad) => return (said, Some(bad), false),
             }
         }
+        assert!(piece.is_empty(), "what arrives is taken");
     }
-    (found, false)
+    (said, None, decoder.is_empty())
 }
 
 pub fn fuzz(data: &[u8]) {

@@ -154,9 +154,9 @@ def php_fpm():
 
 
 class Fpm:
-    """php-fpm with a pool of its own, on a socket in `folder`."""
+    """php-fpm with a pool of its own, on a socket in `folder`; `more` are lines of its configuration."""
 
-    def __init__(self, folder, name="php.sock", children=3):
+    def __init__(self, folder, name="php.sock", children=3, more=""):
         self.socket = folder / name
         config = folder / f"{name}.conf"
         own = "user = nobody\ngroup = nogroup\n" if os.geteuid() == 0 else ""
@@ -165,7 +165,7 @@ class Fpm:
             f"listen.mode = 0666\n{own}pm = static\npm.max_children = {children}\n"
             # So that what keeps scripts apart from other files is the server's doing.
             "security.limit_extensions =\ncatch_workers_output = no\nphp_admin_value[display_errors] = 0\n"
-            "php_admin_flag[log_errors] = on\nphp_admin_value[cgi.fix_pathinfo] = 1\n"
+            f"php_admin_flag[log_errors] = on\nphp_admin_value[cgi.fix_pathinfo] = 1\n{more}\n"
         )
         command = [php_fpm(), "--nodaemonize", "--fpm-config", str(config)]
         if os.geteuid() == 0:

@@ -14,8 +14,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 use request::fields;
 
-/// Names and values.
-pub type Parameters = Vec<(Vec<u8>, Vec<u8>)>;
+use crate::record::Beginning;
 
 /// Headers that are variables of their own.
 const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::HOST];
@@ -47,7 +46,7 @@ pub struct Request<'a> {
     /// The path of the script's file; below the root at the script's own path if nothing else is said.
     pub filename: Option<&'a [u8]>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
-    pub parts: &'a Parts,
+    pub parts: &'a mut Parts,
     /// The path and query that the client has asked for, where an internal redirect has led elsewhere.
     pub requested: Option<&'a PathAndQuery>,
     /// The error that the script makes the page of.
@@ -60,74 +59,58 @@ pub struct Request<'a> {
     pub set: &'a [(HeaderName, HeaderValue)],
 }
 
-/// All variables of a request.
-pub fn parameters(request: &Request<'_>) -> Parameters {
-    let mut all: Parameters = Vec::with_capacity(48);
-    let mut set = |name: &str, value: &[u8]| all.push((name.into(), value.to_vec()));
-    let Request {
-        software,
-        peer,
-        local,
-        tls,
-        root,
-        script,
-        filename,
-        parts,
-        requested,
-        failed,
-        length,
-        host,
-        set: own,
-    } = *request;
-    let below = |path: &[u8]| [root.as_bytes(), path].concat();
+/// The first records of a request, with all of its variables; leaves of its fields those that are passed on.
+pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
+    fields::clean_request_except(&mut request.parts.headers, &CLIENT_CERT);
+    let mut all = Beginning::new();
+    let Request { software, peer, local, tls, root, script, filename, parts, requested, failed, .. } =
+        request;
     // What the client has asked for, whatever file that led to.
-    let target = requested.or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
-    set("GATEWAY_INTERFACE", b"CGI/1.1");
-    set("SERVER_SOFTWARE", software.as_bytes());
-    set("SERVER_PROTOCOL", if parts.version == http::Version::HTTP_2 { b"HTTP/2.0" } else { b"HTTP/1.1" });
-    set("REQUEST_METHOD", parts.method.as_str().as_bytes());
-    set("REQUEST_URI", target.as_bytes());
-    set("QUERY_STRING", parts.uri.query().unwrap_or("").as_bytes());
-    set("DOCUMENT_ROOT", root.as_bytes());
-    set("SCRIPT_NAME", &script.name);
-    set("SCRIPT_FILENAME", &filename.map_or_else(|| below(&script.name), <[u8]>::to_vec));
-    set("DOCUMENT_URI", &[&script.name[..], &script.info[..]].concat());
-    if !script.info.is_empty() {
-        set("PATH_INFO", &script.info);
-        set("PATH_TRANSLATED", &below(&script.info));
+    let target = (*requested).or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
+    let root = root.as_bytes();
+    all.set("GATEWAY_INTERFACE", &[b"CGI/1.1"]);
+    all.set("SERVER_SOFTWARE", &[software.as_bytes()]);
+    let is_http2 = parts.version == http::Version::HTTP_2;
+    all.set("SERVER_PROTOCOL", &[if is_http2 { b"HTTP/2.0" } else { b"HTTP/1.1" }]);
+    all.set("REQUEST_METHOD", &[parts.method.as_str().as_bytes()]);
+    all.set("REQUEST_URI", &[target.as_bytes()]);
+    all.set("QUERY_STRING", &[parts.uri.query().unwrap_or("").as_bytes()]);
+    all.set("DOCUMENT_ROOT", &[root]);
+    all.set("SCRIPT_NAME", &[&script.name]);
+    match filename {
+        Some(filename) => all.set("SCRIPT_FILENAME", &[filename]),
+        None => all.set("SCRIPT_FILENAME", &[root, &script.name]),
     }
-    set("SERVER_NAME", without_port(host));
-    set("SERVER_ADDR", local.ip().to_canonical().to_string().as_bytes());
-    set("SERVER_PORT", local.port().to_string().as_bytes());
-    set("REMOTE_ADDR", peer.ip().to_canonical().to_string().as_bytes());
-    set("REMOTE_PORT", peer.port().to_string().as_bytes());
-    set("REQUEST_SCHEME", if tls { b"https" } else { b"http" });
-    if tls {
-        set("HTTPS", b"on");
-        certificate(&parts.headers, &mut set);
+    all.set("DOCUMENT_URI", &[&script.name, &script.info]);
+    if !script.info.is_empty() {
+        all.set("PATH_INFO", &[&script.info]);
+        all.set("PATH_TRANSLATED", &[root, &script.info]);
+    }
+    all.set("SERVER_NAME", &[without_port(request.host)]);
+    all.show("SERVER_ADDR", local.ip().to_canonical());
+    all.show("SERVER_PORT", local.port());
+    all.show("REMOTE_ADDR", peer.ip().to_canonical());
+    all.show("REMOTE_PORT", peer.port());
+    all.set("REQUEST_SCHEME", &[if *tls { b"https" } else { b"http" }]);
+    if *tls {
+        all.set("HTTPS", &[b"on"]);
+        certificate(&parts.headers, &mut all);
     }
     // PHP refuses to run without it where it was built to.
-    set("REDIRECT_STATUS", failed.unwrap_or(StatusCode::OK).as_str().as_bytes());
-    if let Some(length) = length {
-        set("CONTENT_LENGTH", length.to_string().as_bytes());
+    all.set("REDIRECT_STATUS", &[failed.unwrap_or(StatusCode::OK).as_str().as_bytes()]);
+    if let Some(length) = request.length {
+        all.show("CONTENT_LENGTH", length);
     }
     if let Some(media) = parts.headers.get(header::CONTENT_TYPE) {
-        set("CONTENT_TYPE", media.as_bytes());
+        all.set("CONTENT_TYPE", &[media.as_bytes()]);
     }
-    set("HTTP_HOST", host);
-    headers(&parts.headers, &mut all);
-    for (name, value) in own {
-        let Some(variable) = variable(name) else { continue };
-        all.retain(|(known, _)| *known != variable);
-        if !value.is_empty() {
-            all.push((variable, value.as_bytes().to_vec()));
-        }
-    }
-    all
+    headers(request, &mut all);
+    all.finish()
 }
 
 /// What nginx and Apache say of a client's certificate under these names.
-fn certificate(headers: &HeaderMap, set: &mut impl FnMut(&str, &[u8])) {
+fn certificate(headers: &HeaderMap, all: &mut Beginning) {
+    let mut set = |name, value: &[u8]| all.set(name, &[value]);
     if !headers.contains_key(CLIENT_CERT) {
         return set("SSL_CLIENT_VERIFY", b"NONE");
     }
@@ -163,40 +146,63 @@ fn without_port(host: &[u8]) -> &[u8] {
     colon.filter(|&at| !host[at..].contains(&b']')).map_or(host, |at| &host[..at])
 }
 
-/// The client's headers, each under one name, as CGI has no place for several.
-fn headers(headers: &HeaderMap, all: &mut Parameters) {
-    let mut own = headers.clone();
-    fields::clean_request_except(&mut own, &CLIENT_CERT);
-    for name in own.keys().filter(|name| !NOT_HTTP.contains(name)) {
-        let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
-        let values: Vec<&[u8]> = own.get_all(name).iter().map(|value| value.as_bytes()).collect();
-        all.extend(variable(name).map(|variable| (variable, values.join(separator))));
+/// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts instead.
+fn headers(request: &Request<'_>, all: &mut Beginning) {
+    let Request { parts, set, host, .. } = request;
+    let is_set =
+        |name: &HeaderName, set: &[(HeaderName, HeaderValue)]| set.iter().any(|(own, _)| own == name);
+    if !is_set(&header::HOST, set) {
+        all.set("HTTP_HOST", &[host]);
+    }
+    for name in parts.headers.keys() {
+        if !NOT_HTTP.contains(name) && !is_set(name, set) {
+            let (values, separator) = (parts.headers.get_all(name), separator(name));
+            variable(all, name, || values.iter().flat_map(|value| [separator, value.as_bytes()]).skip(1));
+        }
+    }
+    for (at, (name, value)) in set.iter().enumerate() {
+        if !value.is_empty() && !is_set(name, &set[at + 1..]) {
+            variable(all, name, || std::iter::once(value.as_bytes()));
+        }
     }
 }
 
-/// The variable of a header; none for what is no name of a variable, and could become that of another.
-fn variable(name: &HeaderName) -> Option<Vec<u8>> {
-    let byte = |byte| match byte {
-        b'-' => Some(b'_'),
-        byte if byte.is_ascii_alphanumeric() => Some(byte.to_ascii_uppercase()),
-        _ => None,
-    };
-    let name: Vec<u8> = name.as_str().bytes().map(byte).collect::<Option<_>>()?;
-    Some([&b"HTTP_"[..], &name].concat())
+/// What stands between the values of a header that has several.
+fn separator(name: &HeaderName) -> &'static [u8] {
+    if *name == header::COOKIE { b"; " } else { b", " }
+}
+
+/// Adds the variable of a header; none of what is no name of a variable, and could become that of another.
+fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &HeaderName, value: impl Fn() -> V) {
+    let name = name.as_str().as_bytes();
+    if name.iter().all(|&byte| byte == b'-' || byte.is_ascii_alphanumeric()) {
+        let name = name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+        all.add(("HTTP_", name), value);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    fn found(lines: &[(&str, &str)], uri: &str, secure: bool) -> std::collections::BTreeMap<String, String> {
+    fn found(lines: &[(&str, &str)], uri: &str, secure: bool) -> BTreeMap<String, String> {
         let mut request = http::Request::builder().method("POST").uri(uri);
         for (name, value) in lines {
             request = request.header(*name, *value);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        found_in(&mut parts, secure, &[])
+    }
+
+    fn found_in(
+        parts: &mut Parts,
+        secure: bool,
+        set: &[(HeaderName, HeaderValue)],
+    ) -> BTreeMap<String, String> {
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
-        let request = Request {
+        let mut request = Request {
             software: "bulkhead",
             peer: "192.0.2.1:5".parse().unwrap(),
             local: "[::1]:443".parse().unwrap(),
@@ -204,20 +210,38 @@ mod tests {
             root: "/srv/www",
             script: &script,
             filename: None,
-            parts: &parts,
+            parts,
             requested: None,
             failed: None,
             length: Some(3),
             host: b"a.example:8443",
-            set: &[],
+            set,
         };
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let all = parameters(&request);
-        let count = all.len();
-        let map: std::collections::BTreeMap<_, _> =
-            all.into_iter().map(|(name, value)| (text(name), text(value))).collect();
-        assert_eq!(map.len(), count, "no variable is there twice");
-        map
+        let records = begin(&mut request);
+        let mut rest = &records[24..records.len() - 8];
+        let mut found = BTreeMap::new();
+        while !rest.is_empty() {
+            let (name, value) = (length(&mut rest), length(&mut rest));
+            let (name, value) = (text(&mut rest, name), text(&mut rest, value));
+            assert_eq!(found.insert(name, value), None, "no variable is there twice");
+        }
+        found
+    }
+
+    fn length(rest: &mut &[u8]) -> usize {
+        let (length, more) = match *rest {
+            [short @ 0..128, more @ ..] => (usize::from(*short), more),
+            [a, b, c, d, more @ ..] => (u32::from_be_bytes([*a & 127, *b, *c, *d]) as usize, more),
+            _ => panic!("a pair without its lengths"),
+        };
+        *rest = more;
+        length
+    }
+
+    fn text(rest: &mut &[u8], length: usize) -> String {
+        let (text, more) = rest.split_at(length);
+        *rest = more;
+        String::from_utf8(text.to_vec()).unwrap()
     }
 
     #[test]
@@ -260,6 +284,19 @@ mod tests {
         let found = found(&[("user-agent", "curl"), ("x-b3-traceid", "7")], "/", false);
         let own = |name: &str| found.get(name).map(String::as_str);
         assert_eq!((own("HTTP_USER_AGENT"), own("HTTP_X_B3_TRACEID")), (Some("curl"), Some("7")));
+    }
+
+    #[test]
+    fn what_the_operator_sets_counts_and_the_last_of_it() {
+        let (mut parts, ()) =
+            http::Request::get("/").header("x-a", "1").header("x-b", "2").body(()).unwrap().into_parts();
+        let set =
+            [("x-a", "own"), ("x-b", "x"), ("x-b", ""), ("x-c", "first"), ("x-c", "last"), ("host", "h")];
+        let set = set.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let found = found_in(&mut parts, false, &set);
+        let own = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!((own("HTTP_X_A"), own("HTTP_X_B"), own("HTTP_X_C")), (Some("own"), None, Some("last")));
+        assert_eq!((own("HTTP_HOST"), own("SERVER_NAME")), (Some("h"), Some("a.example")));
     }
 
     #[test]

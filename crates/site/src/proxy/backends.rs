@@ -64,7 +64,8 @@ impl Backends {
                     let rule = rules.iter().find(|rule| rule.number == Some(target));
                     let servers = rule.map(|rule| rule.servers.clone()).unwrap_or_default();
                     let words = Words::new(log.clone(), servers);
-                    Box::new(FastCgi::new((dialer, target), timeouts, scripts, words, memory.clone()))
+                    let to = (dialer, target);
+                    Box::new(FastCgi::new(to, backend.requests, timeouts, scripts, words, memory.clone()))
                 }
             };
             self.targets.insert(target, way);

@@ -3,16 +3,21 @@
 //! Untrusted input: none. Must never: hand out a connection from before the pool was emptied.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// A connection that a pool can keep.
 pub(crate) trait Reusable: 'static {
     /// Whether another request can be sent on the connection, as far as is known.
     fn is_reusable(&self) -> bool;
+
+    /// When the connection is closed if nothing is under way on it; none if there is no such time.
+    fn until(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// How many connections a pool keeps, and for how long.
@@ -28,11 +33,13 @@ pub(crate) struct Pool<C>(Rc<Shared<C>>);
 
 struct Shared<C> {
     bounds: Bounds,
-    /// The one that was used last is the last.
-    idle: RefCell<VecDeque<(C, Instant)>>,
+    /// With when they are closed; the one that was used last is the last.
+    idle: RefCell<Vec<(C, Option<Instant>)>>,
     generation: Cell<u64>,
-    /// Whether a task closes what is idle for too long.
-    expiring: Cell<bool>,
+    /// When the task looks again that closes connections in their time, while there is one.
+    next_look: Cell<Option<Instant>>,
+    /// Has the task look now.
+    sooner: Notify,
 }
 
 impl<C> Clone for Pool<C> {
@@ -44,14 +51,14 @@ impl<C> Clone for Pool<C> {
 impl<C: Reusable> Pool<C> {
     /// An empty pool.
     pub fn new(bounds: Bounds) -> Self {
-        let (idle, generation, expiring) = (RefCell::default(), Cell::default(), Cell::default());
-        Self(Rc::new(Shared { bounds, idle, generation, expiring }))
+        let (idle, generation, next_look) = (RefCell::default(), Cell::default(), Cell::default());
+        Self(Rc::new(Shared { bounds, idle, generation, next_look, sooner: Notify::new() }))
     }
 
     /// The connection that was used last, of those that can be used again.
     pub fn take(&self) -> Option<C> {
         let mut idle = self.0.idle.borrow_mut();
-        std::iter::from_fn(|| idle.pop_back()).map(|(one, _)| one).find(C::is_reusable)
+        std::iter::from_fn(|| idle.pop()).map(|(one, _)| one).find(C::is_reusable)
     }
 
     /// Counts how often the pool was emptied.
@@ -72,12 +79,28 @@ impl<C: Reusable> Pool<C> {
         {
             return;
         }
-        idle.push_back((connection, Instant::now()));
-        if let Some(time) = shared.bounds.idle
-            && !shared.expiring.replace(true)
-        {
-            tokio::task::spawn_local(self.clone().expire(time));
+        let now = Instant::now();
+        let idle_until = shared.bounds.idle.map(|time| now + time);
+        let until = [idle_until, connection.until()].into_iter().flatten().min();
+        if until.is_some_and(|until| until <= now) {
+            return;
         }
+        idle.push((connection, until));
+        let Some(until) = until else { return };
+        match shared.next_look.get() {
+            None => {
+                shared.next_look.set(Some(until));
+                tokio::task::spawn_local(self.clone().expire());
+            }
+            Some(next) if until < next => shared.sooner.notify_one(),
+            Some(_) => {}
+        }
+    }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.0.idle.borrow().len()
     }
 
     /// Closes all connections; those that are in use are not kept after it.
@@ -86,15 +109,18 @@ impl<C: Reusable> Pool<C> {
         self.0.idle.borrow_mut().clear();
     }
 
-    /// Closes what is idle for longer than `time`, until nothing is.
-    async fn expire(self, time: Duration) {
+    /// Closes each connection in its time, until none is left that has one.
+    async fn expire(self) {
+        let shared = &*self.0;
         loop {
-            let oldest = self.0.idle.borrow().front().map(|(_, since)| *since);
-            let Some(since) = oldest else { break };
-            tokio::time::sleep_until(since + time).await;
-            self.0.idle.borrow_mut().retain(|(_, since)| since.elapsed() < time);
+            let now = Instant::now();
+            shared.idle.borrow_mut().retain(|(_, until)| until.is_none_or(|until| until > now));
+            let next = shared.idle.borrow().iter().filter_map(|(_, until)| *until).min();
+            shared.next_look.set(next);
+            let Some(next) = next else { return };
+            // Either way, the connections tell what to do.
+            let _ = timeout_at(next, shared.sooner.notified()).await;
         }
-        self.0.expiring.set(false);
     }
 }
 
@@ -102,12 +128,20 @@ impl<C: Reusable> Pool<C> {
 mod tests {
     use super::*;
 
-    struct Connection(u32, bool);
+    struct Connection(u32, bool, Option<Instant>);
 
     impl Reusable for Connection {
         fn is_reusable(&self) -> bool {
             self.1
         }
+
+        fn until(&self) -> Option<Instant> {
+            self.2
+        }
+    }
+
+    fn good(number: u32) -> Connection {
+        Connection(number, true, None)
     }
 
     fn taken(pool: &Pool<Connection>) -> Option<u32> {
@@ -117,20 +151,20 @@ mod tests {
     #[test]
     fn the_last_one_is_used_first_and_broken_ones_are_not() {
         let pool = Pool::new(Bounds { connections: 2, idle: None });
-        (1..=3).for_each(|number| pool.put(Connection(number, true), 0));
-        pool.put(Connection(4, false), 0);
+        (1..=3).for_each(|number| pool.put(good(number), 0));
+        pool.put(Connection(4, false, None), 0);
         assert_eq!([taken(&pool), taken(&pool), taken(&pool)], [Some(2), Some(1), None]);
     }
 
     #[test]
     fn nothing_from_before_it_was_emptied_is_kept() {
         let pool = Pool::new(Bounds { connections: 2, idle: None });
-        pool.put(Connection(1, true), pool.generation());
+        pool.put(good(1), pool.generation());
         let before = pool.generation();
         pool.clear();
-        pool.put(Connection(2, true), before);
+        pool.put(good(2), before);
         assert_eq!(taken(&pool), None);
-        pool.put(Connection(3, true), pool.generation());
+        pool.put(good(3), pool.generation());
         assert_eq!(taken(&pool), Some(3));
     }
 
@@ -139,13 +173,33 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         tokio::task::LocalSet::new().block_on(&runtime.unwrap(), async {
             let pool = Pool::new(Bounds { connections: 2, idle: Some(Duration::from_secs(4)) });
-            pool.put(Connection(1, true), 0);
+            pool.put(good(1), 0);
             tokio::time::sleep(Duration::from_secs(3)).await;
-            pool.put(Connection(2, true), 0);
+            pool.put(good(2), 0);
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!([taken(&pool), taken(&pool)], [Some(2), None]);
             tokio::time::sleep(Duration::from_secs(4)).await;
-            assert!(!pool.0.expiring.get());
+            assert_eq!(pool.0.next_look.get(), None);
+        });
+    }
+
+    #[test]
+    fn each_is_closed_in_its_own_time() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        tokio::task::LocalSet::new().block_on(&runtime.unwrap(), async {
+            let pool = Pool::new(Bounds { connections: 9, idle: None });
+            let begun = Instant::now();
+            let until =
+                |number: u32| Connection(number, true, Some(begun + Duration::from_secs(number.into())));
+            // The first that is put is not the first that is closed, and one comes in after its time.
+            [4, 1, 3, 2, 0].into_iter().for_each(|number| pool.put(until(number), 0));
+            pool.put(good(9), 0);
+            let left = || pool.0.idle.borrow().iter().map(|(one, _)| one.0).collect::<Vec<_>>();
+            assert_eq!(left(), [4, 1, 3, 2, 9]);
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            assert_eq!(left(), [4, 3, 9]);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!((left(), pool.0.next_look.get()), (vec![9], None));
         });
     }
 }

@@ -4,28 +4,77 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::ahead::Held;
-use crate::proxy::pool::{Bounds, Pool};
+use crate::proxy::pool::{Bounds, Pool, Reusable};
 use crate::proxy::stream::BackendStream;
 
-/// LIMIT: connections of one target that are kept for further requests. Each holds a process of the server's that nobody
-/// else can use, so they are few, and not kept for long.
-const IDLE_MAX: usize = 4;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// LIMIT: connections of one target that are kept for further requests, where the operator has not said how many requests
+/// its servers answer at once. Each holds a process of the server's that nobody else can use.
+const KEPT: usize = 4;
+/// LIMIT: how long a connection is of use, from when it was made. Others that use the same pool of processes wait so long
+/// for their turn while this target has requests all the time; a new connection costs a percent of what it carries.
+const AGE_MAX: Duration = Duration::from_millis(250);
+
+/// One connection.
+pub(super) struct Connection {
+    pub stream: BackendStream,
+    /// When it is to be closed.
+    until: Instant,
+    /// How often the pool had been emptied when the connection was taken.
+    generation: u64,
+}
+
+impl Reusable for Connection {
+    fn is_reusable(&self) -> bool {
+        self.stream.is_reusable()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Some(self.until)
+    }
+}
 
 /// What the connections of one target share.
 #[derive(Clone)]
 pub(super) struct Connections {
-    pub pool: Pool<BackendStream>,
+    pool: Pool<Connection>,
     /// Bytes that were read of responses before their clients took them.
     pub held: Held,
 }
 
-impl Default for Connections {
-    fn default() -> Self {
-        Self {
-            pool: Pool::new(Bounds { connections: IDLE_MAX, idle: Some(IDLE_TIMEOUT) }),
-            held: Held::default(),
-        }
+impl Connections {
+    /// For a target that has so many requests at once; 0 if the operator has not said.
+    pub fn new(requests: u32) -> Self {
+        let connections = if requests == 0 { KEPT } else { requests as usize };
+        Self { pool: Pool::new(Bounds { connections, idle: None }), held: Held::default() }
+    }
+
+    /// A connection that was made just now.
+    pub fn begin(&self, stream: BackendStream) -> Connection {
+        Connection { stream, until: Instant::now() + AGE_MAX, generation: self.pool.generation() }
+    }
+
+    /// One that was kept.
+    pub fn take(&self) -> Option<Connection> {
+        self.pool.take()
+    }
+
+    /// Keeps a connection on which nothing is under way.
+    pub fn put(&self, connection: Connection) {
+        let generation = connection.generation;
+        self.pool.put(connection, generation);
+    }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.pool.count()
+    }
+
+    /// Closes all that are kept, and keeps none of those that are in use.
+    pub fn clear(&self) {
+        self.pool.clear();
     }
 }

@@ -5,17 +5,19 @@
 //! in memory.
 
 mod ahead;
-mod answer;
+mod body;
 mod connections;
+mod incoming;
+mod outgoing;
 mod script;
-mod stdin;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::rc::Rc;
 
-use fastcgi::parameters::{self, parameters};
-use fastcgi::record;
-use http::{Request, Response, StatusCode};
+use fastcgi::parameters;
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 
 use crate::files::Files;
@@ -29,16 +31,16 @@ use crate::proxy::connect::Dialer;
 use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
-use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::{Progress, Timeouts, Upload};
-use answer::Running;
-use connections::Connections;
+use body::Share;
+use connections::{Connection, Connections};
+use incoming::{Failure, Running};
+use outgoing::Outgoing;
 use request::error::SERVER;
-use stdin::{Gathering, Share};
-pub(crate) use words::Words;
 
+pub(crate) use body::BodyMemory;
 pub use script::Scripts;
-pub(crate) use stdin::Gathering as BodyMemory;
+pub(crate) use words::Words;
 
 /// The way to the servers of one target.
 pub(crate) struct FastCgi {
@@ -48,15 +50,14 @@ pub(crate) struct FastCgi {
     timeouts: Timeouts,
     scripts: Scripts,
     words: Rc<Words>,
-    memory: Rc<Gathering>,
+    memory: Rc<BodyMemory>,
 }
 
 /// A request as it is written.
 struct PreparedRequest {
-    /// Its first records.
-    begin: Vec<u8>,
-    body: Upload,
+    outgoing: Outgoing,
     progress: Rc<Progress>,
+    to_head: bool,
     /// Whether it may be sent twice.
     repeatable: bool,
     /// The memory that the body takes.
@@ -72,25 +73,27 @@ impl Backend for FastCgi {
 impl FastCgi {
     pub fn new(
         (dialer, target): (Rc<Dialer>, u16),
+        requests: u32,
         timeouts: Timeouts,
         scripts: Scripts,
         words: Words,
-        memory: Rc<Gathering>,
+        memory: Rc<BodyMemory>,
     ) -> Self {
-        let (connections, words) = (Connections::default(), Rc::new(words));
-        let kept = connections.pool.clone();
+        let (connections, words) = (Connections::new(requests), Rc::new(words));
+        let kept = connections.clone();
         dialer.on_moved(target, move || kept.clear());
         Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 
     /// A kept connection, or a new one; and whether it is a kept one.
-    async fn connect(&self, fresh: bool) -> Result<(BackendStream, bool), StatusCode> {
-        match self.connections.pool.take() {
-            Some(stream) if !fresh => Ok((stream, true)),
+    async fn connect(&self, fresh: bool) -> Result<(Connection, bool), StatusCode> {
+        match self.connections.take() {
+            Some(connection) if !fresh => Ok((connection, true)),
             // A kept connection goes for the new one: if it holds the server's last process, nobody else would answer.
             kept => {
                 drop(kept);
-                Ok((self.dialer.connect(self.target).await?, false))
+                let stream = self.dialer.connect(self.target).await?;
+                Ok((self.connections.begin(stream), false))
             }
         }
     }
@@ -98,13 +101,11 @@ impl FastCgi {
     /// Has a server answer `request`.
     async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
         let BackendRequest { conn, files, root, request } = request;
-        let is_head = request.method() == http::Method::HEAD;
         let prepared = match self.prepare(conn, files, root, request).await {
             Ok(prepared) => prepared,
             Err(status) => return error(status),
         };
         match self.exchange(prepared).await {
-            Ok(answer) if is_head => answer.map(|_| ResponseBody::Empty),
             Ok(answer) => begun(answer).await,
             Err(status) => error(status),
         }
@@ -120,14 +121,18 @@ impl FastCgi {
         let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
         let host = headers::settle_host(&mut request, conn);
         let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let (body, share) = match body.size_hint().exact() {
             Some(_) => (body, None),
-            None => stdin::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
+            None => body::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let filename = files.map(|files| files.path_seen(&script.name, root));
-        let all = parameters(&parameters::Request {
+        let repeatable = is_repeatable(&parts.method, &body);
+        let to_head = parts.method == Method::HEAD;
+        let requested = parts.extensions.remove();
+        let failed = parts.extensions.remove().map(|FailedWith(status)| status);
+        let begin = parameters::begin(&mut parameters::Request {
             software: SERVER,
             peer: conn.peer,
             local: conn.local,
@@ -135,58 +140,54 @@ impl FastCgi {
             root,
             script: &script,
             filename: filename.as_deref(),
-            parts: &parts,
-            requested: parts.extensions.get().map(|Requested(requested)| requested),
-            failed: parts.extensions.get().map(|FailedWith(status)| *status),
+            parts: &mut parts,
+            requested: requested.as_ref().map(|Requested(requested)| requested),
+            failed,
             length,
             host: host.as_bytes(),
             set: &changes.set,
         });
-        let begin = record::begin(all.iter().map(|(name, value)| (&name[..], &value[..])));
         let progress = Progress::new();
-        let repeatable = is_repeatable(&parts.method, &body);
-        let body = Upload::new(body, progress.clone());
-        Ok(PreparedRequest { begin, body, progress, repeatable, _share: share })
+        let outgoing = Outgoing::new(begin, Upload::new(body, progress.clone()), length.unwrap_or_default());
+        Ok(PreparedRequest { outgoing, progress, to_head, repeatable, _share: share })
     }
 
     async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
-        let PreparedRequest { begin, body, progress, repeatable, _share } = prepared;
+        let PreparedRequest { mut outgoing, progress, to_head, repeatable, _share } = prepared;
         // A request that could not be sent twice does not go on a connection that the server may be about to close.
-        let (stream, kept) = self.connect(!repeatable).await?;
-        let again = kept.then(|| begin.clone());
-        match self.run(stream, begin, body, &progress).await {
-            Err((_, true)) if again.is_some() => {
-                let (stream, _) = self.connect(true).await?;
-                let body = Upload::new(BoundedBody::empty(), progress.clone());
-                let begin = again.unwrap_or_default();
-                self.run(stream, begin, body, &progress).await.map_err(|(status, _)| status)
-            }
-            outcome => outcome.map_err(|(status, _)| status),
+        let (mut connection, mut kept) = self.connect(!repeatable).await?;
+        loop {
+            progress.note();
+            let mut running = Running::new(connection, outgoing, self.words.clone());
+            let head = progress.watch(self.timeouts.answer, running.head()).await;
+            let failure = match head.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+                Err(Failure::Gone { heard: false }) if kept => {
+                    outgoing = running.outgoing;
+                    outgoing.restart();
+                    (connection, kept) = self.connect(true).await?;
+                    continue;
+                }
+                Err(failure) => failure,
+                Ok(reply) => {
+                    let silence = self.timeouts.silence(&reply.headers);
+                    match running.answer(reply, to_head, &self.connections, silence) {
+                        Ok(answer) => return Ok(answer),
+                        Err(failure) => failure,
+                    }
+                }
+            };
+            return Err(self.told(&failure));
         }
     }
 
-    /// Sends a request and reads the head of its answer; an error comes with whether nothing was answered at all.
-    async fn run(
-        &self,
-        stream: BackendStream,
-        begin: Vec<u8>,
-        body: Upload,
-        progress: &Rc<Progress>,
-    ) -> Result<Response<ResponseBody>, (StatusCode, bool)> {
-        progress.note();
-        let running = Running::start(stream, begin, body, self.connections.clone(), self.words.clone());
-        let answer = progress.watch(self.timeouts.answer, running.head()).await;
-        match answer.ok_or((StatusCode::GATEWAY_TIMEOUT, false))? {
-            Ok((reply, running)) => {
-                let silence = self.timeouts.silence(&reply.headers);
-                Ok(running.answer(reply, silence))
-            }
-            Err(failure) => {
-                if let Some(what) = failure.what {
-                    self.words.say(what.as_bytes());
-                }
-                Err((failure.status, failure.nothing))
-            }
+    /// What the client is told of a failure; the log is told what a server did that it should not have done.
+    fn told(&self, failure: &Failure) -> StatusCode {
+        match failure {
+            Failure::Client(status) => return *status,
+            Failure::Malformed(what) => self.words.say(what.as_bytes()),
+            Failure::Gone { heard: true } => self.words.say(b"answer that ended in its head"),
+            Failure::Gone { heard: false } => {}
         }
+        StatusCode::BAD_GATEWAY
     }
 }
