@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench conditioning clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -46,7 +46,7 @@ breakout:
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test:
 	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY)
-	@$(MAKE) --no-print-directory PROFILE=ci lint unit build
+	@$(MAKE) --no-print-directory PROFILE=ci lint unit build bench-check
 	@./tests/prepare process
 	@./tests/prepare protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
@@ -128,6 +128,13 @@ bench: build
 	@./tests/prepare bench
 	cargo build --release --quiet --manifest-path bench/axum/Cargo.toml --target-dir target/bench
 	python3 bench/run --bulkhead $(OUT) $(if $(CASE),--case '$(CASE)') $(BENCH)
+
+# Counts the instructions of the paths that are taken most often, and compares them with bench/instructions.json, whose
+# figures are of the profile of the tests. CASE="service upstream" counts those. It takes a minute, and ten beside other work.
+bench-check:
+	@./tests/prepare bench-check
+	cargo build --profile ci --workspace
+	./bench/check $(CASE)
 
 # Attacks on loopback, on ours and on Apache and nginx with and without a guard; writes bench/CONDITIONING.md.
 conditioning: build

@@ -1,45 +1,30 @@
-"""What the gate's policies cost: its CPU time for a connection with all of them, and with as few as can be."""
+"""What the gate's policies and the priority tree cost."""
 
+import json
+import pathlib
 import subprocess
+import sys
 
-from load import FEW, OTHERS
-
-#: Everything that can be left out is. `exempt` takes shares, rates and bans away from every client.
-OFF = """\
-priority = "fifo"
-checks = "lenient"
-share_max = { "/8" = 1, "/16" = 1, "/24" = 1 }
-body_min_rate = "0B/s"
-response_min_rate = "0B/s"
-ban_after = 0
-exempt = ["0.0.0.0/0", "::/0"]"""
-#: Also what is not on by default.
-ON = """\
-checks = "strict"
-rate_max = "1000000/s"
-rate_burst = 1000000"""
+CHECK = pathlib.Path(__file__).resolve().parent.parent / "check"
 
 
 class Policies:
-    """16 regular clients, a new connection for each request; the gates' time divided by the requests."""
+    """Instructions of a gate for a connection, with all policies and with as few as can be: less than noise in time is."""
 
-    key, title, limit = "policies", "The policies of a gate", 2.0
-    servers = ("ours",)
+    #: Two microseconds of a processor that does an instruction in each cycle of 3 GHz.
+    key, title, limit = "policies", "The policies of a gate", 6000
+    servers = ()
+    cases = {"on": "gate-policies-on", "off": "gate-policies-off"}
 
     def run(self, bench):
-        """{"on" or "off": {0: [figures of each round]}}"""
-        if not bench.chosen(self.servers, policies=True):
-            return {}
-        started = {name: bench.start("ours", policies=text) for name, text in (("on", ON), ("off", OFF))}
-        found = {name: {0: []} for name in started}
-        for turn in range(bench.rounds * 3):
-            for name, server in bench.in_turn(started, turn):
-                before = server.gate_seconds()
-                figures = bench.clients.run(server, bench.seconds, sources=OTHERS + FEW[:64])
-                figures["gate_us"] = (server.gate_seconds() - before) * 1e6 / max(figures["completed"], 1)
-                found[name][0].append(figures)
-                bench.say(f"{self.key} {name:4} {figures['gate_us']:6.2f} µs a connection, {figures['rps']:.0f}/s")
-        bench.stop()
+        """{"on" or "off": {0: [{"instructions": for a connection}]}}"""
+        line = [sys.executable, CHECK, "--json", "--program", bench.options.bulkhead.parent / "instructions", *self.cases.values()]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            raise RuntimeError("the policies cannot be measured: " + done.stderr[-2000:])
+        counted = json.loads(done.stdout)
+        found = {name: {0: [{"instructions": counted[case]}]} for name, case in self.cases.items()}
+        bench.say(f"{self.key} {counted}")
         return found
 
 

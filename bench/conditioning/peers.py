@@ -22,15 +22,15 @@ AT_ONCE = {"apache": 150, "nginx": 1536}
 
 
 class Peer(servers.Server):
-    """One of them. `policies` are lines for our `[conditioning]`; `filters` is how many programs stand in the chain."""
+    """One of them. `filters` is how many programs stand in the chain."""
 
     number = 0
 
-    def __init__(self, kind, work, core, program, policies="", filters=0):
+    def __init__(self, kind, work, core, program, filters=0):
         Peer.number += 1
         # In a namespace of our own every port is free; these are below those that clients get.
         super().__init__(f"{kind}-{Peer.number}", work, 8000 + Peer.number, core, program)
-        self.kind, self.policies, self.filters = kind, policies, filters
+        self.kind, self.filters = kind, filters
         # Servers that run side by side share no uid.
         self.users = f"{51000 + 50 * Peer.number}-{51049 + 50 * Peer.number}"
 
@@ -67,12 +67,10 @@ class Peer(servers.Server):
         return str(path)
 
     def conditioning(self):
-        """Our table of policies, with the chain of filters, each a process in its own jail; empty for the defaults."""
+        """Our table with the chain of filters, each a process in its own jail; empty without any."""
         program = filter_program(self.program)
-        lines = [self.policies] if self.policies else []
-        if self.filters:
-            lines.append("filters = [" + ", ".join(f'["{program}"]' for _ in range(self.filters)) + "]")
-        return "\n".join(["[conditioning]", *lines]) if lines else ""
+        filters = ", ".join(f'["{program}"]' for _ in range(self.filters))
+        return f"[conditioning]\nfilters = [{filters}]" if filters else ""
 
     def command(self):
         line = {"ours": "bulkhead run ours.toml", "apache": "apache2 -f apache.conf -DFOREGROUND",
@@ -91,18 +89,6 @@ class Peer(servers.Server):
             elif time.monotonic() - since > still:
                 return
             time.sleep(0.25)
-
-    def gate_seconds(self):
-        """CPU time so far of this server's gates, in seconds."""
-        usage, found = proc.usage(self.process.pid), 0.0
-        for (pid, _), spent in usage["threads"].items():
-            try:
-                title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").strip("\0")
-            except OSError:
-                continue
-            if title.removeprefix("bulkhead: ").startswith("gate"):
-                found += spent / 1e9
-        return found
 
 
 def capacity(plain):
@@ -133,15 +119,6 @@ def lacking(name, program):
     if plain != name and subprocess.run([str(program), "guard", "--help"], capture_output=True).returncode != 0:
         return "this bulkhead has no `guard` yet"
     return ""
-
-
-def has_policies(program, work):
-    """Whether this Bulkhead knows `[conditioning]`."""
-    path = work / "try.toml"
-    (work / "files").mkdir(exist_ok=True)
-    path.write_text('[conditioning]\nchecks = "strict"\n[[listen]]\naddress = "127.0.0.1:8080"\n'
-                    '[[site]]\nname = "try"\nhost = ["*"]\nroot = "files"\n', encoding="utf-8")
-    return subprocess.run([str(program), "check", str(path)], capture_output=True).returncode == 0
 
 
 def versions(program, without):

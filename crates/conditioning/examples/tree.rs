@@ -1,7 +1,7 @@
 //! What the priority tree costs: bytes per address, and operations a second on one core.
 //!
 //! Run by people: `cargo run --release -p conditioning --example tree [ADDRESSES]`. It says whether a million distinct
-//! addresses take at most 256 MiB, and whether a million may come or be served a second, and fails if not.
+//! addresses take at most 256 MiB, and whether each operation can be done a million times a second, and fails if not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
@@ -88,7 +88,8 @@ fn measure(name: &str, count: u32, address: fn(u32) -> IpAddr) -> bool {
         weighing / 1e6,
         serving / 1e6
     );
-    bytes <= BYTES_MAX && turning.min(filling) >= OPERATIONS_MIN
+    let slowest = filling.min(turning).min(weighing).min(serving);
+    bytes <= BYTES_MAX && slowest >= OPERATIONS_MIN
 }
 
 /// Operations a second of processor time, whatever else the machine does.

@@ -1,0 +1,45 @@
+//! How often a request has memory allocated: never, on the cached paths; elsewhere a number that may not grow.
+
+use instructions::client::{Over, Request, get};
+use instructions::requests::serve;
+use sys::allocations::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Requests of the shorter and of the longer run. Their difference is what is counted: tables and buffers have their size by
+/// the end of the shorter one.
+const RUNS: (u32, u32) = (50, 250);
+
+/// Allocations for one request of a kept-alive connection, on average.
+fn per_request(request: Request) -> f64 {
+    let of = |count| serve(request, Over::Plain, None, count, Counting::here) as f64;
+    (of(RUNS.1) - of(RUNS.0)) / f64::from(RUNS.1 - RUNS.0)
+}
+
+const SMALL: Request = get("/small.txt");
+// Once in a while a batch for the log, or a second of the clock.
+const NEVER: f64 = 0.05;
+
+/// LIMIT of a test: what grows here is paid by each request; what shrinks is written down.
+const AT_MOST: &[(f64, Request)] = &[
+    (NEVER, SMALL),
+    (NEVER, Request { method: "HEAD", ..SMALL }),
+    (NEVER, Request { lines: "If-None-Match: \"another\"\r\n", ..SMALL }),
+    (19.5, Request { status: 404, ..get("/none") }),
+    (30.5, Request { lines: "Range: bytes=0-4\r\n", status: 206, ..SMALL }),
+    (42.5, get("/svc/")),
+    (47.5, Request { method: "POST", body: "body\r\n\r\n", ..get("/svc/") }),
+    (39.5, get("/up/")),
+    (102.5, get("/run/")),
+];
+
+#[test]
+fn requests_allocate_no_more_than_they_did() {
+    for (limit, request) in AT_MOST {
+        let count = per_request(*request);
+        let what = format!("{count} allocations for {} {}", request.method, request.path);
+        eprintln!("{what}");
+        assert!(count <= *limit, "{what}, more than {limit}");
+    }
+}
