@@ -6,8 +6,11 @@
 //! One policy, whoever answers: a service behind a site's worker, a service that the gate gives connections to, an
 //! upstream, a FastCGI server, a function of a worker. docs/guide/proxy.md has the table; a test compares them.
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Request, Uri};
@@ -164,22 +167,67 @@ const NOT_IN_TRAILERS: [HeaderName; 19] = [
     header::CONTENT_SECURITY_POLICY,
 ];
 
-impl Withheld {
-    fn covers(&self, name: &str) -> bool {
-        self.names.contains(&name) || self.families.iter().any(|family| name.starts_with(family))
+/// Names of fields, and what the names of families begin with, by their first letter. The case makes no difference.
+struct Names([Vec<(&'static [u8], Is)>; 26]);
+
+/// What a text of [`Names`] is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Name,
+    Family,
+}
+
+impl Names {
+    fn new(names: &[&'static str], families: &[&'static str]) -> Self {
+        let names = names.iter().map(|name| (name.as_bytes(), Is::Name));
+        let mut by_letter = Self(Default::default());
+        for (text, is) in names.chain(families.iter().map(|family| (family.as_bytes(), Is::Family))) {
+            // INVARIANT: all of them begin with a letter.
+            if let Some(those) = by_letter.0.get_mut(letter(text)) {
+                those.push((text, is));
+            }
+        }
+        by_letter
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        let is_named = |&(text, is): &(&[u8], Is)| {
+            let begin = if is == Is::Family { name.get(..text.len()).unwrap_or_default() } else { name };
+            begin.eq_ignore_ascii_case(text)
+        };
+        self.0.get(letter(name)).is_some_and(|those| those.iter().any(is_named))
     }
 }
 
-/// Whether a client's field is passed on.
-pub fn is_passed_on(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !name.contains('_') && !WITHHELD.iter().any(|withheld| withheld.covers(name))
+/// The number of the first letter of a name; one that no letter has, for other names.
+fn letter(name: &[u8]) -> usize {
+    name.first().map_or(usize::MAX, |first| first.to_ascii_lowercase().wrapping_sub(b'a').into())
+}
+
+static NAMES_OF_CONNECTION: LazyLock<Names> = LazyLock::new(|| Names::new(&OF_CONNECTION, &[]));
+static NAMES_WITHHELD: LazyLock<Names> = LazyLock::new(|| {
+    let all =
+        |part: fn(&Withheld) -> &'static [&'static str]| WITHHELD.iter().flat_map(part).copied().collect();
+    let (names, families): (Vec<_>, Vec<_>) =
+        (all(|withheld| withheld.names), all(|withheld| withheld.families));
+    Names::new(&names, &families)
+});
+static NAMES_WITHHELD_OF_ANSWERS: LazyLock<Names> =
+    LazyLock::new(|| Names::new(&OF_CONNECTION, &WITHHELD_OF_ANSWERS));
+
+/// Whether a client's field of this name, in whatever case, is passed on, unless `Connection` names it.
+pub fn is_passed_on(name: &[u8]) -> bool {
+    !name.contains(&b'_') && !NAMES_WITHHELD.contains(name)
+}
+
+/// The same of the field of an answer.
+pub fn is_passed_back(name: &[u8]) -> bool {
+    !NAMES_WITHHELD_OF_ANSWERS.contains(name)
 }
 
 /// Leaves of a client's request what is its own to say.
 pub fn clean_request(headers: &mut HeaderMap) {
-    remove_of_connection(headers);
-    remove(headers, |name| !is_passed_on(name));
+    clean(headers, is_passed_on);
 }
 
 /// The same, but leaves the one field `ours`, which we have set.
@@ -191,8 +239,7 @@ pub fn clean_request_except(headers: &mut HeaderMap, ours: &HeaderName) {
 
 /// Leaves of an answer what is for the client.
 pub fn clean_answer(headers: &mut HeaderMap) {
-    remove_of_connection(headers);
-    remove(headers, |name| WITHHELD_OF_ANSWERS.iter().any(|family| name.as_str().starts_with(family)));
+    clean(headers, is_passed_back);
 }
 
 /// Leaves of the trailers of an answer what may stand there.
@@ -213,25 +260,27 @@ pub fn has_option(headers: &HeaderMap, name: &[u8]) -> bool {
     options(headers).any(|option| option.eq_ignore_ascii_case(name))
 }
 
+/// The same of one line of it.
+pub fn is_among(line: &[u8], name: &[u8]) -> bool {
+    line.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+}
+
 /// RFC 9110 7.6.1: removes what belongs to one connection, and what its `Connection` names.
 pub fn remove_of_connection(headers: &mut HeaderMap) {
+    clean(headers, |name| !NAMES_OF_CONNECTION.contains(name));
+}
+
+/// Leaves what `stays`, in one pass, but for what `Connection` names.
+fn clean(headers: &mut HeaderMap, stays: impl Fn(&[u8]) -> bool) {
     // SECURITY: the end of a body, and whom a request is for, are not a matter of connections: a client could have them
     // left out for those behind us.
     const KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
-    let named: Vec<HeaderName> = options(headers)
-        .filter_map(|option| HeaderName::from_bytes(option).ok())
-        .filter(|name| !KEPT.contains(name))
-        .collect();
-    for name in &named {
-        headers.remove(name);
-    }
-    for name in OF_CONNECTION {
-        headers.remove(name);
-    }
-}
-
-fn remove(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
-    let names: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
+    let has_options = headers.contains_key(header::CONNECTION);
+    let is_named = |name: &HeaderName| {
+        has_options && has_option(headers, name.as_str().as_bytes()) && !KEPT.contains(name)
+    };
+    let goes = |name: &&HeaderName| !stays(name.as_str().as_bytes()) || is_named(name);
+    let names: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
     for name in &names {
         headers.remove(name);
     }
@@ -269,19 +318,39 @@ pub struct Origin {
 
 /// Says in a cleaned request who asks, how, and for which host: each field with one value, ours.
 pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
-    let Origin { peer, scheme } = origin;
-    let mut set = |name: HeaderName, value: String| {
-        if let Ok(value) = HeaderValue::try_from(value) {
+    let mut set = |name: HeaderName, push: &dyn Fn(&mut Vec<u8>)| {
+        let mut value = Vec::with_capacity(VALUE_BYTES);
+        push(&mut value);
+        if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
             headers.insert(name, value);
         }
     };
-    let text = host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or("");
-    set(header::FORWARDED, forwarded(peer, scheme, text));
-    set(X_FORWARDED_FOR, peer.ip().to_canonical().to_string());
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
+    let text = host.as_ref().map_or(&b""[..], HeaderValue::as_bytes);
+    set(header::FORWARDED, &|value| push_forwarded(value, origin, text));
+    set(X_FORWARDED_FOR, &|value| push_address(value, origin.peer.ip().to_canonical()));
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(origin.scheme));
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host);
     }
+}
+
+/// Appends the lines of HTTP/1.1 that say the same as [`set_forwarded`].
+pub fn push_forwarded_lines(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+    out.extend_from_slice(b"forwarded: ");
+    push_forwarded(out, origin, host);
+    out.extend_from_slice(b"\r\nx-forwarded-for: ");
+    push_address(out, origin.peer.ip().to_canonical());
+    out.extend_from_slice(b"\r\nx-forwarded-proto: ");
+    out.extend_from_slice(origin.scheme.as_bytes());
+    out.extend_from_slice(b"\r\nx-forwarded-host: ");
+    out.extend_from_slice(host);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the line of [`CLIENT`].
+pub fn push_client_line(out: &mut Vec<u8>, client: SocketAddr) {
+    // INVARIANT: a `Vec` takes whatever is written.
+    let _ = write!(out, "{}: {client}\r\n", CLIENT.as_str());
 }
 
 /// Takes out again what [`set_forwarded`] has said, for a reader that says it itself.
@@ -291,16 +360,34 @@ pub fn remove_forwarded(headers: &mut HeaderMap) {
         .for_each(|name| drop(headers.remove(name)));
 }
 
+/// Room for the value of `Forwarded` with most hosts.
+const VALUE_BYTES: usize = 96;
+
 /// RFC 7239 4: who asked, how, and for what.
-fn forwarded(peer: SocketAddr, scheme: &str, host: &str) -> String {
-    let node = match peer.ip().to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("\"[{address}]\""),
-    };
+fn push_forwarded(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+    out.extend_from_slice(b"for=");
+    match origin.peer.ip().to_canonical() {
+        address @ IpAddr::V4(_) => push_address(out, address),
+        address @ IpAddr::V6(_) => {
+            out.extend_from_slice(b"\"[");
+            push_address(out, address);
+            out.extend_from_slice(b"]\"");
+        }
+    }
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(origin.scheme.as_bytes());
     // A quoted string; a host that could end it is left out.
-    let plain = !host.is_empty() && !host.contains(['"', '\\']);
-    let host = if plain { format!(";host=\"{host}\"") } else { String::new() };
-    format!("for={node};proto={scheme}{host}")
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t') && !matches!(byte, b'"' | b'\\');
+    if !host.is_empty() && host.iter().all(is_plain) {
+        for part in [b";host=\"", host, b"\""] {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+    // INVARIANT: a `Vec` takes whatever is written.
+    let _ = write!(out, "{address}");
 }
 
 #[cfg(test)]
@@ -341,7 +428,7 @@ mod tests {
         for withheld in &WITHHELD {
             let families = withheld.families.iter().map(|family| format!("{family}anything"));
             for name in withheld.names.iter().map(ToString::to_string).chain(families) {
-                assert!(!is_passed_on(&HeaderName::try_from(&name).unwrap()), "{name}");
+                assert!(!is_passed_on(name.to_uppercase().as_bytes()), "{name}");
                 let mut headers = map(&[(&name, "6.6.6.6")]);
                 clean_request(&mut headers);
                 assert!(headers.is_empty(), "{name}");
@@ -413,9 +500,26 @@ mod tests {
         assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers["x-forwarded-proto"], "https");
+        let mut lines = Vec::new();
+        push_forwarded_lines(&mut lines, origin, b"a.example");
+        let of_map: String = ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
+            .iter()
+            .map(|name| format!("{name}: {}\r\n", headers[*name].to_str().unwrap()))
+            .collect();
+        assert_eq!(String::from_utf8(lines).unwrap(), of_map);
         let origin = Origin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
         set_forwarded(&mut headers, origin, None);
         assert_eq!(headers["forwarded"], "for=\"[2001:db8::1]\";proto=http");
+    }
+
+    #[test]
+    fn a_host_that_could_end_its_quotes_is_left_out() {
+        let origin = Origin { peer: "192.0.2.7:4000".parse().unwrap(), scheme: "http" };
+        for host in [&b""[..], b"a\"b", b"a\\b", b"a\x80b"] {
+            let mut value = Vec::new();
+            push_forwarded(&mut value, origin, host);
+            assert_eq!(value, b"for=192.0.2.7;proto=http", "{host:?}");
+        }
     }
 
     #[test]

@@ -34,15 +34,41 @@ pub struct ResponseHead {
 #[error("a response with {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Reads the head that `data` begins with; `None` if its end has not arrived.
+/// The head where it was found.
+#[derive(Debug)]
+pub struct RawHead<'r, 'a> {
+    /// As [`ResponseHead::status`].
+    pub status: StatusCode,
+    /// As [`ResponseHead::version`].
+    pub version: Version,
+    /// As [`ResponseHead::reason`].
+    pub reason: Option<&'a str>,
+    /// The header lines.
+    pub lines: &'r [Line<'a>],
+    /// As [`ResponseHead::length`].
+    pub length: usize,
+}
+
+/// One header line, its value without the blanks around it.
+pub type Line<'a> = httparse::Header<'a>;
+
+/// Room for the header lines of one head.
+pub struct Room<'a>([MaybeUninit<Line<'a>>; LINES_MAX]);
+
+impl Default for Room<'_> {
+    fn default() -> Self {
+        Self([const { MaybeUninit::uninit() }; LINES_MAX])
+    }
+}
+
+/// Finds the head that `data` begins with; `None` if its end has not arrived.
 ///
 /// # Errors
 /// The bytes are not those of a response.
-pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
-    let mut lines = [const { MaybeUninit::uninit() }; LINES_MAX];
+pub fn find<'r, 'a>(data: &'a [u8], room: &'r mut Room<'a>) -> Result<Option<RawHead<'r, 'a>>, Malformed> {
     let mut head = httparse::Response::new(&mut []);
     let parsed =
-        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, data, &mut lines);
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, data, &mut room.0);
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
@@ -51,15 +77,29 @@ pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
     };
     let status =
         StatusCode::from_u16(head.code.unwrap_or_default()).map_err(|_| Malformed("a bad status"))?;
+    let version = if head.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+    let is_unusual = |reason: &&str| !reason.is_empty() && Some(*reason) != status.canonical_reason();
+    let reason = head.reason.filter(is_unusual);
+    Ok(Some(RawHead { status, version, reason, lines: head.headers, length }))
+}
+
+/// Reads the head that `data` begins with; `None` if its end has not arrived.
+///
+/// # Errors
+/// As [`find`].
+pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
+    let mut room = Room::default();
+    let Some(RawHead { status, version, reason, lines, length }) = find(data, &mut room)? else {
+        return Ok(None);
+    };
     // All values share one copy of the head.
     let text = Bytes::copy_from_slice(&data[..length]);
     let part = |part: &[u8]| {
         let start = part.as_ptr() as usize - data.as_ptr() as usize;
         text.slice(start..start + part.len())
     };
-    let reason = head.reason.filter(|reason| Some(*reason) != status.canonical_reason());
-    let mut headers = HeaderMap::with_capacity(head.headers.len());
-    for line in head.headers.iter() {
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for line in lines {
         let name =
             HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed("a bad header name"))?;
         // An empty value need not stand within the head.
@@ -67,13 +107,8 @@ pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| Malformed("a bad header value"))?;
         headers.append(name, value);
     }
-    Ok(Some(ResponseHead {
-        status,
-        version: if head.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
-        reason: reason.filter(|reason| !reason.is_empty()).map(|reason| part(reason.as_bytes())),
-        headers,
-        length,
-    }))
+    let reason = reason.map(|reason| part(reason.as_bytes()));
+    Ok(Some(ResponseHead { status, version, reason, headers, length }))
 }
 
 /// The fields of a trailer, its empty line included; `None` if there are none.
