@@ -5,6 +5,7 @@
 //! was read when it hands a connection back.
 
 mod close;
+pub(crate) mod direct;
 mod handshake;
 pub(crate) mod idle_pool;
 pub(crate) mod min_rate;
@@ -40,6 +41,7 @@ use crate::http1::exchange;
 use crate::http1::fast_path::{self, Fast};
 use crate::http1::request::ReceivedHead;
 use crate::proxy::relay::Relayed;
+use crate::router::rules::RouteMatch;
 
 /// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how
 /// the body comes.
@@ -77,6 +79,7 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 // On the heap, as an idle connection would keep the room for the largest of them.
                 Next::Write(partial) => Box::pin(connection.finish_write(*partial)).await,
                 Next::File(sending) => Box::pin(connection.send_file(*sending)).await,
+                Next::Direct(direct) => connection.direct(direct).await,
                 Next::General(head) => Box::pin(connection.general(head)).await,
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
@@ -103,7 +106,7 @@ enum Preface {
     Other,
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
     /// The first read is done at once: the gate passes on connections on which a request waits.
     fn first(&mut self) -> Next {
         if !self.preread.is_empty() {
@@ -198,8 +201,15 @@ impl Connection<'_> {
                 break Next::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
             }
             let raw = &data[used..used + head.length];
-            let next = if relayed.is_some() { None } else { self.fast(&head, lines, tick) };
-            let next = next.unwrap_or_else(|| self.own(raw, &head, lines, relayed));
+            let next = match relayed {
+                Some(_) => Err(None),
+                None => self.fast(&head, lines, tick),
+            };
+            let next = next.or_else(|route| match relayed {
+                Some(_) => Err(()),
+                None => self.begin_direct(raw, (&head, lines), route).ok_or(()),
+            });
+            let next = next.unwrap_or_else(|()| self.own(raw, &head, lines, relayed));
             used += head.length;
             answered = true;
             if !matches!(next, Next::Read) {
@@ -240,13 +250,21 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers a request on the fast path, if that can; `Next::Read` stands for "answered, go on".
-    fn fast(&mut self, head: &Head<'_>, lines: &[Line<'_>], tick: u64) -> Option<Next> {
+    /// Answers a request on the fast path; `Next::Read` stands for "answered, go on".
+    ///
+    /// # Errors
+    /// It is not for the fast path; what the rules say of its path, if they were asked.
+    fn fast(
+        &mut self,
+        head: &Head<'_>,
+        lines: &[Line<'_>],
+        tick: u64,
+    ) -> Result<Next, Option<RouteMatch<'a>>> {
         let Some(socket) = &mut self.socket else {
-            return Some(Next::Close);
+            return Ok(Next::Close);
         };
-        Some(match fast_path::answer(self.site, head, lines, socket, tick) {
-            Fast::General => return None,
+        Ok(match fast_path::answer(self.site, head, lines, socket, tick) {
+            Fast::General(route) => return Err(route),
             Fast::Refused(refusal) => self.refusal(refusal, Some(Logged::new(head, head.minor))),
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {

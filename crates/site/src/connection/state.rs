@@ -23,6 +23,7 @@ use crate::head::{Head, Refusal};
 use crate::http::access_record::{Access, Logged};
 use crate::http::conn_info::ConnInfo;
 use crate::http1::request::ReceivedHead;
+use crate::proxy::direct::Direct;
 
 /// A connection as it comes from the gate.
 pub struct Client {
@@ -102,6 +103,8 @@ pub(crate) enum Next {
     Read,
     Write(Box<Partial>),
     File(Box<Sending>),
+    /// A request that is passed on as it came.
+    Direct(Box<Direct>),
     General(Box<ReceivedHead>),
     Handshake,
     Http2,

@@ -32,6 +32,7 @@ use crate::http::body::{Intake, ResponseBody};
 use crate::http::clock::Clock;
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::{Codec, finish};
+use crate::proxy::direct::Spare;
 use crate::router::access::guesses::Guesses;
 use crate::router::hook::Hooks;
 use crate::router::rules::{RouteMatch, Rule, Rules, Target};
@@ -86,6 +87,8 @@ pub struct Site {
     pub(crate) hsts: RefCell<Option<Rc<Hsts>>>,
     pub(crate) idle_pool: IdlePool,
     pub(crate) scratch: RefCell<Pages>,
+    /// Exchanges whose memory is used again.
+    pub(crate) spare: Spare,
 }
 
 impl Site {
@@ -124,6 +127,7 @@ impl Site {
             hsts: RefCell::default(),
             idle_pool,
             scratch: RefCell::new(Pages::zeroed(SCRATCH_BYTES)),
+            spare: Spare::default(),
         }
     }
 

@@ -32,6 +32,7 @@ use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
 use crate::proxy::backends::Backends;
+use crate::proxy::direct::Resumed;
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::proxy::service::ServiceProxy;
@@ -273,15 +274,23 @@ impl WorkerState {
                 Err(error) => return response::error(error.status()),
             }
         }
-        let permit = match self.limit.acquire(backend, self.client(conn)).await {
-            Ok(permit) => permit,
-            Err(refused) => return self.refuse(backend, refused, request.uri().path()),
+        let permit = match Resumed::permit(request.extensions()) {
+            Some(permit) => permit,
+            None => match self.limit.acquire(backend, self.client(conn)).await {
+                Ok(permit) => permit,
+                Err(refused) => return self.refuse(backend, refused, request.uri().path()),
+            },
         };
         if let Some(stall) = permit.stall() {
             request.body_mut().watch(stall.clone());
         }
         // On the heap, as one that waits for its place would keep the room for it.
         permit.keep(Box::pin(answer(take(request))).await)
+    }
+
+    /// A place with `backend`, if one is free now.
+    pub(crate) fn permit_now(&self, backend: BackendId, conn: ConnInfo) -> Option<Permit> {
+        self.limit.grant_now(backend, self.client(conn))
     }
 
     /// Whose share a request counts for.

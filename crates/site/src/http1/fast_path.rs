@@ -15,11 +15,12 @@ use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
 use crate::files::{File, Found};
 use crate::head::{Framing, Head, Line, Refusal, Verb};
+use crate::router::rules::RouteMatch;
 
 /// What came of it.
-pub(crate) enum Fast {
-    /// It is not for the fast path; nothing was sent.
-    General,
+pub(crate) enum Fast<'r> {
+    /// It is not for the fast path; nothing was sent. What the rules say of its path, if they were asked.
+    General(Option<RouteMatch<'r>>),
     /// Sent, all but `rest`.
     Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
     /// It is refused; nothing was sent.
@@ -38,13 +39,13 @@ enum Compared {
 }
 
 /// Answers `head`, which has these lines, on `socket`, if it can be done at once.
-pub(crate) fn answer(
-    site: &Site,
+pub(crate) fn answer<'r>(
+    site: &'r Site,
     head: &Head<'_>,
     lines: &[Line<'_>],
     socket: &mut Socket,
     tick: u64,
-) -> Fast {
+) -> Fast<'r> {
     let hsts = site.hsts_over(socket);
     let secure: &[u8] = hsts.as_ref().map_or(&[], |hsts| &hsts.line);
     let plain = head.verb != Verb::Other && head.framing == Framing::None && !head.unusual && !head.expects;
@@ -57,7 +58,7 @@ pub(crate) fn answer(
         // others are checked: the gate has seen the first head of a connection only.
         None => match (examine(site, head, lines), &root) {
             (Err(refusal), _) => return Fast::Refused(refusal),
-            (Ok(()), None) => return Fast::General,
+            (Ok(()), None) => return Fast::General(None),
             (Ok(()), Some(root)) => match fill(site, head, secure, root, tick) {
                 Ok(entry) => entry,
                 Err(fast) => return fast,
@@ -68,7 +69,7 @@ pub(crate) fn answer(
         false => &entry.plain,
         true => match entry.pick(site.negotiator.accepted(head.accept_encoding)) {
             Pick::Representation(representation) => representation,
-            Pick::Absent => return Fast::General,
+            Pick::Absent => return Fast::General(None),
         },
     };
     let (ready, status) = match compare(head, &representation.etag, &entry.last_modified) {
@@ -77,7 +78,7 @@ pub(crate) fn answer(
         }
         Compared::Whole => (&representation.whole, 200),
         Compared::Unchanged => (&representation.unchanged, 304),
-        Compared::Unsure => return Fast::General,
+        Compared::Unsure => return Fast::General(None),
     };
     let bytes = ready.bytes(tick, || site.clock.date());
     let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
@@ -122,20 +123,26 @@ pub(crate) fn cached(site: &Site, head: &Head<'_>, tick: u64) -> Option<(Rc<Repr
 
 /// Makes the answer for a path, or finds the file to be sent for it.
 #[cold]
-fn fill(site: &Site, head: &Head<'_>, secure: &[u8], root: &Rc<Root>, tick: u64) -> Result<Rc<Entry>, Fast> {
-    let path = NormalPath::parse(head.path).map_err(|_| Fast::General)?;
-    let mut route = site.rules.find(&path).map_err(|_| Fast::General)?;
+fn fill<'r>(
+    site: &'r Site,
+    head: &Head<'_>,
+    secure: &[u8],
+    root: &Rc<Root>,
+    tick: u64,
+) -> Result<Rc<Entry>, Fast<'r>> {
+    let path = NormalPath::parse(head.path).map_err(|_| Fast::General(None))?;
+    let mut route = site.rules.find(&path).map_err(|_| Fast::General(None))?;
     if !route.is_open() {
-        return Err(Fast::General);
+        return Err(Fast::General(Some(route)));
     }
     // A path of two readings may be another site's.
     if !matches!(path.widest(), Ok(None)) {
-        return Err(Fast::General);
+        return Err(Fast::General(None));
     }
     let resolved = serve::resolve(&site.rules, root, &path, &mut route);
     let file = match resolved.found {
         Ok(Found::File(file)) if route.is_open() && resolved.run.is_none() => file,
-        _ => return Err(Fast::General),
+        _ => return Err(Fast::General(None)),
     };
     let response_headers = ResponseHeaders::new(site.cache.settings(), &route);
     match site.cache.fill(root, &path, &file, &response_headers, tick) {
@@ -146,13 +153,19 @@ fn fill(site: &Site, head: &Head<'_>, secure: &[u8], root: &Rc<Root>, tick: u64)
             let lead = cache::head(&file, settings, &response_headers, &lines, site.clock.date());
             Err(Fast::File { head: lead, file })
         }
-        None => Err(Fast::General),
+        None => Err(Fast::General(None)),
     }
 }
 
 /// A large file as it is: only its head is kept.
 #[cold]
-fn large(site: &Site, head: &Head<'_>, secure: &[u8], entry: &Entry, root: Option<&Rc<Root>>) -> Fast {
+fn large<'r>(
+    site: &'r Site,
+    head: &Head<'_>,
+    secure: &[u8],
+    entry: &Entry,
+    root: Option<&Rc<Root>>,
+) -> Fast<'r> {
     let path = NormalPath::parse(head.path).ok();
     let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {
@@ -162,7 +175,7 @@ fn large(site: &Site, head: &Head<'_>, secure: &[u8], entry: &Entry, root: Optio
             let lead = cache::head(&file, settings, response_headers, &lines, site.clock.date());
             Fast::File { head: lead, file }
         }
-        _ => Fast::General,
+        _ => Fast::General(None),
     }
 }
 

@@ -4,10 +4,11 @@
 //! responses of backends. Must never: take a byte beyond the request for one of it, or keep a connection on which it is
 //! not certain where the next request begins.
 
+pub(crate) mod direct;
 pub mod fast_path;
 mod outgoing;
 pub(crate) mod request;
-mod response;
+pub(crate) mod response;
 #[cfg(test)]
 mod roundtrip;
 mod state;

@@ -65,26 +65,14 @@ pub(crate) fn encode_head(
     let switches = status == StatusCode::SWITCHING_PROTOCOLS;
     let says_close = || has_option(headers, b"close");
     let keep = request.keep && !switches && body != Delimited::Close && !says_close();
-    out.extend_from_slice(if request.minor == 0 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(
-        reason.unwrap_or_else(|| status.canonical_reason().unwrap_or("Unknown").as_bytes()),
-    );
-    out.extend_from_slice(b"\r\n");
+    push_status(out, request, status, reason);
     for (name, value) in headers {
         let ours = [header::CONNECTION, header::CONTENT_LENGTH, header::TRAILER, header::TRANSFER_ENCODING];
         if !ours.contains(name) {
             push_line(out, name.as_str().as_bytes(), value.as_bytes());
         }
     }
-    let own = match (keep, request.minor) {
-        _ if switches => None,
-        (false, _) => Some(&b"close"[..]),
-        (true, 0) => Some(&b"keep-alive"[..]),
-        (true, _) => None,
-    };
-    push_connection(out, headers, own);
+    push_connection(out, headers, if switches { None } else { option_of_ours(keep, request.minor) });
     match (body, length) {
         (_, Some(length)) => push_length(out, length),
         (Delimited::Chunked, None) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
@@ -94,8 +82,39 @@ pub(crate) fn encode_head(
     Begun { body, keep }
 }
 
+/// Appends the status line. `reason` is the phrase behind the status, if it is not the usual one.
+pub(super) fn push_status(
+    out: &mut Vec<u8>,
+    request: RequestTraits,
+    status: StatusCode,
+    reason: Option<&[u8]>,
+) {
+    out.extend_from_slice(if request.minor == 0 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    let usual = || status.canonical_reason().unwrap_or("Unknown").as_bytes();
+    out.extend_from_slice(reason.unwrap_or_else(usual));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What we say of a connection that is kept, or is not, to a client of this minor version.
+fn option_of_ours(keep: bool, minor: u8) -> Option<&'static [u8]> {
+    match (keep, minor) {
+        (false, _) => Some(b"close"),
+        (true, 0) => Some(b"keep-alive"),
+        (true, _) => None,
+    }
+}
+
+/// Appends `Connection` with what we say of it.
+pub(super) fn push_connection_of_ours(out: &mut Vec<u8>, keep: bool, minor: u8) {
+    if let Some(option) = option_of_ours(keep, minor) {
+        push_line(out, b"connection", option);
+    }
+}
+
 /// How a body is delimited, and the `Content-Length` to be said.
-fn delimit(
+pub(super) fn delimit(
     request: RequestTraits,
     status: StatusCode,
     declared: Option<u64>,
@@ -157,7 +176,7 @@ fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn push_length(out: &mut Vec<u8>, length: u64) {
+pub(super) fn push_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(b"content-length: ");
     push_digits::<10>(out, length);
     out.extend_from_slice(b"\r\n");

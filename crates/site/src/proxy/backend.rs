@@ -4,11 +4,14 @@
 
 use std::pin::Pin;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 
 use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
+use crate::proxy::pool::Pool;
+use crate::proxy::stream::BackendStream;
+use crate::proxy::timeout::Timeouts;
 
 /// A request on its way to a backend. Its head has been checked: origin-form, no `Upgrade`, no names with `_`.
 pub(crate) struct BackendRequest<'a> {
@@ -22,6 +25,28 @@ pub(crate) struct BackendRequest<'a> {
     pub request: Request<BoundedBody>,
 }
 
+/// What is known of a server of HTTP/1.1 whose connections are kept.
+pub(crate) trait Link {
+    /// The connections that are kept.
+    fn pool(&self) -> &Pool<BackendStream>;
+
+    /// How long the backend may take.
+    fn timeouts(&self) -> Timeouts;
+
+    /// Whether a connection may be kept once its response has been passed on.
+    fn keeps(&self) -> bool;
+
+    /// Whether requests are refused at once.
+    fn refusal(&self) -> Option<StatusCode> {
+        None
+    }
+
+    /// Whether the backend is told the client's address in our own words.
+    fn names_client(&self) -> bool {
+        false
+    }
+}
+
 /// A response that is awaited.
 pub(crate) type Responding<'a> = Pin<Box<dyn Future<Output = Response<ResponseBody>> + 'a>>;
 
@@ -29,4 +54,9 @@ pub(crate) type Responding<'a> = Pin<Box<dyn Future<Output = Response<ResponseBo
 pub(crate) trait Backend {
     /// Has the backend answer. Dropped when the client disconnects.
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a>;
+
+    /// Its kept connections, if it speaks HTTP/1.1.
+    fn link(&self) -> Option<&dyn Link> {
+        None
+    }
 }

@@ -4,7 +4,7 @@
 //! slow or dead backend hold up anything but the requests that are for it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::proxy::backend::{Backend, BackendRequest};
+use crate::proxy::backend::{Backend, BackendRequest, Link};
 use crate::proxy::connect::Dialer;
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
@@ -35,10 +35,10 @@ use crate::router::rules::{Rules, Target};
 #[derive(Default)]
 pub struct Backends {
     dialer: Rc<Dialer>,
-    services: HashMap<u16, ServiceProxy>,
+    services: BTreeMap<u16, ServiceProxy>,
     /// Sites that requests under TLS are relayed to.
     pub(crate) relays: Relays,
-    targets: HashMap<u16, Box<dyn Backend>>,
+    targets: BTreeMap<u16, Box<dyn Backend>>,
     /// The path of the root directory, as FastCGI servers are told it.
     root: String,
     /// What is not made yet.
@@ -94,6 +94,20 @@ impl Backends {
         self.services.get(&partition)
     }
 
+    /// The kept connections of a backend, if it speaks HTTP/1.1.
+    pub(crate) fn link(&self, backend: BackendId) -> Option<&dyn Link> {
+        self.way(backend)?.link()
+    }
+
+    fn way(&self, backend: BackendId) -> Option<&dyn Backend> {
+        match backend {
+            BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn Backend),
+            BackendId::Target(number) => self.targets.get(&number).map(|way| &**way),
+            // Not by a rule.
+            BackendId::Site(_) | BackendId::Streams => None,
+        }
+    }
+
     /// The ways to all services.
     pub(crate) fn services(&self) -> impl Iterator<Item = &ServiceProxy> {
         self.services.values()
@@ -107,13 +121,7 @@ impl Backends {
         conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {
-        let way = match backend {
-            BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn Backend),
-            BackendId::Target(number) => self.targets.get(&number).map(|way| &**way),
-            // Not by a rule.
-            BackendId::Site(_) | BackendId::Streams => None,
-        };
-        let Some(way) = way else {
+        let Some(way) = self.way(backend) else {
             return error(StatusCode::BAD_GATEWAY);
         };
         // A service has no path of the site's files, and names none.

@@ -8,34 +8,23 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 use request::response_head::ResponseHead;
 
-use super::timeout::{Progress, Timeouts, Upload};
+use super::timeout::{Progress, Upload};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::http::websocket::{self, Asked};
-use crate::proxy::backend::{Backend, BackendRequest, Responding};
+use crate::proxy::backend::{Backend, BackendRequest, Link, Responding};
+use crate::proxy::direct::Resumed;
 use crate::proxy::headers;
 use crate::proxy::http1::{self, Begun, Failure, Keep, Outgoing};
-use crate::proxy::pool::Pool;
 use crate::proxy::response::{begun, is_refused};
 use crate::proxy::retry::Attempt;
 use crate::proxy::stream::BackendStream;
 
 /// What services and HTTP upstreams do differently.
-pub(crate) trait Peer {
-    /// The connections that are kept.
-    fn pool(&self) -> &Pool<BackendStream>;
-
-    /// How long the backend may take.
-    fn timeouts(&self) -> Timeouts;
-
+pub(crate) trait Peer: Link {
     /// Whether a connection that is reset tells that its backend has read nothing of the request.
     const RESET_MEANS_UNREAD: bool;
-
-    /// Whether requests are refused at once.
-    fn refusal(&self) -> Option<StatusCode> {
-        None
-    }
 
     /// Adds what only this kind of backend hears of a client.
     fn describe(&self, request: &mut Request<BoundedBody>, conn: ConnInfo) {
@@ -49,14 +38,15 @@ pub(crate) trait Peer {
     fn undelivered(&self) -> u64 {
         0
     }
-
-    /// Whether a connection may be kept once its response has been passed on.
-    fn keeps(&self) -> bool;
 }
 
 impl<P: Peer + 'static> Backend for P {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(answer(self, request))
+    }
+
+    fn link(&self) -> Option<&dyn Link> {
+        Some(self)
     }
 }
 
@@ -79,22 +69,39 @@ async fn exchange<P: Peer>(
     conn: ConnInfo,
     request: Request<BoundedBody>,
 ) -> Result<Response<ResponseBody>, StatusCode> {
-    let (parts, body) = request.into_parts();
-    let progress = Progress::new();
+    let (mut parts, body) = request.into_parts();
+    let resumed = Resumed::take(&mut parts.extensions);
+    let progress = resumed.as_ref().map_or_else(Progress::new, |one| Progress::since(one.since));
     let mut attempt = Attempt::first(&parts.method, &body, P::RESET_MEANS_UNREAD);
-    let mut outgoing = Outgoing::new(&parts, Upload::new(body, progress.clone()));
+    let upload = Upload::new(body, progress.clone());
+    let (mut outgoing, mut kept) = match resumed {
+        Some(one) => (
+            Outgoing::resumed(one.text, one.written, upload),
+            Some((one.stream, one.generation, one.partial, one.failure)),
+        ),
+        None => (Outgoing::new(&parts, upload), take_kept(peer)),
+    };
     let asked = (parts.method == Method::HEAD, websocket::asked(&parts.extensions));
     drop(parts);
-    let mut kept = peer.pool().take();
     loop {
-        let (generation, undelivered) = (peer.pool().generation(), peer.undelivered());
+        let undelivered = peer.undelivered();
         attempt.is_kept = kept.is_some();
-        let mut stream = match kept.take() {
-            Some(stream) => stream,
-            None => peer.connect(conn).await?,
+        let (mut stream, generation, partial, failure) = match kept.take() {
+            Some(kept) => kept,
+            None => {
+                let generation = peer.pool().generation();
+                let stream = peer.connect(conn).await?;
+                progress.note();
+                (stream, generation, Vec::new(), None)
+            }
         };
-        progress.note();
-        let sent = progress.watch(peer.timeouts().answer, http1::send(&mut stream, &mut outgoing)).await;
+        let sent = match failure {
+            Some(failure) => Some(Err(failure)),
+            None => {
+                let sending = http1::send(&mut stream, &mut outgoing, partial);
+                progress.watch(peer.timeouts().answer, sending).await
+            }
+        };
         let reset = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
             Ok(begun) => {
                 if !outgoing.is_written() {
@@ -116,6 +123,14 @@ async fn exchange<P: Peer>(
         outgoing.restart();
         attempt.number += 1;
     }
+}
+
+/// A connection that was kept: the generation of its pool, what has come of a response, and how it has failed.
+type Kept = (BackendStream, u64, Vec<u8>, Option<Failure>);
+
+fn take_kept<P: Peer>(peer: &P) -> Option<Kept> {
+    let generation = peer.pool().generation();
+    peer.pool().take().map(|stream| (stream, generation, Vec::new(), None))
 }
 
 /// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is nobody's.

@@ -7,11 +7,12 @@
 pub(crate) mod backend;
 pub mod backends;
 pub(crate) mod connect;
+pub(crate) mod direct;
 pub mod fastcgi;
 pub(crate) mod gather;
 pub(crate) mod headers;
 mod http;
-mod http1;
+pub(crate) mod http1;
 pub(crate) mod limit;
 mod pool;
 pub(crate) mod relay;

@@ -26,7 +26,7 @@ use super::timeout::Timeouts;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::{Own, error};
-use crate::proxy::backend::{Backend, BackendRequest};
+use crate::proxy::backend::{Backend, BackendRequest, Link};
 use crate::proxy::headers;
 
 /// The ways to the sites that requests are relayed to, by partition.
@@ -142,9 +142,7 @@ struct SiteProxy {
     kind: Kind,
 }
 
-impl Peer for SiteProxy {
-    const RESET_MEANS_UNREAD: bool = true;
-
+impl Link for SiteProxy {
     /// Always empty: a pair has one request.
     fn pool(&self) -> &Pool<BackendStream> {
         self.way.pool()
@@ -158,6 +156,14 @@ impl Peer for SiteProxy {
         self.way.refusal()
     }
 
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+impl Peer for SiteProxy {
+    const RESET_MEANS_UNREAD: bool = true;
+
     /// The other worker says these things itself, to whoever is behind it.
     fn describe(&self, request: &mut Request<BoundedBody>, _: ConnInfo) {
         headers::remove_forwarded(request.headers_mut());
@@ -169,9 +175,5 @@ impl Peer for SiteProxy {
 
     fn undelivered(&self) -> u64 {
         self.way.undelivered()
-    }
-
-    fn keeps(&self) -> bool {
-        false
     }
 }

@@ -20,6 +20,7 @@ use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::BoundedBody;
 use crate::http::conn_info::ConnInfo;
+use crate::proxy::backend::Link;
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
@@ -120,9 +121,7 @@ impl ServiceProxy {
     }
 }
 
-impl Peer for ServiceProxy {
-    const RESET_MEANS_UNREAD: bool = true;
-
+impl Link for ServiceProxy {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pairs.pool
     }
@@ -134,6 +133,20 @@ impl Peer for ServiceProxy {
     fn refusal(&self) -> Option<StatusCode> {
         self.broken.get().then_some(StatusCode::INTERNAL_SERVER_ERROR)
     }
+
+    fn names_client(&self) -> bool {
+        true
+    }
+
+    /// While others wait for a worker a pair is closed, which gives them its place there: were it kept, the next request
+    /// to come would have it, and those that wait would do so for ever.
+    fn keeps(&self) -> bool {
+        self.pairs.waiting.get() == 0
+    }
+}
+
+impl Peer for ServiceProxy {
+    const RESET_MEANS_UNREAD: bool = true;
 
     fn describe(&self, request: &mut Request<BoundedBody>, conn: ConnInfo) {
         if let Ok(client) = HeaderValue::try_from(conn.peer.to_string()) {
@@ -148,11 +161,5 @@ impl Peer for ServiceProxy {
 
     fn undelivered(&self) -> u64 {
         self.pairs.undelivered.get()
-    }
-
-    /// While others wait for a worker a pair is closed, which gives them its place there: were it kept, the next request
-    /// to come would have it, and those that wait would do so for ever.
-    fn keeps(&self) -> bool {
-        self.pairs.waiting.get() == 0
     }
 }

@@ -68,7 +68,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub fn new() -> Rc<Self> {
-        Rc::new(Self { moved: Cell::new(Instant::now()), awaits_client: Cell::new(false) })
+        Self::since(Instant::now())
+    }
+
+    /// Of a request that began to be sent at this time.
+    pub fn since(moved: Instant) -> Rc<Self> {
+        Rc::new(Self { moved: Cell::new(moved), awaits_client: Cell::new(false) })
     }
 
     /// Something has moved.

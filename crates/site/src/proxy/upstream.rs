@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
 
 use crate::http::conn_info::ConnInfo;
+use crate::proxy::backend::Link;
 use crate::proxy::connect::Dialer;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
@@ -41,9 +42,7 @@ impl Upstream {
     }
 }
 
-impl Peer for Upstream {
-    const RESET_MEANS_UNREAD: bool = false;
-
+impl Link for Upstream {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }
@@ -51,6 +50,15 @@ impl Peer for Upstream {
     fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
+
+    /// A connection that begins with the name of a client is that client's.
+    fn keeps(&self) -> bool {
+        self.proxy_header == ProxyHeader::None
+    }
+}
+
+impl Peer for Upstream {
+    const RESET_MEANS_UNREAD: bool = false;
 
     async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
         let mut stream = self.dialer.connect(self.target).await?;
@@ -62,10 +70,5 @@ impl Peer for Upstream {
         // The header fits into the buffer of a new connection.
         stream.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
         Ok(stream)
-    }
-
-    /// A connection that begins with the name of a client is that client's.
-    fn keeps(&self) -> bool {
-        self.proxy_header == ProxyHeader::None
     }
 }

@@ -113,6 +113,15 @@ impl AccessPolicy {
         found.map_or_else(|| !self.networks.iter().any(|(_, _, allow)| *allow), |(_, _, allow)| *allow)
     }
 
+    /// Whether nothing is asked but the client's address, and no message is changed.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.basic_auth.is_none()
+            && !self.internal
+            && self.headers.is_empty()
+            && self.request_headers.is_empty()
+            && self.hide_headers.is_empty()
+    }
+
     /// Whether not everybody may ask.
     pub fn guards(&self) -> bool {
         self.internal || self.basic_auth.is_some() || !self.networks.is_empty()

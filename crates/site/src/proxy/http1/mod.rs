@@ -63,8 +63,15 @@ impl From<io::Error> for Failure {
 pub(crate) type Begun = (ResponseHead, Bytes);
 
 /// Sends a request, and waits for the head of its response, which a backend may send before it has all of the request.
-pub(crate) async fn send(stream: &mut BackendStream, outgoing: &mut Outgoing) -> Result<Begun, Failure> {
-    let mut partial = Vec::new();
+/// `partial` is what has come of it already.
+pub(crate) async fn send(
+    stream: &mut BackendStream,
+    outgoing: &mut Outgoing,
+    mut partial: Vec<u8>,
+) -> Result<Begun, Failure> {
+    if let Some(begun) = begun_by(&mut partial)? {
+        return Ok(begun);
+    }
     poll_fn(|cx| {
         if let Poll::Ready(Err(failure)) = outgoing.poll(cx, stream) {
             return Poll::Ready(Err(failure));
@@ -97,12 +104,10 @@ fn poll_head(
                     let searched = partial.len();
                     partial.extend_from_slice(buffer.filled());
                     // A backend that sends a byte at a time does not have the worker parse each time.
-                    let (taken, begun) = match head::may_have_ended(partial, searched) {
-                        true => final_head(partial)?,
-                        false => (0, None),
-                    };
-                    partial.drain(..taken);
-                    begun
+                    match head::may_have_ended(partial, searched) {
+                        true => begun_by(partial)?,
+                        false => None,
+                    }
                 }
             };
             if let Some(begun) = begun {
@@ -113,6 +118,13 @@ fn poll_head(
             }
         }
     })
+}
+
+/// The final head that begins or follows in `partial`, from which what is used up is taken.
+fn begun_by(partial: &mut Vec<u8>) -> Result<Option<Begun>, Failure> {
+    let (taken, begun) = final_head(partial)?;
+    partial.drain(..taken);
+    Ok(begun)
 }
 
 /// The first head in `data` that is not an interim one, with what follows it; and the bytes of those before it.

@@ -61,6 +61,18 @@ impl Outgoing {
         Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended }
     }
 
+    /// A request without a body, of whose `text` so much is written.
+    pub fn resumed(text: Vec<u8>, written: usize, body: Upload) -> Self {
+        let (piece, framing) = (Bytes::new(), Framing::Length(0));
+        Self { text, written, piece, body, framing, chunk_is_open: false, is_new: false, is_ended: true }
+    }
+
+    /// The head as it is written.
+    #[cfg(test)]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// Whether all of the request is written.
     pub fn is_written(&self) -> bool {
         self.is_ended && !self.is_unsent()

@@ -58,7 +58,7 @@ async fn early_response(
     backend: &mut UnixStream,
 ) -> (Response<()>, Bytes) {
     backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-    let (head, rest) = send(stream, outgoing).await.unwrap();
+    let (head, rest) = send(stream, outgoing, Vec::new()).await.unwrap();
     let mut response = Response::new(());
     *response.headers_mut() = head.headers;
     (response, rest)
@@ -103,7 +103,7 @@ async fn answered(method: Method, text: &'static [u8], step: usize, ends: bool) 
         }
         (!ends).then_some(backend)
     });
-    let (head, rest) = send(&mut stream, &mut outgoing).await.ok()?;
+    let (head, rest) = send(&mut stream, &mut outgoing, Vec::new()).await.ok()?;
     let mut response = Response::new(());
     (*response.status_mut(), *response.headers_mut()) = (head.status, head.headers.clone());
     let pool = Pool::new(Bounds { connections: 1, idle: None });
@@ -253,6 +253,26 @@ fn what_has_ended_or_says_something_unasked_is_not_used_again() {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert_eq!(stream.is_reusable(), reusable, "{says:?}");
+        }
+    });
+}
+
+#[test]
+fn what_has_come_already_is_read_first() {
+    const TEXT: &[u8] = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    run(async {
+        for cut in 0..=TEXT.len() {
+            let (mut stream, mut backend) = connection();
+            let body = Upload::new(BoundedBody::empty(), Progress::new());
+            let mut outgoing = Outgoing::resumed(b"GET / HTTP/1.1\r\n\r\n".to_vec(), 4, body);
+            backend.write_all(&TEXT[cut..]).await.unwrap();
+            let (head, rest) = send(&mut stream, &mut outgoing, TEXT[..cut].to_vec()).await.unwrap();
+            assert_eq!((head.status.as_u16(), b"ok".starts_with(&rest)), (200, true), "{cut}");
+            if cut < TEXT.len() - "ok".len() {
+                let mut rest = [0; 100];
+                let count = backend.read(&mut rest).await.unwrap();
+                assert_eq!(&rest[..count], b"/ HTTP/1.1\r\n\r\n", "{cut}");
+            }
         }
     });
 }

@@ -19,7 +19,7 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,7 @@ const LEAST: [u32; 3] = [3, 2, 1];
 const PEAK_MIN: usize = 256;
 
 /// What requests are passed on to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum BackendId {
     /// The servers of the rule with this number.
     Target(u16),
@@ -110,7 +110,7 @@ struct State {
     limits: ShareLimits,
     exempt: Exempt,
     priority: Priority,
-    backends: HashMap<BackendId, Backend>,
+    backends: BTreeMap<BackendId, Backend>,
     counts: Counts,
     fallen: Arc<Notify>,
 }
@@ -153,7 +153,7 @@ impl ConcurrencyLimit {
             limits: ShareLimits::default(),
             exempt: Exempt::default(),
             priority: Priority::Recency,
-            backends: HashMap::new(),
+            backends: BTreeMap::new(),
             counts: Counts::default(),
             fallen: Arc::default(),
         };
@@ -167,7 +167,8 @@ impl ConcurrencyLimit {
         exempt.0.extend("::/128".parse::<Network>());
         let mut state = lock(&self.state);
         (state.priority, state.limits, state.exempt) = (priority, limits, exempt);
-        let known: Vec<_> = state.backends.drain().map(|(id, backend)| (id, backend.at_most)).collect();
+        let known = std::mem::take(&mut state.backends);
+        let known: Vec<_> = known.into_iter().map(|(id, backend)| (id, backend.at_most)).collect();
         known.into_iter().for_each(|(id, at_most)| state.backend(id).at_most = at_most);
     }
 
@@ -185,6 +186,11 @@ impl ConcurrencyLimit {
         };
         state.counts.note(refused);
         Err(refused)
+    }
+
+    /// A place of `backend` that is free now, for one that waits for a place if there is none.
+    pub fn grant_now(&self, backend: BackendId, client: IpAddr) -> Option<Permit> {
+        lock(&self.state).grant(&self.state, backend, client).ok()
     }
 
     /// A place of `backend`, which is waited for.

@@ -1,0 +1,213 @@
+//! A request that is passed on as it came, and its response passed back as it came: of both, nothing is made but bytes.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and what a backend
+//! sends. Must never: wait for a backend without a deadline, or for a client that has gone.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use request::path::NormalPath;
+
+use crate::connection::socket::{Socket, expired};
+use crate::connection::state::{Connection, Next, Partial};
+use crate::head::{self, Checked, Head, Line, Room};
+use crate::http::access_record::Logged;
+use crate::http::compress::BYTES_MIN;
+use crate::http1::CLIENT_GONE;
+use crate::http1::direct::{Said, Written, pass_back};
+use crate::http1::request::ReceivedHead;
+use crate::http1::response::RequestTraits;
+use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
+use crate::proxy::http1::Failure;
+use crate::router::rules::RouteMatch;
+
+/// How long a new connection waits for its response before it is seen whether its client goes. Most responses come
+/// sooner, and to watch a connection of one request costs three system calls.
+const UNWATCHED: Duration = Duration::from_millis(50);
+/// How often it is looked whether a client has gone that has sent more meanwhile, as on the general path.
+const GONE_LOOK: Duration = Duration::from_secs(1);
+
+/// What became of an exchange.
+enum Ended {
+    /// The response is in [`Direct::response`].
+    Whole(Written),
+    /// The response is not for this path, or has not come.
+    General,
+    /// The client has gone.
+    Gone,
+}
+
+impl<'a> Connection<'a> {
+    /// Begins to pass a request on whose head this is, which was found in `raw`; `None` if that is not for this path, or
+    /// no connection is kept. `route` is what the rules say of its path, if they have been asked.
+    pub(super) fn begin_direct(
+        &mut self,
+        raw: &[u8],
+        (head, lines): (&Head<'_>, &[Line<'_>]),
+        route: Option<RouteMatch<'a>>,
+    ) -> Option<Next> {
+        let site = self.site;
+        let path = NormalPath::parse(head.path).ok()?;
+        if !direct::is_simple(head) || self.is_for_general() || path.widest() != Ok(None) {
+            return None;
+        }
+        let route = match route {
+            Some(route) => route,
+            None => site.rules.find(&path).ok()?,
+        };
+        let backend = direct::backend(&route, self.conn)?;
+        let link = site.worker.backends.link(backend).filter(|link| link.refusal().is_none())?;
+        let generation = link.pool().generation();
+        let stream = link.pool().take()?;
+        let mut direct = site.spare.take();
+        direct.text.clear();
+        let is_encoded = direct::encode(&mut direct.text, head, lines, self.conn, link.names_client());
+        let permit = site.worker.permit_now(backend, self.conn).filter(|_| is_encoded);
+        let Some(permit) = permit else {
+            link.pool().put(stream, generation);
+            site.spare.keep(direct);
+            return None;
+        };
+        direct.raw.clear();
+        direct.raw.extend_from_slice(raw);
+        direct.backend = backend;
+        direct.logged = Some(Logged::new(head, head.minor));
+        direct.traits = RequestTraits { is_head: head.method == "HEAD", minor: head.minor, keep: head.keep };
+        let text = std::mem::take(&mut direct.text);
+        direct.deadline = self.arrived + link.timeouts().answer;
+        direct.visible = true;
+        direct.under_way = Some(UnderWay::new((stream, generation), text, permit, self.arrived));
+        Some(Next::Direct(direct))
+    }
+
+    /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or TLS
+    /// still has to say something.
+    fn is_for_general(&self) -> bool {
+        let is_busy = match &self.socket {
+            Some(Socket::Registered(stream)) => stream.is_unsent() || stream.client_certificate().is_some(),
+            _ => false,
+        };
+        self.conn.relayed.is_some() || is_busy
+    }
+
+    /// Waits for the response, and sends it; what is not that simple goes on in general.
+    pub(super) async fn direct(&mut self, mut direct: Box<Direct>) -> Next {
+        match poll_fn(|cx| self.poll_direct(cx, &mut direct)).await {
+            Ended::Whole(written) => self.send_direct(direct, written),
+            Ended::General => self.resume(*direct),
+            Ended::Gone => {
+                self.record_later(direct.logged.as_ref(), CLIENT_GONE, 0);
+                Next::Close
+            }
+        }
+    }
+
+    fn poll_direct(&mut self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Ended> {
+        if let Poll::Ready(came) = self.poll_response(cx, direct) {
+            return Poll::Ready(came.map_or(Ended::General, Ended::Whole));
+        }
+        loop {
+            let next = match self.socket.as_mut() {
+                Some(Socket::Registered(stream)) => {
+                    let is_gone = match direct.visible {
+                        true => stream.poll_gone(cx, &mut direct.visible),
+                        false => stream.is_closed(),
+                    };
+                    if is_gone {
+                        return Poll::Ready(Ended::Gone);
+                    }
+                    match direct.visible {
+                        true => direct.deadline,
+                        false => direct.deadline.min(Instant::now() + GONE_LOOK),
+                    }
+                }
+                Some(Socket::Fresh(_)) => direct.deadline.min(self.arrived + UNWATCHED),
+                None => return Poll::Ready(Ended::Gone),
+            };
+            if !expired(cx, &mut direct.timer, next) {
+                return Poll::Pending;
+            }
+            if next == direct.deadline {
+                return Poll::Ready(Ended::General);
+            }
+            if let Some(Socket::Fresh(_)) = self.socket {
+                self.socket = self.lend().map(Socket::Registered);
+            }
+        }
+    }
+
+    /// The response, written for the client; `None` if the exchange is not for this path any more.
+    fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<Written>> {
+        let Direct { under_way: Some(under_way), response, traits, .. } = direct else {
+            return Poll::Ready(None);
+        };
+        response.clear();
+        let polled = under_way.poll(cx, |under_way, data| {
+            let written = self.pass_back(response, data, *traits).filter(|_| under_way.is_written());
+            if written.is_none() {
+                under_way.partial.extend_from_slice(data);
+            }
+            written
+        });
+        polled.map(|came| {
+            came.unwrap_or_else(|failure: Failure| {
+                under_way.failure = Some(failure);
+                None
+            })
+        })
+    }
+
+    fn pass_back(&self, out: &mut Vec<u8>, data: &[u8], traits: RequestTraits) -> Option<Written> {
+        let site = self.site;
+        site.clock.tick(Instant::now());
+        let hsts = self.site.hsts.borrow();
+        let hsts = hsts.as_ref().filter(|_| self.conn.tls).map(|hsts| &hsts.value);
+        let compressed = site.negotiator.offers().then_some(BYTES_MIN);
+        pass_back(out, data, traits, &Said { date: site.clock.date(), hsts, compressed })
+    }
+
+    /// Gives the connection to the backend back, and sends the response.
+    fn send_direct(&mut self, mut direct: Box<Direct>, written: Written) -> Next {
+        let Written { status, body_bytes } = written;
+        if let Some(under_way) = direct.under_way.take() {
+            let link = self.site.worker.backends.link(direct.backend);
+            if let Some(link) = link.filter(|link| link.keeps()) {
+                link.pool().put(under_way.stream, under_way.generation);
+            }
+            direct.text = under_way.text;
+        }
+        let Some(socket) = &mut self.socket else { return Next::Close };
+        let keep = direct.traits.keep;
+        let Ok(sent) = socket.send([&direct.response, &[], &[], &[]]) else {
+            self.record_later(direct.logged.as_ref(), status, 0);
+            return Next::Close;
+        };
+        if sent < direct.response.len() || socket.unsent() {
+            let (rest, logged) = (direct.response.split_off(sent), direct.logged.take());
+            let Some(logged) = logged else { return Next::Close };
+            return Next::Write(Box::new(Partial { rest, logged, status, body_bytes, keep }));
+        }
+        self.record_later(direct.logged.as_ref(), status, body_bytes);
+        self.site.spare.keep(direct);
+        if keep { self.go_on() } else { Next::Close }
+    }
+
+    /// Has the general path go on with an exchange.
+    fn resume(&self, direct: Direct) -> Next {
+        let mut room = Room::default();
+        let (Checked::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
+            // INVARIANT: it was checked before.
+            return Next::Close;
+        };
+        match ReceivedHead::new(&direct.raw, &head, lines) {
+            Ok(mut received) => {
+                if let Some(under_way) = direct.under_way {
+                    received.parts.extensions.insert(Resumed::new(under_way));
+                }
+                Next::General(received)
+            }
+            Err(refusal) => self.refusal(refusal, direct.logged),
+        }
+    }
+}

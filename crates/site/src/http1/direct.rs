@@ -1,0 +1,239 @@
+//! A small response of a backend, read and written in one step, without anything made of it.
+//!
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: every byte of the response. Must never: say
+//! anything else than the general path would, or take what it would refuse.
+
+use http::header::HeaderValue;
+use http::{StatusCode, Version};
+use request::date::DATE_BYTES;
+use request::error::SERVER;
+use request::fields;
+use request::response_head::{self, Line, RawHead, Room};
+
+use super::response::{BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_status};
+use crate::proxy::direct::{are_usual, push_line};
+
+/// What every response says in the end.
+pub(crate) struct Said<'a> {
+    pub date: [u8; DATE_BYTES],
+    /// `Strict-Transport-Security`.
+    pub hsts: Option<&'a HeaderValue>,
+    /// A body of so many bytes may have to be compressed.
+    pub compressed: Option<u64>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub status: u16,
+    pub body_bytes: u64,
+}
+
+/// What the lines of a head say that matters here.
+#[derive(Default)]
+struct Found {
+    length: Option<u64>,
+    has_date: bool,
+}
+
+/// Appends the response that `data` is, as its client gets it; `None`, and nothing of use appended, if it is not whole, or
+/// not for this path.
+pub(crate) fn pass_back(
+    out: &mut Vec<u8>,
+    data: &[u8],
+    request: RequestTraits,
+    said: &Said<'_>,
+) -> Option<Written> {
+    let mut room = Room::default();
+    let head = response_head::find(data, &mut room).ok()??;
+    if !is_simple(head.status, head.version) {
+        return None;
+    }
+    push_status(out, request, head.status, head.reason.map(str::as_bytes));
+    let found = push_fields(out, head.lines, said.hsts.is_some())?;
+    let body = body_of(&head, &found, request, data)?;
+    let size = body.len() as u64;
+    let declared = found.length.filter(|_| !is_bodiless(head.status));
+    if said.compressed.is_some_and(|least| declared.unwrap_or(size) >= least) {
+        return None;
+    }
+    push_line(out, "server", SERVER.as_bytes());
+    if !found.has_date {
+        push_line(out, "date", &said.date);
+    }
+    if let Some(hsts) = said.hsts {
+        push_line(out, "strict-transport-security", hsts.as_bytes());
+    }
+    push_connection_of_ours(out, request.keep, request.minor);
+    if let (_, Some(length)) = delimit(request, head.status, declared, BodySize::Known(size)) {
+        push_length(out, length);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    Some(Written { status: head.status.as_u16(), body_bytes: size })
+}
+
+/// Whether a status is one of a whole response, on a connection that may be kept.
+fn is_simple(status: StatusCode, version: Version) -> bool {
+    let is_final = (200..600).contains(&status.as_u16());
+    is_final && status != StatusCode::RESET_CONTENT && version == Version::HTTP_11
+}
+
+fn is_bodiless(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Appends what is for the client.
+fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<Found> {
+    let mut found = Found::default();
+    for Line { name, value } in lines {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        match name.len() {
+            4 if is("date") => found.has_date = true,
+            6 if is("server") => continue,
+            10 if is("keep-alive") => continue,
+            10 if is("connection") => match are_usual(value) && !fields::is_among(value, b"close") {
+                true => continue,
+                false => return None,
+            },
+            14 if is("content-length") => match found.length.replace(fields::length(value)?) {
+                None => continue,
+                Some(_) => return None,
+            },
+            25 if has_hsts && is("strict-transport-security") => continue,
+            // Where it says how a body comes, or speaks to us, that is heard elsewhere.
+            _ if !fields::is_passed_back(name.as_bytes()) => return None,
+            _ => {}
+        }
+        push_line(out, name, value);
+    }
+    Some(found)
+}
+
+/// The body, if all of it is there, and nothing behind it.
+fn body_of<'a>(
+    head: &RawHead<'_, '_>,
+    found: &Found,
+    request: RequestTraits,
+    data: &'a [u8],
+) -> Option<&'a [u8]> {
+    let body = &data[head.length..];
+    let length = match request.is_head || is_bodiless(head.status) {
+        true => 0,
+        false => found.length?,
+    };
+    (body.len() as u64 == length).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+
+    use super::super::response::encode_head;
+    use super::*;
+    use crate::http::body::{Intake, ResponseBody};
+    use crate::http::finish::{Codec, finish};
+    use crate::proxy::headers::clean_answer;
+    use crate::proxy::response::leave_out_body;
+
+    const DATE: [u8; DATE_BYTES] = *b"Mon, 23 Nov 2026 19:00:00 GMT";
+    const GET: RequestTraits = RequestTraits { is_head: false, minor: 1, keep: true };
+
+    fn hsts() -> HeaderValue {
+        HeaderValue::from_static("max-age=1")
+    }
+
+    fn directly(text: &str, request: RequestTraits, hsts: Option<&HeaderValue>) -> Option<Vec<String>> {
+        let mut out = Vec::new();
+        let said = Said { date: DATE, hsts, compressed: Some(512) };
+        pass_back(&mut out, text.as_bytes(), request, &said)?;
+        Some(lines(&out))
+    }
+
+    /// The lines of a message: the first, the others in order of their names, and the body.
+    fn lines(message: &[u8]) -> Vec<String> {
+        let text = String::from_utf8(message.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let mut lines: Vec<String> = head.split("\r\n").map(str::to_owned).collect();
+        lines[1..].sort_by_key(|line| line.split(':').next().unwrap().to_owned());
+        lines.push(body.to_owned());
+        lines
+    }
+
+    /// What the general path makes of the same.
+    fn in_general(text: &str, request: RequestTraits, hsts: Option<&HeaderValue>) -> Vec<String> {
+        let head = response_head::parse(text.as_bytes()).unwrap().unwrap();
+        let body = text.as_bytes()[head.length..].to_vec();
+        let mut response = Response::new(match body.is_empty() {
+            true => ResponseBody::Empty,
+            false => ResponseBody::Full(body.clone().into()),
+        });
+        (*response.status_mut(), *response.headers_mut()) = (head.status, head.headers);
+        clean_answer(response.headers_mut());
+        leave_out_body(&mut response);
+        let date = HeaderValue::from_bytes(&DATE).unwrap();
+        let response = finish(response, Codec::Http1, Intake::Done, date, hsts);
+        let (mut out, size) = (Vec::new(), BodySize::Known(body.len() as u64));
+        let reason = head.reason.as_deref();
+        encode_head(&mut out, request, response.status(), reason, response.headers(), size);
+        out.extend_from_slice(&body);
+        lines(&out)
+    }
+
+    #[test]
+    fn both_paths_say_the_same() {
+        let heads = [
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
+            "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: then\r\nContent-Type: text/plain\r\nContent-Length: 4\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nbody",
+            "HTTP/1.1 404 Not Found\r\nSet-Cookie: a\r\nX-One: 1\r\nset-cookie: b\r\nContent-length: 0\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\nETag: \"x\"\r\n\r\n",
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 40\r\nStrict-Transport-Security: max-age=9\r\n\r\n",
+            "HTTP/1.1 500 \r\nContent-Length: 0\r\nEmpty:\r\n\r\n",
+        ];
+        for text in heads {
+            for request in [GET, RequestTraits { keep: false, ..GET }, RequestTraits { minor: 0, ..GET }] {
+                for hsts in [None, Some(&hsts())] {
+                    assert_eq!(
+                        directly(text, request, hsts),
+                        Some(in_general(text, request, hsts)),
+                        "{text}"
+                    );
+                }
+            }
+        }
+        let head = RequestTraits { is_head: true, ..GET };
+        for text in ["HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
+            assert_eq!(directly(text, head, None), Some(in_general(text, head, None)), "{text}");
+        }
+        // `Vary` would be different.
+        assert_eq!(directly("HTTP/1.1 200 OK\r\nContent-Length: 512\r\n\r\n", head, None), None);
+    }
+
+    #[test]
+    fn what_is_more_than_a_small_whole_response_is_left_to_others() {
+        let large = format!("HTTP/1.1 200 OK\r\nContent-Length: 512\r\n\r\n{}", "x".repeat(512));
+        for text in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbod",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody!",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Length: 04\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: x-own\r\nX-Own: 1\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX-Accel-Redirect: /x\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX-Sendfile: /x\r\n\r\nbody",
+            "HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nbody",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 600 Odd\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 304 Not Modified\r\n\r\nbody",
+            "HTTP/1.1 200 OK\r\nContent-Len",
+            "no response",
+            &large,
+        ] {
+            assert_eq!(directly(text, GET, None), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, and nothing
+//! is made of them. A response that is not as simple, or does not come, is for the general path: it takes the exchange
+//! over where that is.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and what a backend
+//! sends. Must never: pass on what the general path would not, or in other words.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use http::Extensions;
+use request::fields::{self, Origin, is_passed_on};
+use request::path::for_backend;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::http1::{Failure, with_scratch};
+use super::limit::{BackendId, Permit};
+use super::stream::BackendStream;
+use crate::head::{Framing, Head, Line, Verb};
+use crate::http::access_record::Logged;
+use crate::http::conn_info::ConnInfo;
+use crate::http1::response::RequestTraits;
+use crate::router::rules::{AccessPolicy, RouteMatch};
+
+/// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
+const HEAD_BYTES_MAX: usize = 4 << 10;
+
+/// LIMIT: exchanges that are kept to be used again, with their buffers: some 8 KiB each. More than run at once are of no
+/// use.
+const SPARE_MAX: usize = 64;
+/// Bytes of a response for which memory is kept: most of those that are passed back so.
+const RESPONSE_BYTES: usize = 4 << 10;
+
+/// A connection to a backend with a request on it, and how far that has come.
+pub(crate) struct UnderWay {
+    pub stream: BackendStream,
+    /// Of its pool, when it was taken.
+    pub generation: u64,
+    /// What is written of the request, and how much of it has been.
+    pub text: Vec<u8>,
+    pub written: usize,
+    /// What has come of the response.
+    pub partial: Vec<u8>,
+    /// How the connection has failed.
+    pub failure: Option<Failure>,
+    /// When the request has come.
+    pub since: Instant,
+    permit: Option<Permit>,
+}
+
+impl UnderWay {
+    /// A request that has come at this time, and that nothing is written of.
+    pub fn new(
+        (stream, generation): (BackendStream, u64),
+        text: Vec<u8>,
+        permit: Permit,
+        since: std::time::Instant,
+    ) -> Self {
+        let (since, permit) = (since.into(), Some(permit));
+        Self { stream, generation, text, written: 0, partial: Vec::new(), failure: None, since, permit }
+    }
+
+    /// Whether all of the request is written.
+    pub fn is_written(&self) -> bool {
+        self.written == self.text.len()
+    }
+
+    /// Writes the request, and has `read` see what has come of the response.
+    pub fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Self, &[u8]) -> T,
+    ) -> Poll<Result<T, Failure>> {
+        while !self.is_written() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.text[self.written..])? {
+                Poll::Ready(0) => return Poll::Ready(Err(Failure::Gone { reset: false })),
+                Poll::Ready(count) => self.written += count,
+                Poll::Pending => break,
+            }
+        }
+        with_scratch(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            Poll::Ready(match buffer.filled() {
+                [] => Err(Failure::Gone { reset: false }),
+                data => Ok(read(self, data)),
+            })
+        })
+    }
+}
+
+/// One exchange with a client on a kept connection to a backend.
+pub(crate) struct Direct {
+    pub backend: BackendId,
+    /// The head as the client sent it, for the general path.
+    pub raw: Vec<u8>,
+    /// What the log says of it.
+    pub logged: Option<Logged>,
+    pub traits: RequestTraits,
+    /// `None` once the response has come.
+    pub under_way: Option<UnderWay>,
+    /// The request, until it is under way.
+    pub text: Vec<u8>,
+    /// The response.
+    pub response: Vec<u8>,
+    pub deadline: std::time::Instant,
+    /// Whether it can be seen that the client has gone.
+    pub visible: bool,
+    pub timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Direct {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            backend: BackendId::Streams,
+            raw: Vec::new(),
+            logged: None,
+            traits: RequestTraits { is_head: false, minor: 1, keep: false },
+            under_way: None,
+            text: Vec::new(),
+            response: Vec::new(),
+            deadline: std::time::Instant::now(),
+            visible: true,
+            timer: None,
+        })
+    }
+}
+
+/// Exchanges that are over, whose buffers and timers are used again.
+#[derive(Default)]
+pub(crate) struct Spare(RefCell<Vec<Box<Direct>>>);
+
+impl Spare {
+    /// An exchange to begin with.
+    pub fn take(&self) -> Box<Direct> {
+        self.0.borrow_mut().pop().unwrap_or_else(Direct::new)
+    }
+
+    /// Keeps one that is over.
+    pub fn keep(&self, mut direct: Box<Direct>) {
+        direct.response.shrink_to(RESPONSE_BYTES);
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE_MAX {
+            spare.push(direct);
+        }
+    }
+}
+
+/// Among the extensions of a request: that it is under way already. The first of all clones has that.
+#[derive(Clone)]
+pub(crate) struct Resumed(Arc<Mutex<Option<UnderWay>>>);
+
+impl Resumed {
+    /// To be gone on with.
+    pub fn new(under_way: UnderWay) -> Self {
+        Self(Arc::new(Mutex::new(Some(under_way))))
+    }
+
+    /// The place with a backend that the request has.
+    pub fn permit(extensions: &Extensions) -> Option<Permit> {
+        let Self(under_way) = extensions.get()?;
+        under_way.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.permit.take()
+    }
+
+    /// What is to be gone on with.
+    pub fn take(extensions: &mut Extensions) -> Option<UnderWay> {
+        let Self(under_way) = extensions.remove()?;
+        under_way.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Whether nothing of a request needs more than its head to be passed on.
+pub(crate) fn is_simple(head: &Head<'_>) -> bool {
+    head.verb != Verb::Other
+        && head.framing == Framing::None
+        && !head.expects
+        && head.upgrade.is_none()
+        && head.target.starts_with('/')
+        // What has another form for backends, or is no URI for the `http` crate.
+        && for_backend(head.path) == head.path
+        && head.query.is_none_or(|query| !query.contains('"'))
+        && head.length <= HEAD_BYTES_MAX
+}
+
+/// The backend that answers, if the rules neither change a message nor ask more of the client than its address.
+pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo) -> Option<BackendId> {
+    let rule = route.rule.filter(|rule| !rule.fallback && !rule.strip_prefix)?;
+    let backend = rule.target.backend()?;
+    let is_open = |policy: &AccessPolicy| policy.is_plain() && policy.allows(conn.peer.ip());
+    route.covering.iter().all(|rule| is_open(&rule.policy)).then_some(backend)
+}
+
+/// Appends a simple request as its backend gets it; `false` if a line of it is not for this path.
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    lines: &[Line<'_>],
+    conn: ConnInfo,
+    names_client: bool,
+) -> bool {
+    for part in [head.method, " ", head.target, " HTTP/1.1\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    let mut host = &b""[..];
+    for Line { name, value } in lines {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        match name.len() {
+            // What else it names would not be passed on.
+            10 if is("connection") && !are_usual(value) => return false,
+            14 if is("content-length") => return false,
+            4 if is("host") => host = value,
+            _ => {}
+        }
+        if is_passed_on(name.as_bytes()) {
+            push_line(out, name, value);
+        }
+    }
+    if host.is_empty() {
+        return false;
+    }
+    fields::push_forwarded_lines(out, Origin { peer: conn.peer, scheme: conn.scheme() }, host);
+    if names_client {
+        fields::push_client_line(out, conn.peer);
+    }
+    out.extend_from_slice(b"\r\n");
+    true
+}
+
+/// Whether `Connection` has no options but those that all clients send.
+pub(crate) fn are_usual(options: &[u8]) -> bool {
+    let is_usual =
+        |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
+    options
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .all(|option| option.is_empty() || is_usual(option))
+}
+
+/// Appends a line, its name in lower case, as the general path has all names.
+pub(crate) fn push_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(name.as_bytes());
+    out[start..].make_ascii_lowercase();
+    for part in [b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests;
