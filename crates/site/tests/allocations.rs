@@ -114,6 +114,6 @@ fn requests_allocate_no_more_than_they_did() {
     at_most(never, &get("/small.txt", "If-None-Match: \"another\"\r\n"), "HTTP/1.1 200");
     at_most(19.5, &get("/none", ""), "HTTP/1.1 404");
     at_most(30.5, &get("/small.txt", "Range: bytes=0-4\r\n"), "HTTP/1.1 206");
-    at_most(4.5, &get("/svc/early", ""), "HTTP/1.1 200");
-    at_most(47.5, post, "HTTP/1.1 200");
+    at_most(3.5, &get("/svc/early", ""), "HTTP/1.1 200");
+    at_most(41.5, post, "HTTP/1.1 200");
 }
