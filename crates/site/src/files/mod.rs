@@ -10,6 +10,7 @@ pub mod cache;
 pub mod folders;
 mod listing;
 pub mod open;
+mod recent;
 pub(crate) mod response;
 pub mod root;
 pub(crate) mod serve;
@@ -30,6 +31,7 @@ use request::{date, mime};
 
 use crate::files::beneath::{Opened, READ, link, open_beneath, or_itself};
 use crate::files::folders::Folders;
+use crate::files::recent::Recent;
 use crate::router::rules::Rules;
 
 /// Why there is no file to serve.
@@ -126,6 +128,7 @@ pub struct Files {
     names: Rc<Names>,
     /// The name of the root in the site's folder, where each host has one there.
     name: String,
+    recent: Recent,
 }
 
 /// What the operator says of the names of files.
@@ -170,12 +173,12 @@ impl Names {
 impl Files {
     /// Serves what is below the directory `root`.
     pub fn new(root: OwnedFd, names: Rc<Names>) -> Files {
-        Files { root: Some(root), names, name: String::new() }
+        Files { root: Some(root), ..Self::without_root(names) }
     }
 
     /// Serves what is in the folders at paths alone.
     pub fn without_root(names: Rc<Names>) -> Files {
-        Files { root: None, names, name: String::new() }
+        Files { root: None, names, name: String::new(), recent: Recent::default() }
     }
 
     /// The same for the folder `name` of a site that has one for each host.
@@ -192,6 +195,21 @@ impl Files {
     pub fn lookup(&self, path: &NormalPath<'_>) -> Result<Found, Missing> {
         let name = self.names.relative(path).ok_or(Missing::NotFound)?;
         if path.is_folder() { self.index(name) } else { self.plain(name) }
+    }
+
+    /// Whether a path leads to a file, source or not, as it does now or did within a second.
+    pub fn has_file(&self, path: &NormalPath<'_>) -> Result<bool, Missing> {
+        let name = self.names.relative(path).ok_or(Missing::NotFound)?;
+        if self.recent.has(name) {
+            return Ok(true);
+        }
+        let opened = self.open(name)?;
+        let is_file = matches!(regular(&opened.fd)?, Kind::Regular(..));
+        // Where a link leads may change sooner.
+        if is_file && opened.is_straight {
+            self.recent.note(name);
+        }
+        Ok(is_file)
     }
 
     fn plain(&self, name: &[u8]) -> Result<Found, Missing> {

@@ -10,7 +10,7 @@
 use fastcgi::parameters::Script;
 use request::path::NormalPath;
 
-use crate::files::{Files, Found, Missing, Names};
+use crate::files::{Files, Missing, Names};
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +64,11 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
     let conn = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
     for end in conn.filter(|&end| is_script(&path[..end], suffix)) {
         let Ok(name) = NormalPath::of_file(&path[..end]) else { continue };
-        match files.lookup(&name) {
-            Ok(Found::File(_) | Found::Source(_)) => {
+        match files.has_file(&name) {
+            Ok(true) => {
                 return Ok(Some(Script { name: path[..end].to_vec(), info: path[end..].to_vec() }));
             }
-            Ok(Found::Elsewhere(_)) | Err(Missing::NotFound | Missing::Outside) => {}
+            Ok(false) | Err(Missing::NotFound | Missing::Outside) => {}
             Err(missing) => return Err(missing),
         }
     }
@@ -144,6 +144,21 @@ mod tests {
         for path in ["/upload.jpg/../a.php", "/a.php%00.jpg", "/upload.jpg%00.php", "/%2e%2e/a.php"] {
             assert_eq!(find(path), Err(Missing::Malformed), "{path}");
         }
+    }
+
+    #[test]
+    fn a_script_that_has_gone_is_missed_and_one_that_has_come_is_there_at_once() {
+        let (folder, files) = files("gone");
+        let find = |path: &str| Scripts::Suffix(".php".into()).find(Some(&files), path);
+        assert_eq!(find("/new.php"), Err(Missing::NotFound));
+        std::fs::rename(folder.0.join("a.php"), folder.0.join("new.php")).unwrap();
+        assert_eq!(find("/new.php"), script("/new.php", ""));
+        assert_eq!(find("/a.php"), Err(Missing::NotFound));
+        // What a link leads to is looked at each time.
+        std::os::unix::fs::symlink("new.php", folder.0.join("link.php")).unwrap();
+        assert_eq!(find("/link.php"), script("/link.php", ""));
+        std::fs::remove_file(folder.0.join("link.php")).unwrap();
+        assert_eq!(find("/link.php"), Err(Missing::NotFound));
     }
 
     #[test]
