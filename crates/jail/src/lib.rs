@@ -10,6 +10,7 @@ mod confine;
 mod identity;
 mod landlock;
 mod layers;
+mod machine;
 mod namespaces;
 pub mod policy;
 mod privileges;
@@ -19,10 +20,12 @@ pub use confine::Filter;
 pub use identity::Identity;
 pub use landlock::{Access, Ports, Reach};
 pub use layers::{LAYERS, Layer};
+pub use machine::EmptyMachine;
 pub use root::{Bind, Mode, Root, memory, view};
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
 
 /// What the jail of one process is made of.
 #[derive(Debug)]
@@ -43,6 +46,9 @@ pub struct Jail {
     pub cgroups: Vec<OwnedFd>,
     /// Whether it keeps the machine's network, to use what [`Reach::ports`] grants.
     pub network: Network,
+    /// Whose IPC, host name and network it shares with others that can use them as little; `None` for its own. It has its
+    /// own as well if it does without a layer that keeps it from using them (`machine::KEEPERS`).
+    pub shared: Option<Rc<EmptyMachine>>,
     /// Which files and ports Landlock lets it reach.
     pub reach: Reach,
     /// The system calls that it may make.
@@ -69,6 +75,7 @@ impl Jail {
             limits,
             cgroups: Vec::new(),
             network: Network::None,
+            shared: None,
             reach: Reach::default(),
             filter,
             calls: None,
@@ -95,7 +102,7 @@ pub struct Limits {
 /// Which network a process is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// One of its own with no interface that is up: nothing can be reached, and nobody reaches it.
+    /// One with no interface that is up: nothing can be reached, and nobody reaches it.
     None,
     /// The machine's.
     Host,
@@ -137,11 +144,11 @@ impl Jail {
     /// The highest number of a descriptor that a layer needs ([`sys::process::begin_start`]).
     pub fn highest_descriptor(&self) -> RawFd {
         // Each field is named, so that nobody forgets one that is new.
-        let Self { launcher, root, directory, descriptors, cgroups, reach, calls, .. } = self;
+        let Self { launcher, root, directory, descriptors, cgroups, shared, reach, calls, .. } = self;
         let Self { identity: _, limits: _, network: _, filter: _, label: _, without: _, .. } = self;
-        let root = root
-            .iter()
-            .flat_map(|root| std::iter::once(&root.staging).chain(root.binds.iter().map(|bind| &bind.tree)));
+        let machines = root.iter().map(|root| &root.machine).chain(shared);
+        let machines = machines.filter_map(|machine| machine.highest_descriptor());
+        let root = root.iter().flat_map(|root| root.binds.iter().map(|bind| &bind.tree));
         let all = std::iter::once(&launcher.0)
             .chain(root)
             .chain(directory)
@@ -149,7 +156,13 @@ impl Jail {
             .chain(cgroups)
             .chain(reach.paths.iter().map(|(path, _)| path))
             .chain(calls);
-        all.map(AsRawFd::as_raw_fd).max().unwrap_or_default()
+        all.map(AsRawFd::as_raw_fd).chain(machines).max().unwrap_or_default()
+    }
+
+    /// Whose namespaces it shares.
+    fn sharing(&self) -> Option<&EmptyMachine> {
+        let is_kept = !machine::KEEPERS.iter().any(|layer| self.without.contains(layer));
+        self.shared.as_deref().filter(|_| is_kept)
     }
 
     /// Which processes it is to see; for the call that makes the child, as no later one can change that.

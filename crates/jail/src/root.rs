@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{CWD, Mode as Bits, OFlags};
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use rustix::mount::{
 };
 use rustix::thread::UnshareFlags;
 
-use crate::Jail;
+use crate::{EmptyMachine, Jail};
 
 /// LIMIT: bytes of the tmpfs that holds the directories on the way to what is bound, and how many there are.
 const FRAME_BYTES: &str = "256k";
@@ -33,14 +34,22 @@ const INSIDE: &str = "/inside";
 /// What a process sees of the file system.
 #[derive(Debug)]
 pub struct Root {
-    /// A directory of the launcher's, over which the new root is mounted, in the process's own view only.
-    pub staging: OwnedFd,
+    /// Whose namespace of mounts it begins with.
+    pub machine: Rc<EmptyMachine>,
     /// What it holds.
     pub binds: Vec<Bind>,
     /// The size of a private `/tmp` in bytes; `None` for none.
     pub temporary_bytes: Option<u64>,
     /// The directory that the process starts in; it is made.
     pub start_in: PathBuf,
+}
+
+impl Root {
+    /// Whether there is nothing to be seen in it.
+    fn is_empty(&self) -> bool {
+        let Self { machine: _, binds, temporary_bytes, start_in } = self;
+        binds.is_empty() && temporary_bytes.is_none() && start_in == Path::new("/")
+    }
 }
 
 /// A directory or file of the machine's at its place in a process's root.
@@ -111,35 +120,45 @@ fn set_attributes(mount: BorrowedFd<'_>, set: u64, flags: libc::c_int) -> io::Re
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Moves the process into a mount namespace of its own whose only root is a new one.
+/// Moves the process into a mount namespace of its own whose root has nothing in it but what is bound there.
+///
+/// SECURITY: the namespace is a copy of one in which nothing of the machine is mounted, so nothing of it is to be reached
+/// from here, whatever descriptor or way up the process may find.
 pub(crate) fn enter(jail: &Jail) -> io::Result<()> {
     let Some(root) = &jail.root else { return Ok(()) };
-    // The working directory is what the kernel carries over into the new namespace.
-    rustix::process::fchdir(&root.staging)?;
+    root.machine.enter_mounts()?;
     crate::namespaces::unshare(UnshareFlags::NEWNS)?;
-    // Nothing that is mounted from here on may be seen by the rest of the machine.
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private)?;
-    let frame = tmpfs(&[("size", FRAME_BYTES), ("nr_inodes", FRAME_ENTRIES), ("mode", "0555")])?;
-    attach(&frame, CWD, Path::new("."))?;
-    make_directories(frame.as_fd(), Path::new(INSIDE))?;
-    let inside = rustix::fs::openat(
-        &frame,
-        relative(Path::new(INSIDE))?,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Bits::empty(),
-    )?;
-    // First of all, as what is bound may lie below it.
-    if let Some(bytes) = root.temporary_bytes {
-        temporary(jail, inside.as_fd(), bytes)?;
+    if !root.is_empty() {
+        let frame = frame()?;
+        attach(&frame, CWD, Path::new(INSIDE))?;
+        // First of all, as what is bound may lie below it.
+        if let Some(bytes) = root.temporary_bytes {
+            temporary(jail, frame.as_fd(), bytes)?;
+        }
+        root.binds.iter().try_for_each(|bind| furnish(frame.as_fd(), bind))?;
+        make_directories(frame.as_fd(), &root.start_in)?;
+        set_attributes(frame.as_fd(), libc::MOUNT_ATTR_RDONLY, 0)?;
     }
-    root.binds.iter().try_for_each(|bind| furnish(inside.as_fd(), bind))?;
-    make_directories(inside.as_fd(), &root.start_in)?;
-    set_attributes(frame.as_fd(), libc::MOUNT_ATTR_RDONLY, 0)?;
-    pivot(&frame)?;
     rustix::process::chroot(INSIDE)?;
     rustix::process::chdir(&root.start_in)?;
     Ok(())
+}
+
+/// In a new namespace of mounts, over the working directory: a root with one empty directory in it, for ever.
+pub(crate) fn make_empty() -> io::Result<()> {
+    // Nothing that is mounted from here on may be seen by the rest of the machine.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private)?;
+    let frame = frame()?;
+    attach(&frame, CWD, Path::new("."))?;
+    make_directories(frame.as_fd(), Path::new(INSIDE))?;
+    set_attributes(frame.as_fd(), libc::MOUNT_ATTR_RDONLY, 0)?;
+    pivot(&frame)
+}
+
+/// A file system for directories and for what is mounted over them.
+fn frame() -> io::Result<OwnedFd> {
+    tmpfs(&[("size", FRAME_BYTES), ("nr_inodes", FRAME_ENTRIES), ("mode", "0555")])
 }
 
 /// Makes `frame` the root and lets go of the machine's.

@@ -3,7 +3,7 @@
 //! Runs in: the logger. Sees: records of any client. Never: opens a file, gives up because a disk is full, or
 //! holds more than a stated limit in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -36,6 +36,9 @@ pub struct Files {
     clock: Clock,
     error: Output,
     access: BTreeMap<u16, Output>,
+    /// INVARIANT: the sites in whose access logs something waits. There may be thousands of others, which no batch of
+    /// records is to look at.
+    waiting: BTreeSet<u16>,
     syslog: Option<Syslog>,
 }
 
@@ -65,6 +68,7 @@ impl Default for Files {
             clock: Clock::default(),
             error: Output::new("error log".into()),
             access: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             syslog: None,
         }
     }
@@ -101,11 +105,17 @@ impl Files {
         write_access(output, &mut self.clock, self.format, now);
         output.replace(file);
         write_access(output, &mut self.clock, self.format, now);
+        if output.pending.is_empty() {
+            self.waiting.remove(&site);
+        }
     }
 
     /// Adds a line to the access log of the record's site.
     pub fn access(&mut self, access: &Access<'_>) {
         if let Some(out) = self.access.get_mut(&access.site).and_then(Output::room) {
+            if out.is_empty() {
+                self.waiting.insert(access.site);
+            }
             access_line(out, &mut self.clock, self.format, access);
         }
     }
@@ -123,9 +133,19 @@ impl Files {
     /// Writes what waits, as far as the files take it.
     pub fn write(&mut self, now: Instant) {
         write_error(&mut self.error, &mut self.clock, now);
-        for output in self.access.values_mut() {
-            write_access(output, &mut self.clock, self.format, now);
-        }
+        self.write_waiting(0, now);
+    }
+
+    /// Writes the access logs in which so many bytes wait, as far as the files take it.
+    fn write_waiting(&mut self, at_least: usize, now: Instant) {
+        let Self { waiting, access, clock, format, .. } = self;
+        waiting.retain(|site| {
+            let Some(output) = access.get_mut(site) else { return false };
+            if output.pending.len() >= at_least {
+                write_access(output, clock, *format, now);
+            }
+            !output.pending.is_empty()
+        });
     }
 
     /// As [`Files::write`], for files that have much waiting.
@@ -133,17 +153,12 @@ impl Files {
         if self.error.pending.len() >= WRITE_AT {
             write_error(&mut self.error, &mut self.clock, now);
         }
-        for output in self.access.values_mut() {
-            if output.pending.len() >= WRITE_AT {
-                write_access(output, &mut self.clock, self.format, now);
-            }
-        }
+        self.write_waiting(WRITE_AT, now);
     }
 
     /// Whether something waits.
     pub fn waits(&self) -> bool {
-        let mut outputs = std::iter::once(&self.error).chain(self.access.values());
-        outputs.any(|output| !output.pending.is_empty())
+        !self.error.pending.is_empty() || !self.waiting.is_empty()
     }
 
     /// Writes what waits for the last time, whether or not it is time for another try.
@@ -288,6 +303,39 @@ mod tests {
         assert!(kept > 30_000 && kept < total);
         assert!(last.next().unwrap().ends_with("after"));
         assert!(last.next().unwrap().ends_with(&note));
+    }
+
+    #[test]
+    fn what_waits_for_one_of_many_sites_is_written() {
+        let path = std::env::temp_dir().join(format!("bulkhead-output-sites-{}", std::process::id()));
+        let mut files = Files::default();
+        let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+        (0..100).for_each(|site| files.set_access(site, "a", full()));
+        let access = Access {
+            time_us: 0,
+            duration_us: 0,
+            site: 7,
+            peer: "192.0.2.7:4711".parse().unwrap(),
+            status: 200,
+            body_bytes: 0,
+            version: 1,
+            method: b"GET",
+            target: b"/",
+            host: b"",
+            referer: b"",
+            agent: b"",
+        };
+        files.access(&access);
+        files.write_large(Instant::now());
+        assert!(files.waits(), "it is not much");
+        files.write(Instant::now());
+        assert!(files.waits(), "nothing takes it");
+        files.set_access(8, "a", File::create(&path).unwrap());
+        assert!(files.waits(), "it is another's");
+        files.set_access(7, "a", File::create(&path).unwrap());
+        assert!(!files.waits());
+        assert_eq!(read_to_string(&path).unwrap().lines().count(), 1);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

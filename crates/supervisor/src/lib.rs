@@ -14,6 +14,7 @@ pub mod directories;
 pub mod error;
 pub mod events;
 pub mod examine;
+mod index;
 pub mod life;
 pub mod outbox;
 pub mod own_log;
@@ -28,7 +29,7 @@ pub mod staged_chain;
 pub mod survivors;
 pub mod unread;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ use crate::backoff::{Backoff, Rule};
 use crate::chain_ends::{Chain, StagedChain};
 use crate::directories::Directories;
 use crate::error::{Error, during};
+use crate::index::Index;
 use crate::life::Life;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
@@ -92,6 +94,9 @@ pub struct Supervisor {
     specs: Vec<ProcessSpec>,
     slots: Vec<Slot>,
     processes: BTreeMap<u64, Process>,
+    index: Index,
+    /// The slots that are broken.
+    broken: BTreeSet<usize>,
     /// Processes that were started and have not been sent their set-up.
     unconfigured: VecDeque<u64>,
     /// What children that are gone had logged, until a logger has read it.
@@ -114,6 +119,8 @@ pub struct Supervisor {
     /// When the end began, and the roles that have been asked to go.
     stopping: Option<(Instant, usize)>,
     announced: bool,
+    /// The first slot that was not up when it was last asked whether all are.
+    not_up: usize,
     started: Instant,
 }
 
@@ -139,6 +146,8 @@ impl Supervisor {
             order: Vec::new(),
             specs,
             processes: BTreeMap::new(),
+            index: Index::default(),
+            broken: BTreeSet::new(),
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
             chain: None,
@@ -152,6 +161,7 @@ impl Supervisor {
             serial: 0,
             stopping: None,
             announced: false,
+            not_up: 0,
             started: Instant::now(),
         })
     }
@@ -286,6 +296,7 @@ impl Supervisor {
         (process.log, process.stderr, process.group) = (log, Some(stderr), Some(group));
         (process.core_folder, process.calls) = (core_folder, calls);
         self.processes.insert(serial, process);
+        self.index.insert(&self.specs[slot], serial);
         self.unconfigured.push_back(serial);
         Ok(serial)
     }
@@ -301,13 +312,14 @@ impl Supervisor {
 
     /// The processes of a role (and of one slot) that are not retiring.
     pub fn active(&self, role: Role, slot: Option<usize>) -> Vec<u64> {
-        let fits = |process: &Process| {
-            process.is_configured
-                && process.stage != Stage::Retiring
-                && self.specs[process.slot].role == role
-                && slot.is_none_or(|slot| slot == process.slot)
-        };
-        self.processes.iter().filter(|(_, process)| fits(process)).map(|(&serial, _)| serial).collect()
+        let of_slot = |serial: &u64| slot.is_none_or(|slot| slot == self.processes[serial].slot);
+        self.index.of_role(role).filter(|&serial| self.is_active(serial)).filter(of_slot).collect()
+    }
+
+    /// Whether a process was sent its set-up and is not retiring.
+    fn is_active(&self, serial: u64) -> bool {
+        let process = &self.processes[&serial];
+        process.is_configured && process.stage != Stage::Retiring
     }
 
     /// Makes a channel between two processes, each of which is sent so with its end.

@@ -80,6 +80,11 @@ impl Supervisor {
                 self.send_broken(serial, slot, now);
             }
         }
+        if now {
+            self.broken.insert(slot);
+        } else {
+            self.broken.remove(&slot);
+        }
         self.slots[slot].broken = broken;
     }
 
@@ -142,7 +147,13 @@ impl Supervisor {
                 || state.life == Life::Removed
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
-        if self.announced || !self.slots.iter().all(up) {
+        if self.announced {
+            return;
+        }
+        // Those before it are looked at again once all others are up, as they may have ended since.
+        let not_up = self.slots.iter().skip(self.not_up).position(|state| !up(state));
+        self.not_up = not_up.map_or(0, |after| self.not_up + after);
+        if not_up.is_some() || !self.slots.iter().all(up) {
             return;
         }
         self.announced = true;
@@ -175,6 +186,7 @@ impl Supervisor {
     pub fn remove(&mut self, serial: u64, exit: Exit) -> Option<Ended> {
         let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
+        self.index.remove(&self.specs[process.slot], serial);
         self.end_rest(process.slot, &process);
         Some(Ended { serial, process, exit })
     }
@@ -367,8 +379,7 @@ impl Supervisor {
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let starts = self.slots.iter().filter_map(|state| state.start_at);
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
-        let check = (self.slots.iter().any(|state| state.broken.is_some()) || !self.unread_logs.is_empty())
-            .then(|| now + BROKEN_CHECK);
+        let check = (!self.broken.is_empty() || !self.unread_logs.is_empty()).then(|| now + BROKEN_CHECK);
         starts.chain(deadlines).chain(check).chain(self.chain_deadline()).min()
     }
 
@@ -398,10 +409,8 @@ impl Supervisor {
 
     /// Tells a new gate or site which of its partitions are broken.
     pub fn send_all_broken(&mut self, serial: u64) {
-        for slot in 0..self.specs.len() {
-            if self.slots[slot].broken.is_some() {
-                self.send_broken(serial, slot, true);
-            }
+        for slot in self.broken.clone() {
+            self.send_broken(serial, slot, true);
         }
     }
 

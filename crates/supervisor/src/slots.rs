@@ -160,6 +160,7 @@ impl Supervisor {
     pub fn empty_slot(&mut self, slot: usize) {
         let state = &mut self.slots[slot];
         (state.start_at, state.broken) = (None, None);
+        self.broken.remove(&slot);
         let processes = [state.current.take(), state.next.take()];
         processes.into_iter().flatten().for_each(|serial| self.retire(serial));
     }

@@ -3,42 +3,56 @@
 //! Runs in: gates and site workers. Sees: hosts and paths of requests (untrusted). Never: lets the two disagree
 //! (a connection would go back and forth between them for ever).
 
+use std::cmp::Ordering;
+
 use request::path::{NormalPath, covers};
 
 /// A table of hosts and path prefixes.
 #[derive(Clone, Debug)]
 pub struct Routes<T> {
-    /// Exact hosts first, then the longest pattern, `*` last; within a host the longest path first, and of
-    /// equal ones the later: a service that has the whole of its site.
-    hosts: Vec<(String, Vec<(String, T)>)>,
+    /// Names, in the order of [`order`]: a gate has those of all sites.
+    names: Vec<(String, Paths<T>)>,
+    /// The longest pattern first, `*` last.
+    patterns: Vec<(String, Paths<T>)>,
 }
+
+/// The paths of a host: the longest first, and of equal ones the later, a service that has the whole of its site.
+type Paths<T> = Vec<(String, T)>;
 
 impl<T> Default for Routes<T> {
     fn default() -> Self {
-        Self { hosts: Vec::new() }
+        Self { names: Vec::new(), patterns: Vec::new() }
     }
 }
 
 impl<T> Routes<T> {
     /// Adds a line: requests for `host` (a name, `*.name` or `*`) whose path is at or below `path`.
     pub fn add(&mut self, host: &str, path: &str, target: T) {
-        let place = match self.hosts.iter().position(|(known, _)| known == host) {
-            Some(place) => place,
+        let (hosts, place) = match host.strip_prefix('*') {
             None => {
-                let rank = pattern_rank(host);
-                let place = self.hosts.partition_point(|(known, _)| pattern_rank(known) <= rank);
-                self.hosts.insert(place, (host.into(), Vec::new()));
-                place
+                let place =
+                    self.names.binary_search_by(|(known, _)| order(known.as_bytes(), host.as_bytes()));
+                (&mut self.names, place)
+            }
+            Some(_) => {
+                let known = self.patterns.iter().position(|(known, _)| known == host);
+                let after = self.patterns.partition_point(|(known, _)| known.len() >= host.len());
+                (&mut self.patterns, known.ok_or(after))
             }
         };
-        let paths = &mut self.hosts[place].1;
+        let place = place.unwrap_or_else(|place| {
+            hosts.insert(place, (host.into(), Vec::new()));
+            place
+        });
+        let paths = &mut hosts[place].1;
         let before = paths.partition_point(|(known, _)| known.len() > path.len());
         paths.insert(before, (path.into(), target));
     }
 
     /// What all lines lead to.
     pub fn targets(&self) -> impl Iterator<Item = &T> {
-        self.hosts.iter().flat_map(|(_, paths)| paths).map(|(_, target)| target)
+        let hosts = self.names.iter().chain(&self.patterns);
+        hosts.flat_map(|(_, paths)| paths).map(|(_, target)| target)
     }
 
     /// The line for a request; `host` in whatever case, without port and final dot; `path` as sent,
@@ -57,28 +71,26 @@ impl<T> Routes<T> {
     }
 
     fn find_bytes(&self, host: &[u8], path: &[u8]) -> Option<&T> {
-        let (_, paths) = self.hosts.iter().find(|(pattern, _)| host_matches(pattern, host))?;
+        let name = self.names.binary_search_by(|(known, _)| order(known.as_bytes(), host));
+        let (_, paths) = match name {
+            Ok(place) => &self.names[place],
+            Err(_) => self.patterns.iter().find(|(pattern, _)| covers_host(pattern, host))?,
+        };
         paths.iter().find(|(prefix, _)| covers(prefix.as_bytes(), path)).map(|(_, target)| target)
     }
 }
 
-fn pattern_rank(host: &str) -> usize {
-    match host.strip_prefix('*') {
-        None => 0,
-        Some("") => usize::MAX,
-        Some(suffix) => usize::MAX / 2 - suffix.len(),
-    }
+/// The order of names, whatever their case: by length first, which tells most of them apart.
+fn order(one: &[u8], other: &[u8]) -> Ordering {
+    let [lower, other_lower] = [one, other].map(|name| name.iter().map(u8::to_ascii_lowercase));
+    one.len().cmp(&other.len()).then_with(|| lower.cmp(other_lower))
 }
 
-fn host_matches(pattern: &str, host: &[u8]) -> bool {
-    match pattern.strip_prefix('*') {
-        None => pattern.as_bytes().eq_ignore_ascii_case(host),
-        Some("") => true,
-        Some(suffix) => {
-            let name = host.len().saturating_sub(suffix.len());
-            name > 0 && host[name..].eq_ignore_ascii_case(suffix.as_bytes())
-        }
-    }
+/// Whether a host is one of a pattern, `*.name` or `*`.
+fn covers_host(pattern: &str, host: &[u8]) -> bool {
+    let suffix = pattern.as_bytes().strip_prefix(b"*").unwrap_or_default();
+    let name = host.len().saturating_sub(suffix.len());
+    suffix.is_empty() || (name > 0 && host[name..].eq_ignore_ascii_case(suffix))
 }
 
 #[cfg(test)]
@@ -104,6 +116,21 @@ mod tests {
         {
             assert_eq!(routes.find(host.as_bytes(), "/"), Some(&target), "{host}");
         }
+    }
+
+    #[test]
+    fn each_of_many_hosts_is_found() {
+        let mut routes = Routes::default();
+        let host = |number: u32| format!("s{}.test", number * 7 % 1000);
+        (0..1000).for_each(|number| routes.add(&host(number), "/", number));
+        routes.add("*.test", "/", 1000);
+        for number in 0..1000 {
+            assert_eq!(routes.find(host(number).to_uppercase().as_bytes(), "/"), Some(&number));
+        }
+        for unknown in ["s1000.test", "t0.test", "s.test", "s00.test"] {
+            assert_eq!(routes.find(unknown.as_bytes(), "/"), Some(&1000), "{unknown}");
+        }
+        assert_eq!((routes.find(b"s0.tesu", "/"), routes.targets().count()), (None, 1001));
     }
 
     #[test]

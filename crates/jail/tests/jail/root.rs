@@ -17,8 +17,9 @@ use std::fs::Permissions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use jail::{Bind, Identity, Jail, Mode, Root};
+use jail::{Bind, EmptyMachine, Identity, Jail, Mode, Root};
 
 use crate::Test;
 use crate::process::{Probe, jail, open, start};
@@ -56,7 +57,15 @@ fn role() -> Jail {
 
 /// A root with nothing in it but `binds`.
 fn root(binds: Vec<Bind>) -> Root {
-    Root { staging: staging(), binds, temporary_bytes: None, start_in: "/".into() }
+    Root { machine: machine(), binds, temporary_bytes: None, start_in: "/".into() }
+}
+
+/// The namespaces in which roots are made, as the launcher makes them: once.
+fn machine() -> Rc<EmptyMachine> {
+    thread_local! {
+        static MADE: Rc<EmptyMachine> = Rc::new(EmptyMachine::make(&staging(), &[]).expect("it is made"));
+    }
+    MADE.with(Rc::clone)
 }
 
 /// The directory over which roots are mounted, as the launcher keeps one.

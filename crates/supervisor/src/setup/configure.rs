@@ -11,7 +11,7 @@ use wire::{Role, Source, Text};
 
 use crate::Supervisor;
 use crate::error::{Error, during};
-use crate::process::Stage;
+use crate::process::Process;
 use crate::spawn::context::duplicate;
 
 impl Supervisor {
@@ -83,19 +83,21 @@ impl Supervisor {
                 .collect(),
             Role::Site => {
                 let gates = self.active(Role::Gate, None).into_iter().map(|gate| (gate, serial));
-                let services = self.workers().filter(|other| self.is_service_of(*other, slot));
-                let relayed = self.workers().filter(|&other| self.relays(serial, other));
-                let relaying = self.workers().filter(|&other| self.relays(other, serial));
+                let site = self.spec(slot).site;
+                let services = self.of_site(site).filter(|other| self.is_service_of(*other, slot));
+                let relayed = self.relayed_by(serial);
+                let relaying = self.relaying_to(serial);
                 gates
                     .chain(services.chain(relayed).map(|worker| (serial, worker)))
-                    .chain(relaying.map(|site| (site, serial)))
+                    .chain(relaying.into_iter().map(|site| (site, serial)))
                     .collect()
             }
             Role::Service => {
                 let gates = self.active(Role::Gate, None);
                 let gates = gates.into_iter().filter(|_| self.gate_serves(serial));
-                let sites =
-                    self.workers().filter(|&site| self.is_service_of(serial, self.processes()[&site].slot));
+                let site = self.spec(slot).site;
+                let is_its = |site: &u64| self.is_service_of(serial, self.processes()[site].slot);
+                let sites = self.of_site(site).filter(is_its);
                 gates.chain(sites).map(|source| (source, serial)).collect()
             }
             _ => Vec::new(),
@@ -133,13 +135,33 @@ impl Supervisor {
 
     /// The processes that answer requests, as far as they are not told to end.
     pub fn workers(&self) -> impl Iterator<Item = u64> {
-        let is_worker = |role| matches!(role, Role::Site | Role::Service);
-        self.processes()
-            .iter()
-            .filter(move |(_, p)| {
-                p.is_configured && p.stage != Stage::Retiring && is_worker(self.spec(p.slot).role)
-            })
-            .map(|(&serial, _)| serial)
+        let is_worker =
+            |process: &Process| matches!(self.spec(process.slot).role, Role::Site | Role::Service);
+        let workers = self.processes().iter().filter(move |(_, process)| is_worker(process));
+        workers.map(|(&serial, _)| serial).filter(|&serial| self.is_active(serial))
+    }
+
+    /// The processes of a site, as far as they are not told to end.
+    fn of_site(&self, site: u16) -> impl Iterator<Item = u64> {
+        self.index.of_site(site).filter(|&serial| self.is_active(serial))
+    }
+
+    /// The workers to which a site's worker relays requests under TLS.
+    fn relayed_by(&self, front: u64) -> Vec<u64> {
+        // Most sites relay nothing, and are not relayed to: only for the others is every site looked at.
+        if self.site_with_tls(front).is_none() {
+            return Vec::new();
+        }
+        self.workers().filter(|&other| self.relays(front, other)).collect()
+    }
+
+    /// The workers that relay requests under TLS to a site's worker.
+    fn relaying_to(&self, other: u64) -> Vec<u64> {
+        let site = &self.context().config.sites[usize::from(self.spec_of(other).site)];
+        if site.path == "/" {
+            return Vec::new();
+        }
+        self.workers().filter(|&front| self.relays(front, other)).collect()
     }
 
     /// Whether gates send clients' connections to this worker.

@@ -9,8 +9,10 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use config::{Config, Service, Site};
+use jail::EmptyMachine;
 use wire::Role;
 
 use crate::directories;
@@ -49,6 +51,8 @@ pub struct SpawnContext {
     pub reaper: Reaper,
     /// Where control groups are made.
     pub cgroups: Cgroups,
+    /// Namespaces with nothing in them; `None` in a rootless run.
+    pub machine: Option<Rc<EmptyMachine>>,
     /// Whether a process may be started without a layer that this machine cannot apply.
     pub degrades: bool,
     /// The layers that processes are started without.
@@ -76,7 +80,7 @@ impl SpawnContext {
         cgroups: Cgroups,
     ) -> Result<Self, Error> {
         let null = File::options().read(true).write(true).open("/dev/null");
-        Ok(Self {
+        let mut context = Self {
             degrades: empty_root.is_none() || config.server.isolation == config::Isolation::Degraded,
             empty_root,
             directory,
@@ -92,8 +96,23 @@ impl SpawnContext {
             chains: HashMap::from([(0, chain(&config))]),
             roles_folder: program::roles_folder()?,
             null: null.map_err(during("open /dev/null"))?.into(),
+            machine: None,
             config,
-        })
+        };
+        context.machine = context.make_machine()?.map(Rc::new);
+        Ok(context)
+    }
+
+    /// The namespaces of the layers that there are; where degraded isolation allows it, without those that fail.
+    fn make_machine(&self) -> Result<Option<EmptyMachine>, Error> {
+        let Some(staging) = &self.empty_root else { return Ok(None) };
+        loop {
+            let made = EmptyMachine::make(staging, &self.without.borrow());
+            match made {
+                Ok(machine) => return Ok(Some(machine)),
+                Err(failure) => self.do_without(failure)?,
+            }
+        }
     }
 
     /// The site and the service that `spec` stands for, if it is a service.

@@ -5,10 +5,11 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, Jail, Limits, Mode, Network, Reach, Root};
+use jail::{Access, Bind, EmptyMachine, Jail, Limits, Mode, Network, Reach, Root};
 use wire::Role;
 
 use crate::directories;
@@ -82,8 +83,7 @@ impl SpawnContext {
         if spec.role == Role::Broker {
             without.extend(NOT_A_BROKERS);
         }
-        let staging = self.staging();
-        let root = staging.map(|staging| self.root(service, staging, view.binds)).transpose()?;
+        let root = self.machine_of_roots().map(|machine| self.root(service, machine, view.binds));
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
         let policy = match spec.role {
@@ -105,6 +105,7 @@ impl SpawnContext {
             limits: self.limits_of(spec, service),
             cgroups,
             network,
+            shared: self.shared(policy),
             reach: view.reach,
             filter: self.filters.get(policy)?,
             calls,
@@ -113,14 +114,19 @@ impl SpawnContext {
         })
     }
 
-    /// Where roots are made, if processes get roots of their own.
-    pub fn staging(&self) -> Option<&OwnedFd> {
-        self.empty_root.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
+    /// In what roots are made, if processes get roots of their own.
+    pub fn machine_of_roots(&self) -> Option<&Rc<EmptyMachine>> {
+        self.machine.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
     }
 
-    fn root(&self, service: Option<&Service>, staging: &OwnedFd, binds: Vec<Bind>) -> Result<Root, Error> {
-        Ok(Root {
-            staging: duplicate(staging)?,
+    /// What a process under this policy shares with others.
+    pub fn shared(&self, policy: Policy) -> Option<Rc<EmptyMachine>> {
+        self.machine.clone().filter(|_| policy.can_share())
+    }
+
+    fn root(&self, service: Option<&Service>, machine: &Rc<EmptyMachine>, binds: Vec<Bind>) -> Root {
+        Root {
+            machine: machine.clone(),
             binds,
             temporary_bytes: service.map(|_| TEMPORARY_BYTES),
             start_in: match service {
@@ -128,7 +134,7 @@ impl SpawnContext {
                 Some(service) if service.core_max.is_some() => core_dumps::AT.into(),
                 Some(_) => self.config.dir.clone(),
             },
-        })
+        }
     }
 
     fn let_site_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {

@@ -222,7 +222,7 @@ impl SpawnContext {
     }
 
     /// Notes the layer that failed as one to do without, or fails.
-    fn do_without(&self, failure: StartError) -> Result<(), Error> {
+    pub(crate) fn do_without(&self, failure: StartError) -> Result<(), Error> {
         let layer = jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
         match layer {
             Some(layer) if self.degrades => {

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
-use jail::{Bind, Jail, LAYERS, Mode, Root};
+use jail::{Bind, EmptyMachine, Jail, LAYERS, Mode, Root};
 use rustix::process::WaitOptions;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use seccompiler::{
@@ -15,7 +16,7 @@ use seccompiler::{
 };
 use sys::process::Pids;
 
-use super::{TempDir, bind, role, root};
+use super::{TempDir, bind, role, root, staging};
 use crate::Test;
 use crate::probe::TELL;
 use crate::process::{self, Prepared, open, start, start_on};
@@ -34,6 +35,7 @@ pub const TESTS: &[Test] = &[
         "a_launcher_that_may_make_no_pid_namespace_names_it",
         a_launcher_that_may_make_no_pid_namespace_names_it,
     ),
+    ("an_empty_machine_that_cannot_be_made_is_refused", an_empty_machine_that_cannot_be_made_is_refused),
     ("roots_that_cannot_be_made_are_refused", roots_that_cannot_be_made_are_refused),
     ("a_directory_outside_of_the_root_is_refused", a_directory_outside_of_the_root_is_refused),
     ("failed_starts_leave_no_process", failed_starts_leave_no_process),
@@ -51,17 +53,15 @@ const NEEDED: &[(&str, &[i64], i32)] = &[
     ("uts namespace", &[libc::SYS_sethostname], libc::EPERM),
     ("network namespace", &[libc::SYS_unshare], libc::EPERM),
     ("label", &[libc::SYS_open, libc::SYS_openat], libc::EPERM),
+    ("root", &[libc::SYS_setns], libc::EPERM),
     ("root", &[libc::SYS_unshare], libc::EPERM),
-    ("root", &[libc::SYS_mount], libc::EPERM),
     ("root", &[libc::SYS_fsopen], libc::EPERM),
     ("root", &[libc::SYS_fsconfig], libc::EPERM),
     ("root", &[libc::SYS_fsmount], libc::EPERM),
     ("root", &[libc::SYS_move_mount], libc::EPERM),
     ("root", &[libc::SYS_mount_setattr], libc::EPERM),
-    ("root", &[libc::SYS_pivot_root], libc::EPERM),
-    ("root", &[libc::SYS_umount2], libc::EPERM),
+    ("root", &[libc::SYS_chroot], libc::EPERM),
     ("root", &[libc::SYS_chdir], libc::EPERM),
-    ("root", &[libc::SYS_fchdir], libc::EPERM),
     ("directory", &[libc::SYS_fchdir], libc::EPERM),
     ("keyring", &[libc::SYS_keyctl], libc::EPERM),
     ("bounding set", &[libc::SYS_prctl], libc::EPERM),
@@ -87,7 +87,8 @@ fn every_layer_that_is_refused_is_named_and_nothing_runs() {
     for (name, calls, errno) in NEEDED {
         // No other layer, as it would be the first to fail of the same refusal.
         let without = LAYERS.iter().map(|layer| layer.name).filter(|other| other != name).collect();
-        let mut jail = Jail { label: Some("a label".into()), without, ..role() };
+        let root = Root { temporary_bytes: Some(1 << 20), ..root(vec![]) };
+        let mut jail = Jail { label: Some("a label".into()), root: Some(root), without, ..role() };
         if *name == "directory" {
             jail = Jail { root: None, directory: Some(open("/usr")), ..jail };
         }
@@ -154,10 +155,11 @@ fn full() -> OwnedFd {
 fn a_layer_that_fails_is_named_and_nothing_runs() {
     let powerless = || without(CapabilitySet::SYS_ADMIN);
     let after = |names: &[&'static str]| Jail { without: names.to_vec(), ..role() };
-    let no_root = || Jail { root: Some(Root { staging: null(), ..root(vec![]) }), ..role() };
+    let no_root = || Jail { root: Some(Root { machine: Rc::default(), ..root(vec![]) }), ..role() };
+    let nothing_shared = |names| Jail { shared: Some(Rc::default()), ..after(names) };
     let no_directory = || Jail { root: None, directory: Some(null()), ..role() };
     type Case = (&'static str, i32, fn() -> Prepared, Jail);
-    let cases: [Case; 15] = [
+    let cases: [Case; 18] = [
         ("descriptors", libc::EBADF, || Ok(()), Jail { descriptors: vec![(null(), 1 << 30)], ..role() }),
         ("session", libc::EPERM, lead_a_group, role()),
         ("cgroup", libc::ENOSPC, || Ok(()), Jail { cgroups: vec![full()], ..role() }),
@@ -166,7 +168,10 @@ fn a_layer_that_fails_is_named_and_nothing_runs() {
         ("ipc namespace", libc::EPERM, powerless, after(&["cgroup"])),
         ("uts namespace", libc::EPERM, powerless, after(&["cgroup", "ipc namespace"])),
         ("network namespace", libc::EPERM, powerless, after(&["cgroup", "ipc namespace", "uts namespace"])),
-        ("root", libc::ENOTDIR, || Ok(()), no_root()),
+        ("ipc namespace", libc::EINVAL, || Ok(()), nothing_shared(&[])),
+        ("uts namespace", libc::EINVAL, || Ok(()), nothing_shared(&["ipc namespace"])),
+        ("network namespace", libc::EINVAL, || Ok(()), nothing_shared(&["ipc namespace", "uts namespace"])),
+        ("root", libc::EINVAL, || Ok(()), no_root()),
         (
             "root",
             libc::EPERM,
@@ -208,6 +213,41 @@ fn a_launcher_that_may_make_no_pid_namespace_names_it() {
     assert_eq!((&*error.step, error.source.raw_os_error()), ("pid namespace", Some(libc::EPERM)));
 }
 
+/// What the namespaces that jails share cannot do without.
+fn an_empty_machine_that_cannot_be_made_is_refused() {
+    let cases: &[(&str, i64)] = &[
+        ("ipc namespace", libc::SYS_unshare),
+        ("uts namespace", libc::SYS_sethostname),
+        ("root", libc::SYS_fchdir),
+        ("root", libc::SYS_mount),
+        ("root", libc::SYS_fsopen),
+        ("root", libc::SYS_move_mount),
+        ("root", libc::SYS_mount_setattr),
+        ("root", libc::SYS_pivot_root),
+        ("root", libc::SYS_umount2),
+        ("root", libc::SYS_chdir),
+        ("root", libc::SYS_sendmsg),
+    ];
+    for &(layer, call) in cases {
+        let without: Vec<_> = ["ipc namespace", "uts namespace", "network namespace", "root"]
+            .into_iter()
+            .filter(|other| *other != layer)
+            .collect();
+        let make = || -> Prepared {
+            refuse(&[call])?;
+            let error = EmptyMachine::make(&staging(), &without).expect_err("it is not made");
+            let step = if error.step == layer { "refused" } else { "another step" };
+            Err((step, error.source))
+        };
+        let error = sys::process::run(make).expect_err(layer);
+        assert_eq!(
+            (&*error.step, error.source.raw_os_error()),
+            ("refused", Some(libc::EPERM)),
+            "{layer} {call}"
+        );
+    }
+}
+
 fn roots_that_cannot_be_made_are_refused() {
     let place = TempDir::new("refused");
     let at = |path: &str| bind(&place.0, path, Mode::Read);
@@ -239,7 +279,7 @@ fn a_directory_outside_of_the_root_is_refused() {
 
 fn failed_starts_leave_no_process() {
     for _ in 0..20 {
-        let broken = Jail { root: Some(Root { staging: null(), ..root(vec![]) }), ..role() };
+        let broken = Jail { root: Some(Root { machine: Rc::default(), ..root(vec![]) }), ..role() };
         start(&[], broken).expect_err("no start");
     }
     let any = rustix::process::wait(WaitOptions::NOHANG);

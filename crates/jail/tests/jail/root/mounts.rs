@@ -39,7 +39,8 @@ fn nothing_of_either_is_mounted_on_the_other() {
     let found = probe(&[], Jail { root: Some(root), ..role() });
     assert_eq!(ours(), before);
     // What is above its root is not shown to it.
-    let expected = ["/data/here", "/dev/null", "/etc/file", "/programs", "/tmp", "/tmp/bound/file", "/work"];
+    let expected =
+        ["/", "/data/here", "/dev/null", "/etc/file", "/programs", "/tmp", "/tmp/bound/file", "/work"];
     assert_eq!(points(&found), expected, "the frame, its temporary files, and what is bound");
 }
 
@@ -69,7 +70,7 @@ fn what_is_mounted_later_is_not_seen() {
         let found = probe(&tries(&expected), jail);
         assert_found(&found, &expected);
         tmpfs(&after).map_err(failed)?;
-        assert_eq!(points(&found), ["/data", "/data/before"]);
+        assert_eq!(points(&found), ["/", "/data", "/data/before"]);
         Err(("all is well", io::ErrorKind::Other.into()))
     };
     let error = sys::process::start(&process::program(TELL, &[]), Pids::Shared, seen).expect_err("no start");
