@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Compare, SeccompCondition,
-    SeccompFilter, SeccompRule, sock_filter,
+    SeccompFilter, SeccompRule,
 };
 
 use crate::Jail;
 use crate::policy::{Allow, Policy, When};
 use crate::privileges;
+
+mod search;
 
 /// A compiled policy.
 #[derive(Clone, Debug)]
@@ -38,37 +40,18 @@ impl Filter {
                 rules.entry(*call).or_default().extend(conditions.clone());
             }
         }
+        let search = search::program(&rules);
+        // A call without a condition has its answer already.
+        rules.retain(|_, conditions| !conditions.is_empty());
         let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let filter =
             SeccompFilter::new(rules, refuse, SeccompAction::Allow, arch).map_err(io::Error::other)?;
-        let listed: BpfProgram = filter.try_into().map_err(io::Error::other)?;
-        let program = Arc::new([&NO_CLONE3[..], &listed].concat());
+        let conditional: BpfProgram = filter.try_into().map_err(io::Error::other)?;
+        let program = Arc::new([search, conditional].concat());
         Ok(Self { program, notifies: policy.notifies() })
     }
 }
-
-/// The begin of each program: `clone3` does not exist. Its flags are in memory, where no condition reaches them; without
-/// `clone3` the C library uses `clone`.
-///
-/// These instructions are no program of their own: the kernel runs every program of a process for each call whose
-/// answer depends on its arguments.
-const NO_CLONE3: [sock_filter; 3] = [
-    // The number of the call: the first field of `struct seccomp_data`.
-    sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 },
-    sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt: 0,
-        jf: 1,
-        k: libc::SYS_clone3 as u32,
-    },
-    sock_filter {
-        code: (libc::BPF_RET | libc::BPF_K) as u16,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
-    },
-];
 
 /// The conditions of a rule, one list for each choice of values; none stands for "whatever the arguments".
 fn conditions(allow: &Allow) -> io::Result<Vec<SeccompRule>> {
@@ -116,3 +99,6 @@ pub(crate) fn apply(jail: &Jail) -> io::Result<()> {
         other => io::Error::other(other),
     })
 }
+
+#[cfg(test)]
+mod tests;
