@@ -48,8 +48,6 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Each child begins with a copy of this process's memory: what the parser has freed is not to be in it.
-    sys::memory::give_back();
     match launcher::Launcher::new(config, started).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -197,8 +197,22 @@ fn begin(
         child.end();
         return Err(failed("descriptors", error));
     }
-    drop(report_end);
+    if let Err(error) = close(report_end) {
+        child.end();
+        return Err(failed("descriptors", error));
+    }
     Ok(Begun { child, report })
+}
+
+/// Closes a descriptor and says whether that took place: who waits for the end of a pipe whose other end it has kept waits
+/// for ever.
+fn close(descriptor: OwnedFd) -> io::Result<()> {
+    // SAFETY: `into_raw_fd` has given the descriptor up, so nobody closes or uses it again.
+    if unsafe { libc::close(descriptor.into_raw_fd()) } < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Waits until a child has a table of descriptors of its own: what its parent closes before that, the child has not either.
