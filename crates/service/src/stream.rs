@@ -13,7 +13,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+use worker::pair::Pair;
 
 /// A client's connection, or one to the site's worker.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) enum Stream {
     /// A client's.
     Tcp(TcpStream),
     /// The site's worker's.
-    Unix(UnixStream),
+    Unix(Pair),
 }
 
 /// A connection that the event loop does not know.
@@ -67,7 +68,7 @@ impl Stream {
         let descriptor = descriptor.take().ok_or(io::ErrorKind::NotConnected)?;
         rustix::io::ioctl_fionbio(&descriptor, true)?;
         *self = if socket_domain(&descriptor)? == AddressFamily::UNIX {
-            Self::Unix(UnixStream::from_std(descriptor.into())?)
+            Self::Unix(Pair::new(descriptor)?)
         } else {
             Self::Tcp(TcpStream::from_std(descriptor.into())?)
         };

@@ -10,6 +10,7 @@ pub mod channel;
 pub mod counters;
 pub mod dispatcher;
 pub mod log;
+pub mod pair;
 pub mod receiver;
 pub mod refused;
 pub mod routes;

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, ready};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+use worker::pair::Pair;
 
 use super::pool::Reusable;
 
@@ -26,7 +27,7 @@ pub(crate) struct BackendStream {
 
 enum Stream {
     Tcp(TcpStream),
-    Unix(UnixStream),
+    Unix(Pair),
 }
 
 impl BackendStream {
@@ -43,7 +44,7 @@ impl BackendStream {
     /// # Errors
     /// There is no room for it.
     pub fn of_pair(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: Stream::Unix(UnixStream::from_std(socket.into())?), deaf: false })
+        Ok(Self { stream: Stream::Unix(Pair::new(socket)?), deaf: false })
     }
 
     /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the runtime
@@ -58,8 +59,8 @@ impl BackendStream {
     }
 
     /// Waits for something to read, or the end.
-    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.stream {
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
             Stream::Tcp(stream) => stream.poll_read_ready(cx),
             Stream::Unix(stream) => stream.poll_read_ready(cx),
         }
@@ -92,7 +93,7 @@ impl Stream {
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
         match socket_domain(&socket)? {
-            AddressFamily::UNIX => Ok(Self::Unix(UnixStream::from_std(socket.into())?)),
+            AddressFamily::UNIX => Ok(Self::Unix(Pair::new(socket)?)),
             AddressFamily::INET | AddressFamily::INET6 => {
                 let stream = std::net::TcpStream::from(socket);
                 // A body that comes in small pieces must not wait for acknowledgements.

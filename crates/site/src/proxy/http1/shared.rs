@@ -100,7 +100,7 @@ impl Shared {
 }
 
 /// Whether a backend whose response is over takes no more: it has closed. One that says more is not to be trusted.
-fn has_ended(cx: &mut Context<'_>, stream: &BackendStream) -> bool {
+fn has_ended(cx: &mut Context<'_>, stream: &mut BackendStream) -> bool {
     while stream.poll_readable(cx).is_ready() {
         if !stream.is_quiet() {
             return true;
