@@ -108,22 +108,33 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* With the lock held: whether something more may be left to be said. The thread that waits for events begins; others add
+ * to what that thread has begun, and so will say soon. */
+static bool may_gather(size_t count)
+{
+    const bool begun = gathered && count < CC_BATCH_MAX && now_ms() - gathered_since < GATHER_TIME;
+    return channel_waits_for_events || begun;
+}
+
 /* Whether `id` is left to be said with others. */
 static bool gather(uint64_t *ids, size_t *count, uint64_t id)
 {
-    if (!channel_waits_for_events || !keep_heard())
+    if (!keep_heard())
         return false;
     guard_inside++;
     channel_lock();
-    if (*count == CC_BATCH_MAX)
-        say_gathered();
-    ids[(*count)++] = id;
-    if (!gathered)
-        gathered_since = now_ms();
-    gathered = true;
+    const bool may = may_gather(*count);
+    if (may) {
+        if (*count == CC_BATCH_MAX)
+            say_gathered();
+        ids[(*count)++] = id;
+        if (!gathered)
+            gathered_since = now_ms();
+        gathered = true;
+    }
     channel_unlock();
     guard_inside--;
-    return true;
+    return may;
 }
 
 void channel_say_gathered(void)

@@ -148,12 +148,12 @@ static size_t request_part(struct entry *entry, const struct iovec *parts, size_
         const size_t part = parts->iov_len < count ? parts->iov_len : count;
         const size_t ours = cc_exchange_request_part(&ahead, parts->iov_base, part);
         all += ours;
-        if (ours < part)
+        count -= part;
+        if (ours < part || !count)
             break;
         cc_exchange_read(&ahead, parts->iov_base, part);
         if (!reads_on(&ahead))
             break;
-        count -= part;
     }
     return all;
 }

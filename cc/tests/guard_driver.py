@@ -43,7 +43,7 @@ class Gate:
     """The gate's part: accepts, waits for heads, sends bundles, hears of them again."""
 
     def __init__(self, take=False, keep=0):
-        self.take, self.keep, self.keepers, self.served, self.batches = take, keep, [], 0, 0
+        self.take, self.keep, self.keepers, self.served, self.told = take, keep, [], 0, 0
         self.selector = selectors.DefaultSelector()
         self.shared, self.processes, self.waiting = {}, {}, []
         self.sent, self.took, self.done, self.back, self.leftover = {}, [], [], [], 0
@@ -172,6 +172,7 @@ class Gate:
             channel.close()
             return
         data, fd = message
+        self.told += 1
         if data == bytes([1, KEEPS]):
             self.keepers.append(channel)
             self.let_keep(self.keep)
@@ -189,7 +190,6 @@ class Gate:
             self.unknown += [(DONE, number) for number in done if number not in held]
             held.difference_update(done)
             self.done += done
-            self.batches += 1
             return
         version, kind, number = struct.unpack("<BBQ", data[:10])
         assert version == 1, data

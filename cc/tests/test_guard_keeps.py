@@ -68,6 +68,23 @@ class Keeps(Served):
         self.server.wait_for(lambda: not gate.processes, "the end of the server")
         self.assertEqual(gate.served + len(gate.took), asked)
 
+    def test_what_ends_is_said_with_others(self):
+        """By whatever thread of the server it is closed."""
+        gate = self.begin()
+
+        def ask_at_once():
+            before = gate.told, len(gate.done)
+            clients = [self.client() for _ in range(20)]
+            for client in clients:
+                client.send(b"GET /index.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            for client in clients:
+                self.assertEqual(client.answer()[0], 200)
+                client.close()
+            self.all_quiet()
+            return gate.told - before[0] < len(gate.done) - before[1] == 20
+
+        self.server.wait_for(ask_at_once, "fewer messages than connections")
+
     def test_the_gate_asks_for_them(self):
         gate = self.begin()
         clients = [self.kept(gate) for _ in range(10)]
