@@ -24,6 +24,7 @@ pub(crate) struct Flow {
     over_limit: AtomicBool,
     late_head: AtomicBool,
     upgraded: AtomicBool,
+    answered: AtomicBool,
 }
 
 impl Flow {
@@ -57,6 +58,16 @@ impl Flow {
     /// Whether the service has the connection, so that it may close its side alone.
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Relaxed)
+    }
+
+    /// The HTTP library has all of an answer after which the connection ends.
+    pub(crate) fn has_answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end of the connection follows what is sent now.
+    pub(crate) fn end_follows(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) && !self.unread() && !self.upgraded()
     }
 
     /// Whether the client may still be sending.

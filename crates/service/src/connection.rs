@@ -148,14 +148,17 @@ impl<P: Process> Connection<P> {
     }
 
     fn record(&self, request: &http::Request<Incoming>) -> Record {
+        match self.kind {
+            Kind::Relayed => Record::counted(self.worker.receiver.counters.clone()),
+            Kind::OneRequest => self.logged(request).ends(self.flow.clone()),
+            Kind::Kept => self.logged(request),
+        }
+    }
+
+    fn logged(&self, request: &http::Request<Incoming>) -> Record {
         let worker = &self.worker;
         let counters = worker.receiver.counters.clone();
-        match self.kind {
-            Kind::Relayed => Record::counted(counters),
-            Kind::OneRequest | Kind::Kept => {
-                Record::logged(counters, worker.log.clone(), worker.site, self.peer, request)
-            }
-        }
+        Record::logged(counters, worker.log.clone(), worker.site, self.peer, request)
     }
 
     /// Checks a request, and has the service answer it.

@@ -46,6 +46,8 @@ pub(crate) struct Io {
     write_stall_timer: StallTimer,
     head: Head,
     linger: Linger,
+    /// Whether the kernel may hold something back until the end.
+    is_held_back: bool,
     flow: Arc<Flow>,
     /// Goes with it, which somebody may wait for.
     end: Option<oneshot::Sender<Infallible>>,
@@ -107,6 +109,7 @@ impl Io {
             write_stall_timer: StallTimer::new(write_stall),
             head: Head { limit: None, time: None, before: 0 },
             linger: Linger::Open,
+            is_held_back: false,
             flow,
             end: None,
         }
@@ -218,7 +221,9 @@ impl hyper::rt::Write for Io {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = self.stream.poll_write_vectored(cx, parts);
+        let end_follows = self.flow.end_follows();
+        self.is_held_back |= end_follows;
+        let result = self.stream.poll_write_vectored(cx, parts, end_follows);
         self.written(cx, result)
     }
 
@@ -233,6 +238,11 @@ impl hyper::rt::Write for Io {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if matches!(self.linger, Linger::Open) {
+            if self.is_held_back {
+                // Not by closing: the gate may still have a descriptor. A client that is gone needs no end.
+                let _ = ready!(self.stream.poll_shutdown(cx));
+                return Poll::Ready(Ok(()));
+            }
             if !self.flow.unread() && !self.flow.upgraded() {
                 // hyper drops the connection next, which says the same to the client.
                 return Poll::Ready(Ok(()));

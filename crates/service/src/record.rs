@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use wire::log::Access;
 use worker::counters::Counters;
 use worker::log::{Log, now_us};
 
+use crate::body::Flow;
 use crate::context::Error;
 use crate::response::ResponseBody;
 
@@ -27,6 +29,8 @@ const CLIENT_GONE: u16 = 499;
 pub(crate) struct Record {
     counters: Rc<Counters>,
     entry: Option<Entry>,
+    /// The connection that ends with the answer.
+    ends: Option<Arc<Flow>>,
 }
 
 struct Entry {
@@ -47,7 +51,7 @@ struct Entry {
 impl Record {
     /// A request that somebody else logs.
     pub(crate) fn counted(counters: Rc<Counters>) -> Self {
-        Self { counters, entry: None }
+        Self { counters, entry: None, ends: None }
     }
 
     /// A request of `peer` that has just begun.
@@ -73,7 +77,13 @@ impl Record {
             status: CLIENT_GONE,
             body_bytes: 0,
         };
-        Self { counters, entry: Some(entry) }
+        Self { counters, entry: Some(entry), ends: None }
+    }
+
+    /// Has a connection know when it has the whole answer, after which it ends.
+    pub(crate) fn ends(mut self, connection: Arc<Flow>) -> Self {
+        self.ends = Some(connection);
+        self
     }
 
     /// Notes the answer.
@@ -93,6 +103,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.counters.answered();
+        self.ends.iter().for_each(|connection| connection.has_answered());
         if let Some(entry) = &self.entry {
             entry.write();
         }

@@ -116,13 +116,15 @@ impl Stream {
         watched!(self, stream => Pin::new(stream).poll_read(cx, buffer))
     }
 
+    /// Writes; where the end of the connection follows, both may go in one packet.
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
+        end_follows: bool,
     ) -> Poll<io::Result<usize>> {
         if let Some(descriptor) = self.first_write() {
-            match send(descriptor, parts) {
+            match send(descriptor, parts, end_follows) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 result => return Poll::Ready(Ok(result?)),
             }
@@ -135,7 +137,7 @@ impl Stream {
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Fresh(Fresh { descriptor, .. }) => match descriptor {
-                Some(descriptor) => Ok(send(descriptor, &[IoSlice::new(bytes)])?),
+                Some(descriptor) => Ok(send(descriptor, &[IoSlice::new(bytes)], false)?),
                 None => Err(io::ErrorKind::NotConnected.into()),
             },
             Self::Tcp(stream) => stream.try_write(bytes),
@@ -164,7 +166,8 @@ impl Stream {
     }
 }
 
-fn send(descriptor: &OwnedFd, parts: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+fn send(descriptor: &OwnedFd, parts: &[IoSlice<'_>], end_follows: bool) -> rustix::io::Result<usize> {
+    let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, end_follows);
     sendmsg(descriptor, parts, &mut SendAncillaryBuffer::default(), flags)
 }

@@ -352,6 +352,17 @@ fn taken_bytes_come_before_the_socket() {
 }
 
 #[test]
+fn the_end_follows_the_answer_although_the_gate_still_has_the_connection() {
+    run(async {
+        let (_world, gate) = World::probe(false, Source::Gate).await;
+        let (mut client, ours) = client().await;
+        client.write_all(get("/").as_bytes()).await.unwrap();
+        pass(&gate, &ours, "", false);
+        assert!(rest(&mut client).await.starts_with("HTTP/1.1 200"));
+    });
+}
+
+#[test]
 fn a_client_connection_is_for_one_request() {
     run(async {
         let (world, gate) = World::probe(false, Source::Gate).await;

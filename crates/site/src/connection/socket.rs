@@ -10,7 +10,7 @@ use std::task::Context;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
@@ -47,26 +47,38 @@ impl Socket {
     }
 
     /// Sends the bytes of `slices`, one after the other, as far as the socket takes them at once; tells how many are
-    /// sent, or encrypted and waiting.
-    pub fn send(&mut self, slices: [&[u8]; 4]) -> io::Result<usize> {
+    /// sent, or encrypted and waiting. After the last ones, in plaintext, the connection is closed for sending, if
+    /// the socket took them: the end goes with them, in one packet.
+    pub fn send(&mut self, slices: [&[u8]; 4], are_last: bool) -> io::Result<usize> {
         if let Socket::Registered(Stream::Tls(tls)) = self {
             return tls.push_all(&slices);
         }
         let fd = self.plain().ok_or(io::ErrorKind::NotConnected)?;
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        loop {
-            let sent = match slices {
-                [bytes, [], [], []] => rustix::net::send(fd, bytes, flags),
-                _ => {
-                    let slices = slices.map(IoSlice::new);
-                    rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
-                }
-            };
-            match sent {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                other => return Ok(other?),
+        let sent = send(fd, slices, are_last)?;
+        if are_last && sent == slices.iter().map(|slice| slice.len()).sum::<usize>() {
+            // A client that is gone needs no end.
+            let _ = rustix::net::shutdown(fd, Shutdown::Write);
+        }
+        Ok(sent)
+    }
+}
+
+/// Sends what there is room for. What is less than a packet waits for more, if the end is to follow at once.
+fn send(fd: BorrowedFd<'_>, slices: [&[u8]; 4], end_follows: bool) -> io::Result<usize> {
+    let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, end_follows);
+    loop {
+        let sent = match slices {
+            [bytes, [], [], []] => rustix::net::send(fd, bytes, flags),
+            _ => {
+                let slices = slices.map(IoSlice::new);
+                rustix::net::sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), flags)
             }
+        };
+        match sent {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            other => return Ok(other?),
         }
     }
 }
@@ -110,9 +122,30 @@ pub(crate) fn expired(cx: &mut Context<'_>, timer: &mut Option<Pin<Box<Sleep>>>,
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::io::Read as _;
     use std::task::Poll;
     use std::time::Duration;
     use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    #[test]
+    fn the_end_follows_the_last_bytes_and_no_others() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut socket = Socket::Fresh(listener.accept().unwrap().0);
+        assert_eq!(socket.send([b"one ", b"two", &[], &[]], false).unwrap(), 7);
+        let mut got = [0; 7];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!((&got, client.set_nonblocking(true).is_ok()), (b"one two", true));
+        let nothing = client.read(&mut got).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        client.set_nonblocking(false).unwrap();
+        assert_eq!(socket.send([b"three", &[], &[], &[]], true).unwrap(), 5);
+        let mut rest = Vec::new();
+        // To the end, although the connection is still held.
+        client.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"three");
+        assert!(socket.plain().is_some());
+    }
 
     #[test]
     fn a_task_without_budget_sets_its_timer() {

@@ -89,7 +89,7 @@ pub(crate) fn answer<'r>(
         [one, other] => [&bytes[..ready.split], one, other, &bytes[ready.split..end]],
     };
     let whole = end + lines[0].len() + lines[1].len();
-    match socket.send(slices) {
+    match socket.send(slices, !head.keep) {
         Ok(sent) if sent == whole && !socket.unsent() => Fast::Sent { status, body_bytes, rest: None },
         Ok(sent) => Fast::Sent { status, body_bytes, rest: Some(rest(slices, sent)) },
         Err(_) => Fast::Broken,
