@@ -112,8 +112,9 @@ static int64_t now_ms(void)
  * to what that thread has begun, and so will say soon. */
 static bool may_gather(size_t count)
 {
-    const bool begun = gathered && count < CC_BATCH_MAX && now_ms() - gathered_since < GATHER_TIME;
-    return channel_waits_for_events || begun;
+    if (channel_waits_for_events)
+        return true;
+    return gathered && count < CC_BATCH_MAX && now_ms() - gathered_since < GATHER_TIME;
 }
 
 /* Whether `id` is left to be said with others. */
