@@ -179,7 +179,7 @@ impl<'a> Connection<'a> {
         }
         let Some(socket) = &mut self.socket else { return Next::Close };
         let keep = direct.traits.keep;
-        let Ok(sent) = socket.send([&direct.response, &[], &[], &[]]) else {
+        let Ok(sent) = socket.send([&direct.response, &[], &[], &[]], !keep) else {
             self.record_later(direct.logged.as_ref(), status, 0);
             return Next::Close;
         };
