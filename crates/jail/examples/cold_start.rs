@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, EmptyMachine, Filter, Identity, Jail, Launcher, Limits, Mode, Ports, Reach, Root};
+use jail::{Access, Bind, Filter, Identity, Jail, Launcher, Limits, Mode, MountTemplate, Ports, Reach, Root};
 use rustix::fs::{Mode as Bits, OFlags};
 use sys::process::{Pids, Program};
 
@@ -43,14 +43,14 @@ fn measure(staging: &Path) -> io::Result<[Vec<f64>; 3]> {
         std::mem::forget(File::open("/dev/null")?);
     }
     let staging = rustix::fs::open(staging, OFlags::DIRECTORY | OFlags::CLOEXEC, Bits::empty())?;
-    let machine = EmptyMachine::make(&staging, &[]).map_err(|error| io::Error::other(error.to_string()))?;
-    let machine = Rc::new(machine);
+    let template = MountTemplate::make(&staging).map_err(|error| io::Error::other(error.to_string()))?;
+    let template = Rc::new(template);
     let filters = [Filter::of(Policy::Gate)?, Filter::of(Policy::Service(Grants::NONE))?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         times[0].push(start(|| Ok(None))?);
-        times[1].push(start(|| jail(&machine, &filters[0], false).map(Some))?);
-        times[2].push(start(|| jail(&machine, &filters[1], true).map(Some))?);
+        times[1].push(start(|| jail(&template, &filters[0], false).map(Some))?);
+        times[2].push(start(|| jail(&template, &filters[1], true).map(Some))?);
     }
     Ok(times)
 }
@@ -93,7 +93,7 @@ fn place(jail: Option<Jail>, writer: &OwnedFd) -> Result<(), (&'static str, io::
     }
 }
 
-fn jail(machine: &Rc<EmptyMachine>, filter: &Filter, service: bool) -> io::Result<Jail> {
+fn jail(template: &Rc<MountTemplate>, filter: &Filter, service: bool) -> io::Result<Jail> {
     let mut binds = Vec::new();
     let mut reach =
         Reach { paths: vec![(open("/proc/self/exe")?, Access::Execute)], ports: Ports::default() };
@@ -112,12 +112,11 @@ fn jail(machine: &Rc<EmptyMachine>, filter: &Filter, service: bool) -> io::Resul
     Ok(Jail {
         identity: Identity::new(64_123),
         root: Some(Root {
-            machine: machine.clone(),
+            template: template.clone(),
             binds,
             temporary_bytes: service.then_some(64 << 20),
             start_in: "/".into(),
         }),
-        shared: (!service).then(|| machine.clone()),
         reach,
         ..Jail::new(Launcher::this()?, limits, filter.clone())
     })

@@ -10,22 +10,21 @@ mod confine;
 mod identity;
 mod landlock;
 mod layers;
-mod machine;
 mod namespaces;
 pub mod policy;
 mod privileges;
 mod root;
+mod template;
 
 pub use confine::Filter;
 pub use identity::Identity;
 pub use landlock::{Access, Ports, Reach};
 pub use layers::{LAYERS, Layer};
-pub use machine::EmptyMachine;
 pub use root::{Bind, Mode, Root, memory, view};
+pub use template::MountTemplate;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::rc::Rc;
 
 /// What the jail of one process is made of.
 #[derive(Debug)]
@@ -46,9 +45,6 @@ pub struct Jail {
     pub cgroups: Vec<OwnedFd>,
     /// Whether it keeps the machine's network, to use what [`Reach::ports`] grants.
     pub network: Network,
-    /// Whose IPC, host name and network it shares with others that can use them as little; `None` for its own. It has its
-    /// own as well if it does without a layer that keeps it from using them (`machine::KEEPERS`).
-    pub shared: Option<Rc<EmptyMachine>>,
     /// Which files and ports Landlock lets it reach.
     pub reach: Reach,
     /// The system calls that it may make.
@@ -75,7 +71,6 @@ impl Jail {
             limits,
             cgroups: Vec::new(),
             network: Network::None,
-            shared: None,
             reach: Reach::default(),
             filter,
             calls: None,
@@ -102,7 +97,7 @@ pub struct Limits {
 /// Which network a process is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// One with no interface that is up: nothing can be reached, and nobody reaches it.
+    /// One of its own with no interface that is up: nothing can be reached, and nobody reaches it.
     None,
     /// The machine's.
     Host,
@@ -144,10 +139,9 @@ impl Jail {
     /// The highest number of a descriptor that a layer needs ([`sys::process::begin_start`]).
     pub fn highest_descriptor(&self) -> RawFd {
         // Each field is named, so that nobody forgets one that is new.
-        let Self { launcher, root, directory, descriptors, cgroups, shared, reach, calls, .. } = self;
+        let Self { launcher, root, directory, descriptors, cgroups, reach, calls, .. } = self;
         let Self { identity: _, limits: _, network: _, filter: _, label: _, without: _, .. } = self;
-        let machines = root.iter().map(|root| &root.machine).chain(shared);
-        let machines = machines.filter_map(|machine| machine.highest_descriptor());
+        let template = root.iter().map(|root| root.template.number());
         let root = root.iter().flat_map(|root| root.binds.iter().map(|bind| &bind.tree));
         let all = std::iter::once(&launcher.0)
             .chain(root)
@@ -156,13 +150,7 @@ impl Jail {
             .chain(cgroups)
             .chain(reach.paths.iter().map(|(path, _)| path))
             .chain(calls);
-        all.map(AsRawFd::as_raw_fd).chain(machines).max().unwrap_or_default()
-    }
-
-    /// Whose namespaces it shares.
-    fn sharing(&self) -> Option<&EmptyMachine> {
-        let is_kept = !machine::KEEPERS.iter().any(|layer| self.without.contains(layer));
-        self.shared.as_deref().filter(|_| is_kept)
+        all.map(AsRawFd::as_raw_fd).chain(template).max().unwrap_or_default()
     }
 
     /// Which processes it is to see; for the call that makes the child, as no later one can change that.

@@ -30,32 +30,20 @@ fn join(processes: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn ipc(jail: &Jail) -> io::Result<()> {
-    match jail.sharing() {
-        Some(machine) => machine.enter_ipc(),
-        None => unshare(UnshareFlags::NEWIPC),
-    }
+pub(crate) fn ipc(_: &Jail) -> io::Result<()> {
+    unshare(UnshareFlags::NEWIPC)
 }
 
-pub(crate) fn uts(jail: &Jail) -> io::Result<()> {
-    if let Some(machine) = jail.sharing() {
-        return machine.enter_uts();
-    }
+pub(crate) fn uts(_: &Jail) -> io::Result<()> {
     unshare(UnshareFlags::NEWUTS)?;
-    set_host_name()
-}
-
-/// Gives the process's host name, which is its own, the one name that all have.
-pub(crate) fn set_host_name() -> io::Result<()> {
     rustix::system::sethostname(HOST_NAME)?;
     Ok(())
 }
 
 pub(crate) fn network(jail: &Jail) -> io::Result<()> {
-    match (jail.network, jail.sharing()) {
-        (Network::Host, _) => Ok(()),
-        (Network::None, Some(machine)) => machine.enter_network(),
-        (Network::None, None) => unshare(UnshareFlags::NEWNET),
+    match jail.network {
+        Network::None => unshare(UnshareFlags::NEWNET),
+        Network::Host => Ok(()),
     }
 }
 

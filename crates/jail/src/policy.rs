@@ -105,43 +105,7 @@ pub enum Answer {
 /// another network gets it any further.
 pub const NOTIFIED: &[i64] = &[libc::SYS_socket, libc::SYS_connect];
 
-/// The calls by which a process uses, or sets, what namespaces of IPC, of the host name and of the network hold apart. A
-/// socket that a process was given stays in the network in which it was made.
-const OF_SHARED: &[i64] = &[
-    libc::SYS_socket,
-    libc::SYS_bind,
-    libc::SYS_connect,
-    libc::SYS_listen,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
-    libc::SYS_msgget,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-    libc::SYS_msgctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_semctl,
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-];
-
 impl Policy {
-    /// Whether processes under it may share namespaces of IPC, of the host name and of the network: roles of ours that have
-    /// no call for which these make a difference.
-    ///
-    /// SECURITY: a datagram can be sent to any address, that of an abstract socket included, so nobody who can share makes a
-    /// socket of that type.
-    pub fn can_share(self) -> bool {
-        let pair = |kind| self.answer(libc::SYS_socketpair, [libc::AF_UNIX as u64, kind as u64, 0, 0, 0, 0]);
-        let uses = |rule: &Allow| rule.calls.iter().any(|call| OF_SHARED.contains(call));
-        let makes_datagrams = pair(libc::SOCK_DGRAM) != Answer::Refused;
-        !matches!(self, Self::Service(_)) && !makes_datagrams && !self.rules().any(uses)
-    }
-
     /// Its rules.
     pub fn rules(self) -> impl Iterator<Item = &'static Allow> {
         self.tables().into_iter().flatten()
@@ -317,24 +281,6 @@ mod tests {
             }
         }
     }
-
-    /// Those that are not here have namespaces of their own.
-    #[test]
-    fn who_can_share_namespaces() {
-        let can: Vec<_> = ALL.into_iter().filter(|policy| policy.can_share()).collect();
-        let expected = [
-            Policy::Gate,
-            Policy::Site,
-            Policy::Logger,
-            Policy::Admin,
-            Policy::Signer,
-            Policy::Broker,
-            Policy::Keeper,
-            Policy::Reaper,
-        ];
-        assert_eq!(can, expected);
-    }
-
     const INET: u64 = libc::AF_INET as u64;
     const STREAM_TYPE: u64 = libc::SOCK_STREAM as u64;
 

@@ -15,9 +15,8 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags,
 };
-use rustix::thread::UnshareFlags;
 
-use crate::{EmptyMachine, Jail};
+use crate::{Jail, MountTemplate};
 
 /// LIMIT: bytes of the tmpfs that holds the directories on the way to what is bound, and how many there are.
 const FRAME_BYTES: &str = "256k";
@@ -34,8 +33,8 @@ const INSIDE: &str = "/inside";
 /// What a process sees of the file system.
 #[derive(Debug)]
 pub struct Root {
-    /// Whose namespace of mounts it begins with.
-    pub machine: Rc<EmptyMachine>,
+    /// Of what its namespace of mounts is a copy, to begin with.
+    pub template: Rc<MountTemplate>,
     /// What it holds.
     pub binds: Vec<Bind>,
     /// The size of a private `/tmp` in bytes; `None` for none.
@@ -47,7 +46,7 @@ pub struct Root {
 impl Root {
     /// Whether there is nothing to be seen in it.
     fn is_empty(&self) -> bool {
-        let Self { machine: _, binds, temporary_bytes, start_in } = self;
+        let Self { template: _, binds, temporary_bytes, start_in } = self;
         binds.is_empty() && temporary_bytes.is_none() && start_in == Path::new("/")
     }
 }
@@ -126,8 +125,7 @@ fn set_attributes(mount: BorrowedFd<'_>, set: u64, flags: libc::c_int) -> io::Re
 /// from here, whatever descriptor or way up the process may find.
 pub(crate) fn enter(jail: &Jail) -> io::Result<()> {
     let Some(root) = &jail.root else { return Ok(()) };
-    root.machine.enter_mounts()?;
-    crate::namespaces::unshare(UnshareFlags::NEWNS)?;
+    root.template.enter_copy()?;
     if !root.is_empty() {
         let frame = frame()?;
         attach(&frame, CWD, Path::new(INSIDE))?;

@@ -19,7 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use jail::{Bind, EmptyMachine, Identity, Jail, Mode, Root};
+use jail::{Bind, Identity, Jail, Mode, MountTemplate, Root};
 
 use crate::Test;
 use crate::process::{Probe, jail, open, start};
@@ -57,13 +57,13 @@ fn role() -> Jail {
 
 /// A root with nothing in it but `binds`.
 fn root(binds: Vec<Bind>) -> Root {
-    Root { machine: machine(), binds, temporary_bytes: None, start_in: "/".into() }
+    Root { template: template(), binds, temporary_bytes: None, start_in: "/".into() }
 }
 
-/// The namespaces in which roots are made, as the launcher makes them: once.
-fn machine() -> Rc<EmptyMachine> {
+/// Of what roots are made, as the launcher makes it: once.
+fn template() -> Rc<MountTemplate> {
     thread_local! {
-        static MADE: Rc<EmptyMachine> = Rc::new(EmptyMachine::make(&staging(), &[]).expect("it is made"));
+        static MADE: Rc<MountTemplate> = Rc::new(MountTemplate::make(&staging()).expect("it is made"));
     }
     MADE.with(Rc::clone)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use config::{Config, Service, Site};
-use jail::EmptyMachine;
+use jail::MountTemplate;
 use wire::Role;
 
 use crate::directories;
@@ -51,8 +51,8 @@ pub struct SpawnContext {
     pub reaper: Reaper,
     /// Where control groups are made.
     pub cgroups: Cgroups,
-    /// Namespaces with nothing in them; `None` in a rootless run.
-    pub machine: Option<Rc<EmptyMachine>>,
+    /// Of what roots are made; `None` where processes get none, as in a rootless run.
+    pub template: Option<Rc<MountTemplate>>,
     /// Whether a process may be started without a layer that this machine cannot apply.
     pub degrades: bool,
     /// The layers that processes are started without.
@@ -96,22 +96,20 @@ impl SpawnContext {
             chains: HashMap::from([(0, chain(&config))]),
             roles_folder: program::roles_folder()?,
             null: null.map_err(during("open /dev/null"))?.into(),
-            machine: None,
+            template: None,
             config,
         };
-        context.machine = context.make_machine()?.map(Rc::new);
+        context.template = context.make_template()?.map(Rc::new);
         Ok(context)
     }
 
-    /// The namespaces of the layers that there are; where degraded isolation allows it, without those that fail.
-    fn make_machine(&self) -> Result<Option<EmptyMachine>, Error> {
-        let Some(staging) = &self.empty_root else { return Ok(None) };
-        loop {
-            let made = EmptyMachine::make(staging, &self.without.borrow());
-            match made {
-                Ok(machine) => return Ok(Some(machine)),
-                Err(failure) => self.do_without(failure)?,
-            }
+    /// Of what roots are made; nothing where degraded isolation does without.
+    fn make_template(&self) -> Result<Option<MountTemplate>, Error> {
+        let is_wanted = !self.without.borrow().contains(&"root");
+        let Some(staging) = self.empty_root.as_ref().filter(|_| is_wanted) else { return Ok(None) };
+        match MountTemplate::make(staging) {
+            Ok(template) => Ok(Some(template)),
+            Err(failure) => self.do_without(failure).map(|()| None),
         }
     }
 

@@ -53,7 +53,6 @@ impl SpawnContext {
             descriptors,
             reach,
             without,
-            shared: self.shared(policy),
             ..Jail::new(launcher, limits, self.filters.get(policy)?)
         })
     }
@@ -72,9 +71,9 @@ impl SpawnContext {
         let limits = Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) };
         let descriptors = vec![(input, 0), (output, 1), (duplicate(&self.null)?, 2)];
         let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
-        if let Some(machine) = self.machine_of_roots() {
+        if let Some(template) = self.template() {
             let (binds, temporary_bytes, start_in) = (Vec::new(), None, "/".into());
-            jail.root = Some(Root { machine: machine.clone(), binds, temporary_bytes, start_in });
+            jail.root = Some(Root { template: template.clone(), binds, temporary_bytes, start_in });
         }
         sys::process::start(program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)
     }

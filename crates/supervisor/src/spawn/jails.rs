@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Bind, EmptyMachine, Jail, Limits, Mode, Network, Reach, Root};
+use jail::{Access, Bind, Jail, Limits, Mode, MountTemplate, Network, Reach, Root};
 use wire::Role;
 
 use crate::directories;
@@ -83,7 +83,7 @@ impl SpawnContext {
         if spec.role == Role::Broker {
             without.extend(NOT_A_BROKERS);
         }
-        let root = self.machine_of_roots().map(|machine| self.root(service, machine, view.binds));
+        let root = self.template().map(|template| self.root(service, template, view.binds));
         let directory =
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
         let policy = match spec.role {
@@ -105,7 +105,6 @@ impl SpawnContext {
             limits: self.limits_of(spec, service),
             cgroups,
             network,
-            shared: self.shared(policy),
             reach: view.reach,
             filter: self.filters.get(policy)?,
             calls,
@@ -114,19 +113,14 @@ impl SpawnContext {
         })
     }
 
-    /// In what roots are made, if processes get roots of their own.
-    pub fn machine_of_roots(&self) -> Option<&Rc<EmptyMachine>> {
-        self.machine.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
+    /// Of what roots are made, if processes get roots of their own.
+    pub fn template(&self) -> Option<&Rc<MountTemplate>> {
+        self.template.as_ref().filter(|_| !self.without.borrow().contains(&"root"))
     }
 
-    /// What a process under this policy shares with others.
-    pub fn shared(&self, policy: Policy) -> Option<Rc<EmptyMachine>> {
-        self.machine.clone().filter(|_| policy.can_share())
-    }
-
-    fn root(&self, service: Option<&Service>, machine: &Rc<EmptyMachine>, binds: Vec<Bind>) -> Root {
+    fn root(&self, service: Option<&Service>, template: &Rc<MountTemplate>, binds: Vec<Bind>) -> Root {
         Root {
-            machine: machine.clone(),
+            template: template.clone(),
             binds,
             temporary_bytes: service.map(|_| TEMPORARY_BYTES),
             start_in: match service {

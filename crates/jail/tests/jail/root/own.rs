@@ -8,7 +8,7 @@ use jail::{Identity, Jail, LAYERS, Limits};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use sys::process::Exit;
 
-use super::{assert_found, machine, probe, role, tries, uid};
+use super::{assert_found, probe, role, tries, uid};
 use crate::Test;
 use crate::probe::TELL;
 use crate::process::{open, start_on};
@@ -22,10 +22,6 @@ pub const TESTS: &[Test] = &[
     ("limits_hold", limits_hold),
     ("limits_are_never_raised", limits_are_never_raised),
     ("a_session_of_its_own", a_session_of_its_own),
-    (
-        "what_is_shared_is_nobody_elses_and_mounts_are_not_shared",
-        what_is_shared_is_nobody_elses_and_mounts_are_not_shared,
-    ),
     ("signals_and_environment_start_afresh", signals_and_environment_start_afresh),
     ("without_a_root_it_starts_in_its_directory", without_a_root_it_starts_in_its_directory),
     ("identities_are_not_root", identities_are_not_root),
@@ -85,22 +81,6 @@ fn numbers_between_the_listed_ones_are_closed() {
     let open = probe.descriptors();
     assert_eq!(open.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 6], "{open:?}");
     probe.dismiss();
-}
-
-fn what_is_shared_is_nobody_elses_and_mounts_are_not_shared() {
-    let sharing = || probe(&[], Jail { shared: Some(machine()), ..role() });
-    let (one, other, apart) = (sharing(), sharing(), probe(&[], role()));
-    let ours = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).expect("a link");
-    for name in ["ipc", "uts", "net", "mnt"] {
-        let link = format!("ns/{name}");
-        let all = [one.link(&link), other.link(&link), apart.link(&link), ours(name)];
-        assert_eq!(all[0] == all[1], name != "mnt", "{name}");
-        assert!(!all[..2].contains(&all[2]) && !all[..3].contains(&all[3]), "{name}: {all:?}");
-        for layer in ["seccomp", "landlock"] {
-            let unkept = probe(&[], Jail { shared: Some(machine()), without: vec![layer], ..role() });
-            assert!(!all.contains(&unkept.link(&link)), "{name} without {layer}");
-        }
-    }
 }
 
 fn limited() -> Jail {
