@@ -79,8 +79,9 @@ class Peer(servers.Server):
         guard = "" if plain == self.kind else f"bulkhead guard {' '.join(capacity(plain))} -- "
         return f"taskset -c {self.core} {guard}{line}"
 
-    def settle(self, seconds=30, still=3):
+    def settle(self, seconds=30):
         """Waits until no process of the server has come or gone for a while: Apache grows slowly."""
+        still = 3 if "apache" in self.kind else 0.5
         end, last, since = time.monotonic() + seconds, None, time.monotonic()
         while time.monotonic() < end:
             count = len(proc.family(self.process.pid))

@@ -131,6 +131,10 @@ impl Direct {
 
 /// Exchanges that are over, whose buffers and timers are used again.
 #[derive(Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "an exchange stays where it is while it goes from the pool to a connection and back"
+)]
 pub(crate) struct Spare(RefCell<Vec<Box<Direct>>>);
 
 impl Spare {
