@@ -46,7 +46,7 @@ breakout:
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test:
 	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY)
-	@$(MAKE) --no-print-directory PROFILE=ci lint unit build bench-check
+	@$(MAKE) --no-print-directory PROFILE=ci lint unit build
 	@./tests/prepare process
 	@./tests/prepare protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others

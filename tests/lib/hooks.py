@@ -82,6 +82,12 @@ def name_of(nodeid):
     return ".".join([Path(path).stem, *names])
 
 
+def whole(report):
+    """The id of a test with all of its path, of which tests beside this folder, as those of the parts in C, lack the beginning."""
+    location = getattr(report, "location", None)
+    return "::".join([location[0], *report.nodeid.split("::")[1:]]) if location else report.nodeid
+
+
 @contextlib.contextmanager
 def only_one(exclusive):
     """Shares the machine with other tests, or has it alone.
@@ -128,7 +134,7 @@ class Results:
 
     def pytest_runtest_logreport(self, report):
         test = self.tests.setdefault(report.nodeid, {
-            "name": self.prefix + name_of(report.nodeid), "nodeid": self.absolute(report), "outcome": "ok", "why": "",
+            "name": self.prefix + name_of(whole(report)), "nodeid": self.absolute(report), "outcome": "ok", "why": "",
             "seconds": 0.0,
         })
         test["seconds"] += report.duration
@@ -142,7 +148,7 @@ class Results:
 
     def absolute(self, report):
         """The id by which pytest finds the test again, from whatever folder."""
-        return str(self.config.rootpath / report.nodeid)
+        return str(self.config.rootpath / whole(report))
 
     def pytest_collectreport(self, report):
         if report.failed:

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
+use crate::warm::WarmUp;
+
 /// What a request is sent over.
 #[derive(Clone, Debug)]
 pub enum Over {
@@ -38,23 +40,23 @@ pub const fn get(path: &'static str) -> Request {
     Request { method: "GET", path, lines: "", body: "", status: 200 }
 }
 
-/// Makes `request` `count` times on `stream`, one after the other.
+/// Makes `request` `count` times on `stream`, one after the other, once that is warm.
 ///
 /// # Panics
 /// If an answer has another status, or if there is none.
-pub fn ask(stream: TcpStream, over: Over, request: &Request, count: u32) {
+pub fn ask(stream: TcpStream, over: Over, request: &Request, count: u32, warm: WarmUp) {
     stream.set_nodelay(true).unwrap();
     match over {
-        Over::Plain => ask_http1(stream, request, count),
+        Over::Plain => ask_http1(stream, request, count, warm),
         Over::Tls(config) => {
             let client = ClientConnection::new(config, ServerName::try_from("a.example").unwrap()).unwrap();
-            ask_http1(StreamOwned::new(client, stream), request, count);
+            ask_http1(StreamOwned::new(client, stream), request, count, warm);
         }
-        Over::Http2 => ask_http2(stream, request, count),
+        Over::Http2 => ask_http2(stream, request, count, warm),
     }
 }
 
-fn ask_http1(mut stream: impl Read + Write, request: &Request, count: u32) {
+fn ask_http1(mut stream: impl Read + Write, request: &Request, count: u32, warm: WarmUp) {
     let Request { method, path, lines, body, status } = request;
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let text = format!(
@@ -62,7 +64,7 @@ fn ask_http1(mut stream: impl Read + Write, request: &Request, count: u32) {
     );
     let begins = format!("HTTP/1.1 {status}");
     let (is_head, mut buffer) = (*method == "HEAD", vec![0; 65536]);
-    for _ in 0..count {
+    warm.then(count, || {
         stream.write_all(text.as_bytes()).unwrap();
         let mut read = 0;
         while !is_whole(&buffer[..read], is_head) {
@@ -71,7 +73,7 @@ fn ask_http1(mut stream: impl Read + Write, request: &Request, count: u32) {
             read += more;
         }
         assert!(buffer.starts_with(begins.as_bytes()), "{}", String::from_utf8_lossy(&buffer[..read]));
-    }
+    });
 }
 
 /// Whether `read` is a whole response, which has a length.
@@ -97,7 +99,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head[..], &stream.to_be_bytes(), payload].concat()
 }
 
-fn ask_http2(mut stream: TcpStream, request: &Request, count: u32) {
+fn ask_http2(mut stream: TcpStream, request: &Request, count: u32, warm: WarmUp) {
     // RFC 7541: GET, http and the authority by their places in the static table, as literals where there is a value.
     let mut block = vec![0x82, 0x86, 0x04, request.path.len() as u8];
     block.extend(request.path.as_bytes());
@@ -105,10 +107,12 @@ fn ask_http2(mut stream: TcpStream, request: &Request, count: u32) {
     block.extend(b"a.example");
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
-    for number in 0..count {
-        stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block)).unwrap();
+    let mut number = 1;
+    warm.then(count, || {
+        stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, number, &block)).unwrap();
         while !ends(&mut stream) {}
-    }
+        number += 2;
+    });
 }
 
 /// Reads a frame; whether it ends a stream.

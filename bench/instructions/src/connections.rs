@@ -8,6 +8,7 @@ use wire::{Checks, ChildToLauncher, Conditioning, LauncherToGate, Text};
 use worker::channel::Channel;
 
 use crate::behind;
+use crate::warm::warm_up;
 
 /// Which policies a gate has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +19,7 @@ pub enum Policies {
     Off,
 }
 
-/// Has a gate pass `count` connections on, one after the other. The gate is in this thread, and `counted` is as for
+/// Has a gate pass `count` connections on, one after the other, after some that are not counted. The gate is in this thread, and `counted` is as for
 /// [`crate::requests::serve`].
 pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -27,16 +28,16 @@ pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> u64 {
         let gate = tokio::task::spawn_local(gate::run(worker::Start { control: inherited, log: None }));
         let control = Channel::new(control).unwrap();
         let address = start(&control, policies).await;
+        let (warm, go) = warm_up();
         let (sender, done) = tokio::sync::oneshot::channel();
-        let before = counted();
         std::thread::spawn(move || {
-            (0..count).for_each(|_| ask(address));
+            warm.then(count, || ask(address));
             let _ = sender.send(());
         });
-        done.await.expect("the client got all answers");
-        let after = counted();
+        let passing = async { done.await.expect("the client got all answers") };
+        let work = go.count(passing, counted).await;
         gate.abort();
-        after - before
+        work
     })
 }
 

@@ -11,3 +11,4 @@ pub mod behind;
 pub mod client;
 pub mod connections;
 pub mod requests;
+pub mod warm;

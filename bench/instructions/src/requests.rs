@@ -17,6 +17,7 @@ use worker::receiver::Receiver;
 
 use crate::behind;
 use crate::client::{self, Over, Request};
+use crate::warm::warm_up;
 
 /// The partition of the service at `/svc/`.
 const SERVICE: u16 = 7;
@@ -25,10 +26,11 @@ const UPSTREAM: u16 = 1;
 /// The rule of the FastCGI server at `/run/`.
 const FASTCGI: u16 = 2;
 
-/// Has a site answer `count` of these requests on one connection; under TLS with `tls`, for a client with `over`.
+/// Has a site answer `count` of these requests on one connection, after some that are not counted; under TLS with `tls`, for a
+/// client with `over`.
 ///
 /// The site is in this thread. `counted` says what this thread has done so far; what is returned is what the thread has done
-/// for the connection.
+/// for the `count` requests.
 pub fn serve(
     request: Request,
     over: Over,
@@ -46,20 +48,20 @@ pub fn serve(
         *site.tls.borrow_mut() = tls;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        let (warm, go) = warm_up();
         let client = std::thread::spawn(move || {
-            client::ask(TcpStream::connect(address).unwrap(), over, &request, count);
+            client::ask(TcpStream::connect(address).unwrap(), over, &request, count, warm);
         });
         let (stream, peer) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let local = stream.local_addr().unwrap();
         let stream = stream.into();
-        let before = counted();
         let served =
             Client { stream, preread: Vec::new(), peer, local, tls: is_tls, h2c: !is_tls, relayed: None };
-        site::serve(&site, served).await;
-        let after = counted();
+        let serving = async { _ = site::serve(&site, served).await };
+        let work = go.count(serving, counted).await;
         client.join().unwrap();
-        after - before
+        work
     })
 }
 
