@@ -1,9 +1,12 @@
-/* Counts the instructions of a program's first thread between two places at which the program stops itself (SIGSTOP), by
- * having the processor stop after each one: count PROGRAM [ARGUMENT ...] prints the number. Other threads run as ever.
+/* Counts the instructions of a program's first thread between places at which the program stops itself (SIGSTOP), by having
+ * the processor stop after each one: count TIMES PROGRAM [ARGUMENT ...] prints TIMES numbers, a line each. Other threads run
+ * as ever, on the same core: so they take turns in the same way each time, and a stop costs least.
  *
  * Callgrind cannot: it knows no openat2(2), and the machines that tests run on often have no counters to be read.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,39 +29,49 @@ static int next(pid_t child)
 			fail("waitpid");
 	if (WIFSTOPPED(status))
 		return WSTOPSIG(status);
-	fprintf(stderr, "count: the program ended before it stopped twice (status %#x)\n", status);
+	fprintf(stderr, "count: the program ended before it stopped as often as it should (status %#x)\n", status);
 	exit(1);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc < 2) {
-		fprintf(stderr, "usage: count PROGRAM [ARGUMENT ...]\n");
+	if (argc < 3) {
+		fprintf(stderr, "usage: count TIMES PROGRAM [ARGUMENT ...]\n");
 		return 2;
 	}
+	long times = atol(argv[1]);
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (sched_setaffinity(0, sizeof one, &one) < 0)
+		fail("sched_setaffinity");
 	pid_t child = fork();
 	if (child < 0)
 		fail("fork");
 	if (child == 0) {
 		if (ptrace(PTRACE_TRACEME, 0, 0, 0) < 0)
 			fail("ptrace");
-		execv(argv[1], argv + 1);
-		fail(argv[1]);
+		execv(argv[2], argv + 2);
+		fail(argv[2]);
 	}
 	next(child);
 	if (ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_EXITKILL) < 0)
 		fail("ptrace");
 	unsigned long count = 0;
-	int stops = 0, sent = 0;
-	while (stops < 2) {
+	int sent = 0;
+	/* Stops so far: what comes before the first is not counted. */
+	for (long stops = 0; stops <= times;) {
 		if (ptrace(stops ? PTRACE_SINGLESTEP : PTRACE_CONT, child, 0, sent) < 0)
 			fail("ptrace");
 		int got = next(child);
-		stops += got == SIGSTOP;
-		count += stops == 1 && got == SIGTRAP;
+		count += stops && got == SIGTRAP;
 		sent = got == SIGSTOP || got == SIGTRAP ? 0 : got;
+		if (got != SIGSTOP)
+			continue;
+		if (stops++)
+			printf("%lu\n", count);
+		count = 0;
 	}
-	printf("%lu\n", count);
 	if (ptrace(PTRACE_DETACH, child, 0, 0) < 0)
 		fail("ptrace");
 	int status;

@@ -19,9 +19,9 @@ pub enum Policies {
     Off,
 }
 
-/// Has a gate pass `count` connections on, one after the other, after some that are not counted. The gate is in this thread, and `counted` is as for
-/// [`crate::requests::serve`].
-pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> u64 {
+/// Has a gate pass `count` connections on, one after the other, after some that are not counted. The gate is in this thread;
+/// `counted` and what is returned are as for [`crate::requests::serve`].
+pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> Vec<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
@@ -29,14 +29,10 @@ pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> u64 {
         let control = Channel::new(control).unwrap();
         let address = start(&control, policies).await;
         let (warm, go) = warm_up();
-        let (sender, done) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            warm.then(count, || ask(address));
-            let _ = sender.send(());
-        });
-        let passing = async { done.await.expect("the client got all answers") };
-        let work = go.count(passing, counted).await;
-        gate.abort();
+        let client = std::thread::spawn(move || warm.then(count, || ask(address)));
+        let passing = async { _ = gate.await };
+        let work = go.count(count, passing, counted).await;
+        client.join().unwrap();
         work
     })
 }

@@ -30,14 +30,14 @@ const FASTCGI: u16 = 2;
 /// client with `over`.
 ///
 /// The site is in this thread. `counted` says what this thread has done so far; what is returned is what the thread has done
-/// for the `count` requests.
+/// for each request.
 pub fn serve(
     request: Request,
     over: Over,
     tls: Option<Arc<ServerConfig>>,
     count: u32,
     counted: impl Fn() -> u64,
-) -> u64 {
+) -> Vec<u64> {
     let folder = tempfile::tempdir().unwrap();
     put(&folder.path().join("small.txt"), b"0123456789");
     put(&folder.path().join("index.php"), b"<?php");
@@ -59,7 +59,7 @@ pub fn serve(
         let served =
             Client { stream, preread: Vec::new(), peer, local, tls: is_tls, h2c: !is_tls, relayed: None };
         let serving = async { _ = site::serve(&site, served).await };
-        let work = go.count(serving, counted).await;
+        let work = go.count(count, serving, counted).await;
         client.join().unwrap();
         work
     })

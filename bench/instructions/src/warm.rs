@@ -1,56 +1,69 @@
-//! What is done before anything is counted: tables and buffers get their size then, and TLS its keys.
+//! Warming up, and counting each request by itself.
 
 use std::pin::pin;
 use std::sync::mpsc;
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Requests, or connections, before those that are counted.
+/// Requests, or connections, before those that are counted: tables and buffers get their size, and TLS its keys.
 const BEFORE: u32 = 50;
 
 /// The client's end.
 #[derive(Debug)]
 pub struct WarmUp {
-    reached: oneshot::Sender<()>,
+    reached: UnboundedSender<()>,
     go: mpsc::Receiver<()>,
 }
 
 /// The end of what is counted.
 #[derive(Debug)]
 pub struct Start {
-    reached: oneshot::Receiver<()>,
-    go: mpsc::Sender<()>,
+    reached: UnboundedReceiver<()>,
+    go: mpsc::SyncSender<()>,
 }
 
 /// Both ends.
 pub fn warm_up() -> (WarmUp, Start) {
-    let (said, reached) = oneshot::channel();
-    let (sender, go) = mpsc::channel();
+    let (said, reached) = unbounded_channel();
+    // One that has no memory allocated later.
+    let (sender, go) = mpsc::sync_channel(1);
     (WarmUp { reached: said, go }, Start { reached, go: sender })
 }
 
 impl WarmUp {
-    /// Does `act` so many times that everything is warm, and, once counting has begun, `count` times.
+    /// Does `act` so many times that everything is warm, and then `count` times, each when it is asked for.
     pub fn then(self, count: u32, mut act: impl FnMut()) {
         (0..BEFORE).for_each(|_| act());
+        for _ in 0..count {
+            self.reached.send(()).unwrap();
+            self.go.recv().unwrap();
+            act();
+        }
         self.reached.send(()).unwrap();
+        // The end of the connection is not part of the last request.
         self.go.recv().unwrap();
-        (0..count).for_each(|_| act());
     }
 }
 
 impl Start {
-    /// Has `served` go on to its end; what `counted` has grown by since the client was warm.
-    pub async fn count(self, served: impl Future<Output = ()>, counted: impl Fn() -> u64) -> u64 {
+    /// Has `served` go on for `count` requests; what `counted` grows by with each of them.
+    pub async fn count(
+        mut self,
+        count: u32,
+        served: impl Future<Output = ()>,
+        counted: impl Fn() -> u64,
+    ) -> Vec<u64> {
         let mut served = pin!(served);
-        tokio::select! {
-            biased;
-            () = &mut served => panic!("it ended before it was warm"),
-            warm = self.reached => warm.unwrap(),
+        let mut marks = Vec::with_capacity(count as usize + 1);
+        for _ in 0..=count {
+            tokio::select! {
+                biased;
+                () = &mut served => panic!("it ended before the last request"),
+                reached = self.reached.recv() => reached.unwrap(),
+            }
+            marks.push(counted());
+            self.go.send(()).unwrap();
         }
-        let before = counted();
-        self.go.send(()).unwrap();
-        served.await;
-        counted() - before
+        marks.windows(2).map(|two| two[1] - two[0]).collect()
     }
 }

@@ -250,19 +250,17 @@ pub fn clean_trailers(headers: &mut HeaderMap) {
 
 /// The options of `Connection` (RFC 9110 7.6.1).
 pub fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(header::CONNECTION).iter();
-    let options = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
-    options.filter(|option| !option.is_empty())
+    headers.get_all(header::CONNECTION).iter().flat_map(|line| options_of_line(line.as_bytes()))
+}
+
+/// The options of one line of `Connection`.
+pub fn options_of_line(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
 /// Whether `Connection` has this option.
 pub fn has_option(headers: &HeaderMap, name: &[u8]) -> bool {
     options(headers).any(|option| option.eq_ignore_ascii_case(name))
-}
-
-/// The same of one line of it.
-pub fn is_among(line: &[u8], name: &[u8]) -> bool {
-    line.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
 /// RFC 9110 7.6.1: removes what belongs to one connection, and what its `Connection` names.
@@ -275,12 +273,12 @@ fn clean(headers: &mut HeaderMap, stays: impl Fn(&[u8]) -> bool) {
     // SECURITY: the end of a body, and whom a request is for, are not a matter of connections: a client could have them
     // left out for those behind us.
     const KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
-    let has_options = headers.contains_key(header::CONNECTION);
-    let is_named = |name: &HeaderName| {
-        has_options && has_option(headers, name.as_str().as_bytes()) && !KEPT.contains(name)
-    };
-    let goes = |name: &&HeaderName| !stays(name.as_str().as_bytes()) || is_named(name);
-    let names: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
+    // Looked up by the options, of which there may be thousands, not for each field among all of them.
+    let named = options(headers).filter_map(|option| std::str::from_utf8(option).ok());
+    let named = named.filter(|option| headers.contains_key(*option));
+    let named = named.filter_map(|option| option.parse().ok()).filter(|name| !KEPT.contains(name));
+    let goes = |name: &&HeaderName| !stays(name.as_str().as_bytes());
+    let names: Vec<HeaderName> = headers.keys().filter(goes).cloned().chain(named).collect();
     for name in &names {
         headers.remove(name);
     }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::memory::Pages;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use wire::{ChildToLauncher, Counters, DecodeError, MESSAGE_MAX, Message};
 
@@ -36,10 +37,15 @@ pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
 
 /// Makes the event loop watch a non-blocking descriptor; must be called inside the runtime.
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    watch_for(descriptor, Interest::READABLE | Interest::WRITABLE)
+}
+
+/// The same for these events.
+pub(crate) fn watch_for(descriptor: OwnedFd, events: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // tokio deprecates the safe constructor because another type's `as_raw_fd` might change its answer. That of
     // `OwnedFd` cannot, and `AsyncFd` owns it until it has been taken off the event loop.
     #[expect(deprecated, reason = "sound for an OwnedFd; the successor would need unsafe code here")]
-    AsyncFd::new(descriptor)
+    AsyncFd::with_interest(descriptor, events)
 }
 
 /// A channel on which `In` arrives and `Out` leaves.

@@ -15,6 +15,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sen
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
+use crate::channel::watch_for;
+
 /// See the file's head.
 #[derive(Debug)]
 pub struct Pair {
@@ -25,19 +27,13 @@ pub struct Pair {
     reader: Option<Waker>,
 }
 
-fn watch(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // As `channel::watch`.
-    #[expect(deprecated, reason = "sound for an OwnedFd; the successor would need unsafe code here")]
-    AsyncFd::with_interest(socket, interest)
-}
-
 impl Pair {
     /// Takes over a connected socket; must be called inside the runtime.
     ///
     /// # Errors
     /// There is no room for it.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        let socket = Some(watch(socket, Interest::READABLE)?);
+        let socket = Some(watch_for(socket, Interest::READABLE)?);
         Ok(Self { socket, asks_for_room: false, reader: None })
     }
 
@@ -80,7 +76,7 @@ impl Pair {
     /// Has the socket watched for room as well, from now on.
     fn ask_for_room(&mut self) -> io::Result<()> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?.into_inner();
-        self.socket = Some(watch(socket, Interest::READABLE | Interest::WRITABLE)?);
+        self.socket = Some(watch_for(socket, Interest::READABLE | Interest::WRITABLE)?);
         self.asks_for_room = true;
         self.reader.take().into_iter().for_each(Waker::wake);
         Ok(())

@@ -10,8 +10,10 @@ use request::error::SERVER;
 use request::fields;
 use request::response_head::{self, Line, RawHead, Room};
 
-use super::response::{BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_status};
-use crate::proxy::direct::{are_usual, push_line};
+use super::response::{
+    BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_line, push_status,
+};
+use crate::proxy::direct::push_theirs;
 
 /// What every response says in the end.
 pub(crate) struct Said<'a> {
@@ -57,12 +59,12 @@ pub(crate) fn pass_back(
     if said.compressed.is_some_and(|least| declared.unwrap_or(size) >= least) {
         return None;
     }
-    push_line(out, "server", SERVER.as_bytes());
+    push_line(out, b"server", SERVER.as_bytes());
     if !found.has_date {
-        push_line(out, "date", &said.date);
+        push_line(out, b"date", &said.date);
     }
     if let Some(hsts) = said.hsts {
-        push_line(out, "strict-transport-security", hsts.as_bytes());
+        push_line(out, b"strict-transport-security", hsts.as_bytes());
     }
     push_connection_of_ours(out, request.keep, request.minor);
     if let (_, Some(length)) = delimit(request, head.status, declared, BodySize::Known(size)) {
@@ -92,7 +94,9 @@ fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<
             4 if is("date") => found.has_date = true,
             6 if is("server") => continue,
             10 if is("keep-alive") => continue,
-            10 if is("connection") => match are_usual(value) && !fields::is_among(value, b"close") {
+            10 if is("connection") => match fields::options_of_line(value)
+                .all(|option| option.eq_ignore_ascii_case(b"keep-alive"))
+            {
                 true => continue,
                 false => return None,
             },
@@ -105,7 +109,7 @@ fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<
             _ if !fields::is_passed_back(name.as_bytes()) => return None,
             _ => {}
         }
-        push_line(out, name, value);
+        push_theirs(out, name, value);
     }
     Some(found)
 }

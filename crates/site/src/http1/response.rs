@@ -169,7 +169,7 @@ fn push_connection(out: &mut Vec<u8>, headers: &HeaderMap, own: Option<&[u8]>) {
     }
 }
 
-fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(crate) fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);

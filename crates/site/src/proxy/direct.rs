@@ -22,7 +22,7 @@ use super::stream::BackendStream;
 use crate::head::{Framing, Head, Line, Verb};
 use crate::http::access_record::Logged;
 use crate::http::conn_info::ConnInfo;
-use crate::http1::response::RequestTraits;
+use crate::http1::response::{RequestTraits, push_line};
 use crate::router::rules::{AccessPolicy, RouteMatch};
 
 /// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
@@ -212,14 +212,15 @@ pub(crate) fn encode(
     for Line { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
-            // What else it names would not be passed on.
+            // What else it names would not be passed on, nor a field that has the name of an option.
             10 if is("connection") && !are_usual(value) => return false,
+            5 if is("close") => return false,
             14 if is("content-length") => return false,
             4 if is("host") => host = value,
             _ => {}
         }
         if is_passed_on(name.as_bytes()) {
-            push_line(out, name, value);
+            push_theirs(out, name, value);
         }
     }
     if host.is_empty() {
@@ -234,23 +235,17 @@ pub(crate) fn encode(
 }
 
 /// Whether `Connection` has no options but those that all clients send.
-pub(crate) fn are_usual(options: &[u8]) -> bool {
+fn are_usual(line: &[u8]) -> bool {
     let is_usual =
         |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
-    options
-        .split(|&byte| byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .all(|option| option.is_empty() || is_usual(option))
+    fields::options_of_line(line).all(is_usual)
 }
 
-/// Appends a line, its name in lower case, as the general path has all names.
-pub(crate) fn push_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+/// Appends a line of a message, its name in lower case, as the general path has all names.
+pub(crate) fn push_theirs(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     let start = out.len();
-    out.extend_from_slice(name.as_bytes());
-    out[start..].make_ascii_lowercase();
-    for part in [b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    push_line(out, name.as_bytes(), value);
+    out[start..start + name.len()].make_ascii_lowercase();
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ fn what_needs_more_than_its_lines_is_left_to_others() {
         "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-own\r\nX-Own: 1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nClose: 1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
         "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET //x HTTP/1.1\r\nHost: a\r\n\r\n",
