@@ -34,7 +34,6 @@ struct connection {
     uint64_t began, again;  /* when the request began; when the next may */
     size_t head, left;      /* bytes of head read so far; bytes of body still to come */
     bool in_body, ends;     /* the length is known; the server closes after it */
-    const char *source;
     char buffer[ROOM];
 };
 
@@ -45,6 +44,9 @@ static struct {
     int count;
     double seconds;
     uint64_t pause, timeout;
+    /* Addresses, which connections have in turn: at a server that closes, each of them has 55,000 ports a minute. */
+    char **sources;
+    int source_count;
 } plan;
 
 static struct connection connections[CONNECTIONS_MAX];
@@ -95,10 +97,12 @@ static bool open_connection(struct connection *one)
         return false;
     int yes = 1;
     setsockopt(one->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (one->source) {
+    if (plan.source_count) {
+        static unsigned int turn;
+        const char *source = plan.sources[turn++ % (unsigned int)plan.source_count];
         struct sockaddr_in from = {.sin_family = AF_INET};
         setsockopt(one->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
-        if (inet_pton(AF_INET, one->source, &from.sin_addr) != 1 ||
+        if (inet_pton(AF_INET, source, &from.sin_addr) != 1 ||
             bind(one->fd, (struct sockaddr *)&from, sizeof from) != 0)
             return false;
     }
@@ -282,6 +286,8 @@ int main(int count, char **words)
     plan.target = words[3];
     plan.keep = strcmp(words[4], "keep") == 0;
     plan.count = atoi(words[5]);
+    plan.sources = words + 10;
+    plan.source_count = count > 10 ? count - 10 : 0;
     plan.seconds = atof(words[6]);
     plan.pause = (uint64_t)(atof(words[7]) * 1e3);
     plan.timeout = (uint64_t)(atof(words[8]) * 1e6);
@@ -298,7 +304,6 @@ int main(int count, char **words)
         return perror("client"), 1;
     for (int at = 0; at < plan.count; at++) {
         connections[at].fd = -1;
-        connections[at].source = count > 10 ? words[10 + at % (count - 10)] : NULL;
         /* They do not all begin at the same moment. */
         connections[at].again = now() + plan.pause * (uint64_t)at / (uint64_t)plan.count;
     }

@@ -37,7 +37,7 @@ class Infrequent:
 
     @staticmethod
     def ask(bench, server, seconds):
-        return bench.clients.run(server, seconds, connections=8, pause=0.02, sources=OTHERS[:8], first=True)
+        return bench.clients.run(server, seconds, connections=8, pause=0.02, sources=OTHERS, first=True)
 
     def measure(self, bench, server, count, sources):
         seconds = bench.seconds * 2
@@ -71,7 +71,7 @@ class Filters:
             found[name] = {count: [] for count in counts}
             for turn in range(bench.rounds * 3):
                 for count, server in bench.in_turn(started, turn):
-                    figures = bench.clients.run(server, max(1, bench.seconds / 2), connections=1, sources=OTHERS[:1])
+                    figures = bench.clients.run(server, max(1, bench.seconds / 2), connections=1, sources=OTHERS)
                     found[name][count].append(figures)
                     bench.say(f"{self.key} {count:3} {name:14} p50 {figures['p50_us']:7.1f} µs")
                 if name == "ours":
