@@ -3,7 +3,8 @@
 import threading
 import unittest
 
-from client import Load
+import client
+from client import Load, until
 from harness import Server, rootless_too, service, site, wait_for_time
 
 SITES = [site("main", [service("probe")]), site("direct", [service("direct", "/probe", takes=True)])]
@@ -75,6 +76,18 @@ class Relaunch(unittest.TestCase):
         self.assertEqual(self.server.status("/probe", host), 200)
         slow.join(10)
         self.assertEqual([(answer.status, answer.text.startswith("slept")) for answer in answers], [(200, True)])
+
+    def test_idle_connections_go_on_whatever_is_relaunched(self):
+        """A worker that retires hands them back, also to a gate that it did not have them from."""
+        pids = lambda: {process.pid for process in self.server.processes("site main")}
+        for names in (["gate", "main"], ["main", "gate"], ["gate", "gate", "main"]):
+            with client.Connection(self.server.port) as kept:
+                self.assertEqual(kept.get("/").text, "<h1>main</h1>\n")
+                old = pids()
+                for name in names:
+                    self.server.relaunch(name)
+                self.assertTrue(until(lambda: not old & pids(), 10), names)
+                self.assertEqual(kept.get("/").text, "<h1>main</h1>\n", names)
 
     def test_slow_request_over_its_service(self):
         self.slow_over("main.test", "main/probe")

@@ -46,7 +46,11 @@ pub struct Receiver {
     sources: RefCell<Vec<Rc<Source>>>,
     arrived: RefCell<VecDeque<Arrival>>,
     arrival: Notify,
+    /// The worker retires, or has no connection any more. Whoever waits for the first is woken for nothing else: a connection does
+    /// not look again for what it was woken.
     changed: Notify,
+    /// There is another source, or there will be none.
+    attached: Notify,
     draining: Cell<bool>,
     live: Cell<u32>,
     live_max: u32,
@@ -106,6 +110,7 @@ impl Receiver {
             arrived: RefCell::default(),
             arrival: Notify::new(),
             changed: Notify::new(),
+            attached: Notify::new(),
             draining: Cell::new(false),
             live: Cell::new(0),
             live_max,
@@ -125,7 +130,7 @@ impl Receiver {
             refuses: Cell::new(false),
         });
         self.sources.borrow_mut().push(source.clone());
-        self.changed.notify_waiters();
+        self.attached.notify_waiters();
         if self.draining.get() {
             let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         } else {
@@ -156,6 +161,7 @@ impl Receiver {
         }
         self.arrival.notify_one();
         self.changed.notify_waiters();
+        self.attached.notify_waiters();
     }
 
     /// Says something to every gate that has room for it now.
@@ -181,6 +187,18 @@ impl Receiver {
     pub async fn idle(&self) {
         while self.live.get() > 0 {
             self.changed.notified().await;
+        }
+    }
+
+    /// Waits until there has been no connection for `time`, of which it looks at so many `steps`: whoever serves need not look at
+    /// the clock.
+    pub async fn rested(&self, time: Duration, steps: u32) {
+        let (mut quiet, mut seen) = (0, self.counters.snapshot().connections);
+        while quiet < steps {
+            tokio::time::sleep(time / steps).await;
+            let now = self.counters.snapshot().connections;
+            quiet = if self.live.get() == 0 && now == seen { quiet + 1 } else { 0 };
+            seen = now;
         }
     }
 
@@ -334,7 +352,7 @@ impl Receiver {
             if found.is_some() || self.draining.get() {
                 return found;
             }
-            timeout_at(deadline, self.changed.notified()).await.ok()?;
+            timeout_at(deadline, self.attached.notified()).await.ok()?;
         }
     }
 }

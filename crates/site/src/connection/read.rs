@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::ReadBuf;
 
@@ -14,6 +14,10 @@ use crate::connection::socket::{Socket, expired, is_set};
 use crate::connection::state::{Connection, Next};
 use crate::connection::stream::Stream;
 use crate::head::Refusal;
+
+/// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can go on
+/// with: its client has not heard yet that there will be an end.
+const FIRST_REQUEST: Duration = Duration::from_secs(5);
 
 /// What ended a wait.
 enum Waited {
@@ -56,6 +60,11 @@ impl Connection<'_> {
         self.conn.relayed.is_some() && !self.begun.get()
     }
 
+    /// Whether it is of use to nobody but this worker, and has had no request yet.
+    fn is_fresh_tls(&self) -> bool {
+        self.conn.tls && self.conn.relayed.is_none() && !self.begun.get()
+    }
+
     fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,13 +89,16 @@ impl Connection<'_> {
         // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
         // seat; all of them wake this task. A relayed connection has one wait, or two.
         let is_watched = self.conn.relayed.is_none() && is_set(&self.timer, deadline);
-        if is_watched && !self.site.worker.receiver.draining() {
+        let is_draining = self.site.worker.receiver.draining();
+        if is_watched && !is_draining {
             return Poll::Pending;
         }
         self.slot.wake(cx);
-        if !self.is_owed() && drained.poll(cx).is_ready() {
+        let is_awaited = is_draining && self.is_fresh_tls();
+        if !is_awaited && !self.is_owed() && drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
+        let deadline = if is_awaited { deadline.min(self.since + FIRST_REQUEST) } else { deadline };
         if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
     }
 }
