@@ -122,6 +122,7 @@ fn limits() -> Limits {
         connections: 1000,
         checks: conditioning::checks::Setting::Strict,
         start_timeout: patience,
+        idle_stop: None,
     }
 }
 

@@ -243,8 +243,9 @@ impl Admin {
             }
             Outcome::Done => Reply::done(),
             Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),
-            Outcome::Busy if reason.is_empty() => Reply::failed("another such order is under way"),
-            Outcome::Failed | Outcome::Busy => Reply::failed(reason),
+            Outcome::Busy if reason.is_empty() => Reply::busy("another such order is under way"),
+            Outcome::Busy => Reply::busy(reason),
+            Outcome::Failed => Reply::failed(reason),
         });
     }
 

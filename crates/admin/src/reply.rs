@@ -112,8 +112,8 @@ pub(crate) enum Reply {
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.
     Done { ok: bool },
-    /// It is not done, and why; `usage` if that is for the client to put right.
-    Failed { ok: bool, usage: bool, error: String },
+    /// It is not done, and why; `usage` if that is for the client to put right, `busy` if it can be tried again.
+    Failed { ok: bool, usage: bool, busy: bool, error: String },
 }
 
 impl Reply {
@@ -139,12 +139,17 @@ impl Reply {
     }
 
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { ok: false, usage: false, error: error.into() }
+        Self::Failed { ok: false, usage: false, busy: false, error: error.into() }
+    }
+
+    /// Not tried, because of something else that goes on.
+    pub(crate) fn busy(error: impl Into<String>) -> Self {
+        Self::Failed { ok: false, usage: false, busy: true, error: error.into() }
     }
 
     /// Not tried, because the request itself is wrong.
     pub(crate) fn wrong(error: impl Into<String>) -> Self {
-        Self::Failed { ok: false, usage: true, error: error.into() }
+        Self::Failed { ok: false, usage: true, busy: false, error: error.into() }
     }
 
     /// The line to be sent.

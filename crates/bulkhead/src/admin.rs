@@ -32,7 +32,11 @@ pub fn give(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
     let error = answer["error"].as_str().unwrap_or("the server gave no reason");
     // The mistakes of a configuration are a line each.
     let error = error.lines().map(printable).collect::<Vec<_>>().join("\n");
-    Err(if answer["usage"] == true { Fault::Usage(error) } else { Fault::Failed(error) })
+    Err(match () {
+        () if answer["usage"] == true => Fault::Usage(error),
+        () if answer["busy"] == true => Fault::Busy(error),
+        () => Fault::Failed(error),
+    })
 }
 
 /// Gives an order whose answer is a list called `key`, and prints that: as JSON, or as `render` has it.
@@ -92,15 +96,15 @@ fn secret(path: &Path) -> Result<String, Fault> {
 
 fn unreachable(path: &Path, error: &io::Error) -> Fault {
     let path = path.display();
-    Fault::Unreachable(match error.kind() {
+    match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("no server is running: nobody answers at {path}")
+            Fault::Unreachable(format!("no server is running: nobody answers at {path}"))
         }
-        io::ErrorKind::PermissionDenied => {
-            format!("{path}: permission denied; only root and the server's owner may give orders")
-        }
-        _ => format!("{path}: {error}"),
-    })
+        io::ErrorKind::PermissionDenied => Fault::Failed(format!(
+            "{path}: permission denied; only root and the server's owner may give orders"
+        )),
+        _ => Fault::Failed(format!("{path}: {error}")),
+    }
 }
 
 /// Text of a less trusted process, fit for a terminal.

@@ -215,6 +215,26 @@ to the launcher does the same; its result is in the log.")]
         #[arg(long)]
         json: bool,
     },
+    /// Add, remove, enable, disable and list the sites of the folder that `include` names; a server that runs follows at once.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead site list
+  bulkhead site add blog --host blog.example --root /srv/blog
+  bulkhead site add shop --host shop.example --upstream 127.0.0.1:3000 --certificate /etc/ssl/shop.pem
+  bulkhead site add forum --from forum.toml          a file with one [[site]], called forum
+  bulkhead site disable blog && bulkhead site enable blog
+  bulkhead site --config /etc/bulkhead/bulkhead.toml remove blog
+
+The configuration has `include = \"sites/*.toml\"` at its top; the site NAME is in sites/NAME.toml. What the server
+refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
+    Site {
+        /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
+        #[arg(long, value_name = "CONFIG", global = true)]
+        config: Option<PathBuf>,
+        /// What to do.
+        #[command(subcommand)]
+        command: SiteCommand,
+    },
     /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
     #[command(after_help = "\
 EXAMPLES:
@@ -254,6 +274,66 @@ EXAMPLES:
         #[command(flatten)]
         server: Server,
     },
+}
+
+/// What can be done with sites.
+#[derive(Debug, Subcommand)]
+pub enum SiteCommand {
+    /// List all sites, and where each is written down.
+    List {
+        /// Print an object with the array `sites`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a site.
+    Add {
+        /// The name of the site, and of its file.
+        name: String,
+        /// Take this file, which has one [[site]]; `-` is standard input. Paths in it count from the folder of sites.
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "root", "vhosts", "php", "upstream", "certificate"])]
+        from: Option<PathBuf>,
+        /// Or what is to be in it.
+        #[command(flatten)]
+        site: NewSite,
+    },
+    /// Remove a site: what it has begun it finishes.
+    Remove {
+        /// The name of the site.
+        name: String,
+    },
+    /// Serve a site that was disabled.
+    Enable {
+        /// The name of the site.
+        name: String,
+    },
+    /// Serve a site no more, and keep its file.
+    Disable {
+        /// The name of the site.
+        name: String,
+    },
+}
+
+/// A site in a few words; for all others there is `--from`.
+#[derive(Debug, Args)]
+pub struct NewSite {
+    /// A host of the site; can be given several times.
+    #[arg(long, value_name = "HOST", required_unless_present = "from")]
+    pub host: Vec<String>,
+    /// The folder of its files.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// A folder with a folder of files for each host.
+    #[arg(long, value_name = "DIR")]
+    pub vhosts: Option<PathBuf>,
+    /// A FastCGI server for `.php`: unix:/run/php.sock, or HOST:PORT.
+    #[arg(long, value_name = "SERVER")]
+    pub php: Option<String>,
+    /// The server behind all paths: HOST:PORT, or unix:/run/app.sock.
+    #[arg(long, value_name = "SERVER")]
+    pub upstream: Option<String>,
+    /// A certificate with its key; can be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub certificate: Vec<PathBuf>,
 }
 
 /// What to say of a running server.

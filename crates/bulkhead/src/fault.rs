@@ -13,7 +13,9 @@ pub enum Fault {
     Usage(String),
     /// Something went wrong: exit code 1.
     Failed(String),
-    /// No server could be asked: exit code 1.
+    /// The server does something else: exit code 1.
+    Busy(String),
+    /// No server runs that could be asked: exit code 1.
     Unreachable(String),
 }
 
@@ -27,7 +29,7 @@ impl Fault {
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Failed(_) | Self::Unreachable(_) => ExitCode::FAILURE,
+            Self::Failed(_) | Self::Busy(_) | Self::Unreachable(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -35,7 +37,9 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) | Self::Unreachable(text) => f.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Busy(text) | Self::Unreachable(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

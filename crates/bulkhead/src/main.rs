@@ -26,6 +26,7 @@ mod reload;
 mod run;
 mod score;
 mod serve;
+mod site;
 mod status;
 mod table;
 
@@ -71,6 +72,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Site { config, command } => site::site(config.as_deref(), &command),
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),
     }

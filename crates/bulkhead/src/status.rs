@@ -132,8 +132,13 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
 
 fn render(seen: &[Seen], missing: &str) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(seen.iter().map(Seen::row)).collect();
+    // There may be thousands of these.
+    let (resting, present): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.process.state == "resting");
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(present.into_iter().map(Seen::row)).collect();
     let mut text = align(&rows, &NUMBERS);
+    if !resting.is_empty() {
+        text += &format!("\nresting: {}, which start on demand; `--json` names them", resting.len());
+    }
     for Seen { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
@@ -178,6 +183,9 @@ pub(crate) mod tests {
         assert_eq!(lines[4], "jit: packages/search may make code while it runs (`jit = true`)");
         assert_eq!(lines[5], "missing layers: seccomp, landlock");
         assert!(!render(&seen[..1], "").contains("missing"));
+        let text = render(&[process("site", "packages", 0, "resting")], "");
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.ends_with("resting: 1, which start on demand; `--json` names them"), "{text}");
     }
 
     #[test]

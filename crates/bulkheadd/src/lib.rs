@@ -41,14 +41,16 @@ pub fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let config = match config::Config::load_with(&started.config, &Examiner::new(Depth::Start)) {
+    let mut read_files = config::Cache::default();
+    let config = config::Config::load_again(&started.config, &Examiner::new(Depth::Start), &mut read_files);
+    let config = match config {
         Ok(config) => config,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");
             return ExitCode::from(2);
         }
     };
-    match launcher::Launcher::new(config, started).and_then(launcher::Launcher::run) {
+    match launcher::Launcher::new(config, read_files, started).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bulkhead: {error}");

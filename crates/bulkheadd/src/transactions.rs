@@ -152,6 +152,8 @@ pub(crate) struct Reload {
     pub(crate) gone: Vec<u16>,
     /// The slots of workers that stay, and learn whose other paths are.
     pub(crate) updated: Vec<usize>,
+    /// The hosts of which gates are told anew; without it, all.
+    pub(crate) hosts: Option<BTreeSet<String>>,
     pub(crate) replaces_gates: bool,
     pub(crate) replaces_chain: bool,
 }

@@ -78,7 +78,7 @@ impl Site {
 }
 
 /// The keys of a route that say how its servers are talked to.
-pub(crate) fn talk(table: &Table<'_>, problems: &mut Problems<'_>) -> Talk {
+pub(crate) fn talk(table: &Table<'_>, problems: &mut Problems) -> Talk {
     for (key, with) in KEYS {
         if let Some(entry) = table.get(key)
             && with.iter().all(|action| table.get(action).is_none())

@@ -13,13 +13,12 @@ use suggest::closest;
 
 use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
-use crate::raw::{HasRoot, RawConfig, RawService, RawSite};
+use crate::raw::{HasRoot, ListedSite, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
-use crate::tls::RawCertificate;
 use crate::worker;
 
 /// Every rule that needs no file system.
-pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
+pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
     user_range(raw, problems);
     socket_path(raw, problems);
     listeners(raw, problems);
@@ -28,7 +27,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
     worker::check(&raw.sites, problems);
     crate::tls::check(raw, problems);
     filters_see_requests(raw, problems);
-    for site in &raw.sites {
+    for site in raw.sites.iter().filter(|site| site.is_new()) {
         listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
@@ -38,7 +37,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems<'_>) {
 
 /// Filters read requests of HTTP/1.1 in the gate, which has no keys: what comes under TLS or as HTTP/2 passes none of
 /// them. That somebody relies on filters which are never asked is found out too late, so it must be said.
-fn filters_see_requests(raw: &RawConfig, problems: &mut Problems<'_>) {
+fn filters_see_requests(raw: &RawConfig, problems: &mut Problems) {
     let filter = raw.conditioning.filters.first().map(|filter| problems.place(filter.program.offset));
     for listener in &raw.listeners {
         let address = &listener.address;
@@ -70,7 +69,7 @@ fn filters_see_requests(raw: &RawConfig, problems: &mut Problems<'_>) {
 }
 
 /// Each partition has a uid of its own: the roles, the sites, the services and the filters.
-fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
+fn user_range(raw: &RawConfig, problems: &mut Problems) {
     let Some(range) = &raw.server.user_range else {
         return;
     };
@@ -99,7 +98,7 @@ fn user_range(raw: &RawConfig, problems: &mut Problems<'_>) {
     }
 }
 
-fn socket_path(raw: &RawConfig, problems: &mut Problems<'_>) {
+fn socket_path(raw: &RawConfig, problems: &mut Problems) {
     let Some(run_dir) = &raw.server.run_dir else {
         return;
     };
@@ -137,7 +136,7 @@ impl<K: Hash + Eq> Seen<K> {
     }
 }
 
-fn listeners(raw: &RawConfig, problems: &mut Problems<'_>) {
+fn listeners(raw: &RawConfig, problems: &mut Problems) {
     let mut seen = Seen::new();
     for listener in &raw.listeners {
         let address = &listener.address;
@@ -149,7 +148,7 @@ fn listeners(raw: &RawConfig, problems: &mut Problems<'_>) {
     }
 }
 
-fn site_names(sites: &[RawSite], problems: &mut Problems<'_>) {
+fn site_names(sites: &[ListedSite], problems: &mut Problems) {
     let mut seen = Seen::new();
     for site in sites {
         let name = site.name.as_ref();
@@ -161,19 +160,20 @@ fn site_names(sites: &[RawSite], problems: &mut Problems<'_>) {
 }
 
 /// A request finds its site by listener, host and path, so no two sites may have the same.
-fn routes(raw: &RawConfig, problems: &mut Problems<'_>) {
+fn routes(raw: &RawConfig, problems: &mut Problems) {
     let mut seen: HashMap<(&str, &str), Vec<(usize, &RawSite)>> = HashMap::new();
-    for site in &raw.sites {
+    for site in raw.sites.iter().map(|site| &**site) {
         let Some(path) = &site.path else { continue };
         for host in &site.hosts {
             let earlier = seen.entry((&host.value, path)).or_default();
             let first = earlier.iter().find(|(_, owner)| owner.shares_listener(site));
             let twice = earlier.iter().find(|(_, owner)| std::ptr::eq(*owner, site));
-            let what = quote(&host.value);
+            let what = || quote(&host.value);
             if let Some((first, owner)) = first.filter(|(_, owner)| !std::ptr::eq(*owner, site)) {
                 let place = problems.place(*first);
                 let message = format!(
-                    "`host` {what} with `path` {} is already {} (at {place})",
+                    "`host` {} with `path` {} is already {} (at {place})",
+                    what(),
                     quote(path),
                     owner.label
                 );
@@ -184,7 +184,7 @@ fn routes(raw: &RawConfig, problems: &mut Problems<'_>) {
                 problems.report_help(host.offset, message, help);
             } else if let Some((first, _)) = twice {
                 let place = problems.place(*first);
-                let message = format!("`host` {what} is twice in {} (first at {place})", site.label);
+                let message = format!("`host` {} is twice in {} (first at {place})", what(), site.label);
                 problems.report_help(host.offset, message, "remove one of the two");
             }
             earlier.push((host.offset, site));
@@ -193,7 +193,7 @@ fn routes(raw: &RawConfig, problems: &mut Problems<'_>) {
 }
 
 /// What a site answers on are listeners that the file has, each once.
-fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
+fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems) {
     let mut seen = Seen::new();
     for address in site.listen.iter().flatten() {
         if let Some(first) = seen.first(address.value, address.offset) {
@@ -216,7 +216,7 @@ fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
     }
 }
 
-fn purpose(site: &RawSite, problems: &mut Problems<'_>) {
+fn purpose(site: &RawSite, problems: &mut Problems) {
     let nothing = matches!(site.has_root, HasRoot::No) && site.services.is_empty() && site.routes.is_empty();
     if nothing && !site.has_purpose {
         let message =
@@ -225,7 +225,7 @@ fn purpose(site: &RawSite, problems: &mut Problems<'_>) {
     }
 }
 
-fn services(site: &RawSite, problems: &mut Problems<'_>) {
+fn services(site: &RawSite, problems: &mut Problems) {
     let (mut names, mut paths) = (Seen::new(), Seen::new());
     for service in &site.services {
         let name = service.name.as_ref();
@@ -248,7 +248,7 @@ fn services(site: &RawSite, problems: &mut Problems<'_>) {
     }
 }
 
-fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems<'_>) {
+fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems) {
     if let (Some(prefix), Some(path)) = (&site.path, &service.path)
         && !path.value.starts_with(prefix.as_str())
     {
@@ -262,7 +262,7 @@ fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems<'_>
 /// The server's own folders are three different ones, and no site publishes any of them.
 ///
 /// `resolve` brings paths into the form that is compared: as written, or as the file system has it.
-pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: &mut Problems<'_>) {
+pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: &mut Problems) {
     let folders: Vec<_> = raw.server.folders().map(|(key, at)| (key, at, resolve(&at.value))).collect();
     for (number, (key, at, path)) in folders.iter().enumerate() {
         let same = folders.iter().take(number).find(|(_, _, earlier)| earlier == path);
@@ -272,51 +272,82 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
             problems.report_help(at.offset, message, "give each its own folder");
         }
     }
+    let error_file = raw.error_file.as_ref().map(|at| ("error_file", at, resolve(&at.value)));
+    let own: Vec<_> = folders.into_iter().chain(error_file).collect();
+    // What two sites have between them that have not changed was looked at before.
+    let [all_keys, new_keys] = [true, false].map(|old| keys_of(raw, old, resolve));
     for site in &raw.sites {
-        for (published_by, root) in site.opened() {
-            let published = resolve(&root.value);
-            if matches!(published_by, "alias" | "follow_links") {
-                kernels_own(published_by, root, &published, problems);
+        let resolved = site.resolved(resolve);
+        let keys = if site.is_new() { &all_keys } else { &new_keys };
+        for ((published_by, root), published) in site.opened().zip(&resolved.opened) {
+            if site.is_new() {
+                publishes(site, (published_by, root), published, &own, problems);
             }
-            let inside = folders.iter().filter(|(_, _, path)| path.starts_with(&published));
-            let error_file = raw.error_file.as_ref().filter(|at| resolve(&at.value).starts_with(&published));
-            let inside: Vec<_> = inside
-                .map(|(key, at, _)| (*key, source(at, problems)))
-                .chain(error_file.map(|at| ("error_file", source(at, problems))))
-                .map(|(key, source)| format!("`{key}` ({source})"))
-                .collect();
-            if !inside.is_empty() {
-                let message =
-                    format!("`{published_by}` of {} would publish {}", site.label, inside.join(", "));
-                problems.report_help(root.offset, message, "move one out of the other");
-            }
-            for users in site.users().filter(|users| resolve(&users.value).starts_with(&published)) {
-                let place = problems.place(root.offset);
-                let message = format!("`{published_by}` (at {place}) would publish this file of users");
-                problems.report_help(users.offset, message, "move the file out of the folder");
-            }
-            let certificates =
-                raw.sites.iter().flat_map(|other| &other.tls).flat_map(|tls| &tls.certificates);
-            for (_, file, has_key) in certificates.flat_map(RawCertificate::files) {
-                if has_key && resolve(&file.value).starts_with(&published) {
-                    let (path, place) = (show_path(&file.value), problems.place(root.offset));
-                    let message = format!(
-                        "`{published_by}` of {} (at {place}) would publish the key in {path}",
-                        site.label
-                    );
-                    problems.report_help(
-                        file.offset,
-                        message,
-                        "move the file out of every folder that is published",
-                    );
-                }
+            for (_, file) in &keys[below(keys, published)] {
+                let (path, place) = (show_path(&file.value), problems.place(root.offset));
+                let message = format!(
+                    "`{published_by}` of {} (at {place}) would publish the key in {path}",
+                    site.label
+                );
+                let help = "move the file out of every folder that is published";
+                problems.report_help(file.offset, message, help);
             }
         }
     }
 }
 
+/// What a folder of a site must not have in it: `own` are files and folders of the server, with what is compared.
+fn publishes(
+    site: &RawSite,
+    (published_by, root): (&str, &At<PathBuf>),
+    published: &Path,
+    own: &[(&str, &At<PathBuf>, PathBuf)],
+    problems: &mut Problems,
+) {
+    if matches!(published_by, "alias" | "follow_links") {
+        kernels_own(published_by, root, published, problems);
+    }
+    let inside = own.iter().filter(|(_, _, path)| path.starts_with(published));
+    let inside: Vec<_> = inside.map(|(key, at, _)| format!("`{key}` ({})", source(at, problems))).collect();
+    if !inside.is_empty() {
+        let message = format!("`{published_by}` of {} would publish {}", site.label, inside.join(", "));
+        problems.report_help(root.offset, message, "move one out of the other");
+    }
+    let paths = site.resolved.get().into_iter().flat_map(|resolved| &resolved.users);
+    for (users, _) in site.users().zip(paths).filter(|(_, path)| path.starts_with(published)) {
+        let place = problems.place(root.offset);
+        let message = format!("`{published_by}` (at {place}) would publish this file of users");
+        problems.report_help(users.offset, message, "move the file out of the folder");
+    }
+}
+
+/// The files that have private keys, sorted by their paths: all that are in one folder are neighbours.
+fn keys_of(raw: &RawConfig, old: bool, resolve: fn(&Path) -> PathBuf) -> Vec<(&Path, &At<PathBuf>)> {
+    let sites = raw.sites.iter().filter(|site| old || site.is_new());
+    let files =
+        sites.flat_map(|site| site.resolved(resolve).keys.iter().map(PathBuf::as_path).zip(site.keys()));
+    let mut keys: Vec<_> = files.collect();
+    keys.sort_by_key(|(path, _)| bytes(path));
+    keys
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+/// Which of sorted paths are in a folder.
+fn below<T>(sorted: &[(&Path, T)], folder: &Path) -> std::ops::Range<usize> {
+    let mut prefix = bytes(folder).to_vec();
+    if !prefix.ends_with(b"/") {
+        prefix.push(b'/');
+    }
+    let first = sorted.partition_point(|(path, _)| bytes(path) < &prefix[..]);
+    let count = sorted[first..].partition_point(|(path, _)| bytes(path).starts_with(&prefix));
+    first..first + count
+}
+
 /// The kernel's folders say of processes and devices what is nobody's to read, the worker's own descriptors above all.
-fn kernels_own(key: &str, at: &At<PathBuf>, path: &Path, problems: &mut Problems<'_>) {
+fn kernels_own(key: &str, at: &At<PathBuf>, path: &Path, problems: &mut Problems) {
     if let Some(own) = ["/proc", "/sys", "/dev"].into_iter().find(|own| path.starts_with(own)) {
         let message = format!("`{key}` {} is in {own}, which has no documents", show_path(&at.value));
         problems.report_help(at.offset, message, "name a folder of files");
@@ -324,7 +355,7 @@ fn kernels_own(key: &str, at: &At<PathBuf>, path: &Path, problems: &mut Problems
 }
 
 /// Where a value comes from.
-fn source<T>(at: &At<T>, problems: &Problems<'_>) -> String {
+fn source<T>(at: &At<T>, problems: &Problems) -> String {
     match at.origin {
         Origin::Written => format!("at {}", problems.place(at.offset)),
         Origin::Default => "by default".to_owned(),

@@ -15,7 +15,7 @@ use crate::schema::{Checks, Conditioning, Priority};
 use crate::sections::one_of;
 use crate::sites;
 
-pub(crate) fn conditioning(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawConditioning {
+pub(crate) fn conditioning(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawConditioning {
     let priority = table.get("priority").and_then(|entry| entry.parsed(priority, problems));
     let checks = table.get("checks").and_then(|entry| entry.parsed(checks, problems));
     let (rate_max, rate_burst) = rates(table, problems);
@@ -43,7 +43,7 @@ pub(crate) fn conditioning(table: &Table<'_>, dir: &Path, problems: &mut Problem
 
 /// How long a head may take, which has a key in two tables: as a policy, and, from before there were policies, as a
 /// limit.
-pub(crate) fn head_timeout_ms(policies: &Table<'_>, limits: &Table<'_>, problems: &mut Problems<'_>) -> u32 {
+pub(crate) fn head_timeout_ms(policies: &Table<'_>, limits: &Table<'_>, problems: &mut Problems) -> u32 {
     let mut read = |table: &Table<'_>| {
         let entry = table.get("head_timeout")?;
         Some(At::new(entry.duration_ms(&rules::HEAD_TIMEOUT_MS, problems)?, entry.offset))
@@ -79,7 +79,7 @@ fn checks(text: &str) -> Result<Checks, Fault> {
 }
 
 /// A client's rate, if it has one, and how much of it may come at once: a second's worth, unless the file says more.
-fn rates(table: &Table<'_>, problems: &mut Problems<'_>) -> (Option<u32>, u32) {
+fn rates(table: &Table<'_>, problems: &mut Problems) -> (Option<u32>, u32) {
     let max = table.get("rate_max").and_then(|entry| entry.request_rate(&rules::RATE_MAX, problems));
     let burst = table.get("rate_burst");
     if let Some(burst) = &burst
@@ -93,7 +93,7 @@ fn rates(table: &Table<'_>, problems: &mut Problems<'_>) -> (Option<u32>, u32) {
 }
 
 /// The shares of the three kinds of range, in thousandths. A kind that is left out has its default.
-fn shares(table: &Table<'_>, keys: rules::Keys, default: [u16; 3], problems: &mut Problems<'_>) -> [u16; 3] {
+fn shares(table: &Table<'_>, keys: rules::Keys, default: [u16; 3], problems: &mut Problems) -> [u16; 3] {
     let (key, ranges) = keys;
     let label = format!("`{key}`");
     let Some(mut shares) = table.get(key).and_then(|entry| entry.table(&label, problems)) else {
@@ -108,7 +108,7 @@ fn shares(table: &Table<'_>, keys: rules::Keys, default: [u16; 3], problems: &mu
     result
 }
 
-fn exempt(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+fn exempt(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     let Some(entry) = table.get("exempt") else {
         return rules::EXEMPT.map(str::to_owned).to_vec();
     };
@@ -121,13 +121,13 @@ fn exempt(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
         .collect()
 }
 
-fn at_most(max: usize, count: usize, what: &str, entry: &Entry<'_>, problems: &mut Problems<'_>) {
+fn at_most(max: usize, count: usize, what: &str, entry: &Entry<'_>, problems: &mut Problems) {
     if count > max {
         problems.report(entry.offset, format!("`{}` has {count} {what}; it may have {max}", entry.key()));
     }
 }
 
-fn filters(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawFilter> {
+fn filters(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawFilter> {
     let Some(entry) = table.get("filters") else {
         return Vec::new();
     };
@@ -151,7 +151,7 @@ fn filters(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<Ra
 }
 
 /// A filter: its command, as an array of strings; or a table, in which it may be granted folders.
-fn filter(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawFilter> {
+fn filter(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<RawFilter> {
     if !entry.is_array() && !entry.is_table() {
         let help = entry.plain().map(|text| format!("write `[{}]`", quote(text)));
         entry.wrong_type("an array of strings or a table", help, problems);

@@ -3,8 +3,10 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: pieces of the operator's file, quoted in
 //! messages. Must never: print a control character out of the file to a terminal, or drop a mistake.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::rc::Rc;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,31 +81,89 @@ impl Diagnostics {
     }
 }
 
-/// Mistakes found so far in one text.
-pub(crate) struct Problems<'t> {
-    file: &'t str,
-    text: &'t str,
-    /// The offset at which each line begins, so that a place costs a search and not a scan.
-    lines: Vec<usize>,
-    found: Vec<Diagnostic>,
-    warnings: Vec<Diagnostic>,
+/// Mistakes found so far in the files of one configuration.
+pub(crate) struct Problems {
+    /// In the order in which they were read.
+    texts: Vec<Rc<Text>>,
+    /// The number of each text by the offset of its first byte.
+    numbers: BTreeMap<usize, usize>,
+    /// The offset of the first byte of the next text.
+    next: usize,
+    /// Each with its offset.
+    found: Vec<(usize, Diagnostic)>,
+    warnings: Vec<(usize, Diagnostic)>,
     /// Lines of which all has been said: what the parser made of a broken value is not the operator's.
-    settled: Vec<usize>,
+    settled: Vec<Line>,
 }
 
-impl<'t> Problems<'t> {
-    pub(crate) fn new(file: &'t str, text: &'t str) -> Problems<'t> {
-        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
-        Problems { file, text, lines, found: Vec::new(), warnings: Vec::new(), settled: Vec::new() }
+/// The text of a file. The offsets of all texts are one range of numbers, so that a place is a number.
+pub(crate) struct Text {
+    file: String,
+    text: String,
+    /// The offset of its first byte.
+    base: usize,
+    /// Where each line begins, so that a place costs a search and not a scan.
+    lines: Vec<usize>,
+}
+
+impl Text {
+    /// The offset of its first byte.
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+}
+
+/// A line: the number of its text, and its number there, from 1.
+pub(crate) type Line = (usize, usize);
+
+impl Problems {
+    pub(crate) fn new(file: &str, text: &str) -> Problems {
+        let mut problems = Problems {
+            texts: Vec::new(),
+            numbers: BTreeMap::new(),
+            next: 0,
+            found: Vec::new(),
+            warnings: Vec::new(),
+            settled: Vec::new(),
+        };
+        problems.add(file, text);
+        problems
     }
 
-    /// Notes a mistake at a byte offset.
+    /// Takes one more file.
+    pub(crate) fn add(&mut self, file: &str, text: &str) -> Rc<Text> {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+        let base = self.next;
+        // The place behind a text is still its own.
+        self.next += text.len() + 1;
+        let text = Rc::new(Text { file: file.to_owned(), text: text.to_owned(), base, lines });
+        self.adopt(&text);
+        text
+    }
+
+    /// Takes a file with the offsets that it has had before.
+    pub(crate) fn adopt(&mut self, text: &Rc<Text>) {
+        self.numbers.insert(text.base, self.texts.len());
+        self.texts.push(text.clone());
+    }
+
+    /// The offset of the first byte of the next text.
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
+    /// Leaves offsets out that are those of texts which are kept.
+    pub(crate) fn go_on_at(&mut self, next: usize) {
+        self.next = self.next.max(next);
+    }
+
+    /// Notes a mistake at an offset.
     pub(crate) fn report(&mut self, offset: usize, message: impl Into<String>) {
         self.push(offset, message.into(), Vec::new());
     }
 
-    /// Notes a mistake at a byte offset, and its remedy.
+    /// Notes a mistake at an offset, and its remedy.
     pub(crate) fn report_help(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
         self.push(offset, message.into(), vec![help.into()]);
     }
@@ -111,23 +171,33 @@ impl<'t> Problems<'t> {
     /// Notes what is no mistake and perhaps not meant, and its remedy.
     pub(crate) fn warn(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
         let warning = self.diagnostic(Severity::Warning, offset, message.into(), vec![help.into()]);
-        self.warnings.push(warning);
+        self.warnings.push((offset, warning));
     }
 
     /// `file:line:column` of an offset, for the other place of a conflict.
     pub(crate) fn place(&self, offset: usize) -> String {
-        let (line, column) = self.position(offset);
-        format!("{}:{line}:{column}", self.file)
+        let ((text, line), column) = self.position(offset);
+        format!("{}:{line}:{column}", self.texts[text].file)
     }
 
-    /// The line of an offset, from 1.
-    pub(crate) fn line(&self, offset: usize) -> usize {
-        self.lines.partition_point(|start| *start <= offset).max(1)
+    /// The line of an offset.
+    pub(crate) fn line(&self, offset: usize) -> Line {
+        let text = self.number(offset);
+        let Text { base, lines, .. } = &*self.texts[text];
+        (text, lines.partition_point(|start| base + start <= offset).max(1))
     }
 
-    /// Takes no more mistakes on the lines that have one so far.
+    /// Which text has an offset.
+    fn number(&self, offset: usize) -> usize {
+        self.numbers.range(..=offset).next_back().map_or(0, |(_, number)| *number)
+    }
+
+    /// Takes no more mistakes on the lines of the last file that have one so far.
     pub(crate) fn settle(&mut self) {
-        self.settled = self.found.iter().map(|found| found.line).collect();
+        let last = self.texts.len() - 1;
+        let lines = self.found.iter().map(|(offset, _)| self.line(*offset)).filter(|line| line.0 == last);
+        let lines: Vec<Line> = lines.collect();
+        self.settled.extend(lines);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -136,20 +206,20 @@ impl<'t> Problems<'t> {
 
     /// All that is perhaps not meant, sorted by place.
     pub(crate) fn into_warnings(mut self) -> Vec<Diagnostic> {
-        self.warnings.sort_by_key(|found| (found.line, found.column));
-        self.warnings
+        let warnings = std::mem::take(&mut self.warnings);
+        self.sorted(warnings)
     }
 
     /// All mistakes, sorted by place.
     pub(crate) fn into_diagnostics(mut self) -> Diagnostics {
-        self.found.sort_by_key(|found| (found.line, found.column));
-        Diagnostics(self.found)
+        let found = std::mem::take(&mut self.found);
+        Diagnostics(self.sorted(found))
     }
 
     fn push(&mut self, offset: usize, message: String, helps: Vec<String>) {
-        let mistake = self.diagnostic(Severity::Error, offset, message, helps);
-        if !self.settled.contains(&mistake.line) {
-            self.found.push(mistake);
+        if !self.settled.contains(&self.line(offset)) {
+            let mistake = self.diagnostic(Severity::Error, offset, message, helps);
+            self.found.push((offset, mistake));
         }
     }
 
@@ -160,15 +230,21 @@ impl<'t> Problems<'t> {
         message: String,
         helps: Vec<String>,
     ) -> Diagnostic {
-        let (line, column) = self.position(offset);
-        Diagnostic { severity, file: self.file.to_owned(), line, column, message, helps }
+        let ((text, line), column) = self.position(offset);
+        Diagnostic { severity, file: self.texts[text].file.clone(), line, column, message, helps }
     }
 
-    fn position(&self, offset: usize) -> (usize, usize) {
-        let line = self.line(offset);
-        let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        let column = self.text.get(start..offset).map_or(0, |before| before.chars().count());
-        (line, column + 1)
+    fn sorted(&self, mut found: Vec<(usize, Diagnostic)>) -> Vec<Diagnostic> {
+        found.sort_by_key(|(offset, _)| (self.number(*offset), *offset));
+        found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
+    }
+
+    fn position(&self, offset: usize) -> (Line, usize) {
+        let (number, line) = self.line(offset);
+        let text = &self.texts[number];
+        let start = text.lines.get(line - 1).copied().unwrap_or(0);
+        let before = text.text.get(start..offset.saturating_sub(text.base));
+        ((number, line), before.map_or(0, |before| before.chars().count()) + 1)
     }
 }
 
@@ -212,6 +288,39 @@ mod tests {
         assert_eq!(problems.place(6), "f:2:3");
         assert_eq!(problems.place(10), "f:3:1");
         assert_eq!(Problems::new("f", "").place(0), "f:1:1");
+    }
+
+    #[test]
+    fn places_say_in_which_file_they_are() {
+        let mut problems = Problems::new("f", "ab\n");
+        let base = problems.add("g", "x\nyz").base();
+        assert_eq!((problems.place(3), problems.place(base)), ("f:2:1".into(), "g:1:1".into()));
+        problems.report(base + 3, "second");
+        problems.report(1, "first");
+        // Only the lines of the last file are settled.
+        problems.settle();
+        problems.report(base + 2, "an echo");
+        problems.report(1, "another");
+        let Diagnostics(found) = problems.into_diagnostics();
+        let found: Vec<_> =
+            found.iter().map(|one| (&*one.file, one.line, one.column, &*one.message)).collect();
+        assert_eq!(found, [("f", 1, 2, "first"), ("f", 1, 2, "another"), ("g", 2, 2, "second")]);
+    }
+
+    #[test]
+    fn a_text_that_is_kept_keeps_its_places() {
+        let mut problems = Problems::new("f", "ab\n");
+        let kept = [problems.add("g", "x"), problems.add("h", "y\nz")];
+        let next = problems.next();
+        let mut problems = Problems::new("f", "ab\n");
+        problems.go_on_at(next);
+        problems.adopt(&kept[1]);
+        let new = problems.add("g", "other");
+        problems.report(new.base(), "second");
+        problems.report(kept[1].base() + 2, "first");
+        let Diagnostics(found) = problems.into_diagnostics();
+        let found: Vec<_> = found.iter().map(|one| (&*one.file, one.line, &*one.message)).collect();
+        assert_eq!(found, [("h", 2, "first"), ("g", 1, "second")]);
     }
 
     #[test]

@@ -1,32 +1,57 @@
-//! The file as a whole: TOML syntax, then the tables at the top level.
+//! The file as a whole: TOML syntax, then the tables at the top level; and the files of sites that it includes.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: the text of the operator's file. Must
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the texts of the operator's files. Must
 //! never: decode what the parser had to guess at.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use toml::de::{DeTable, DeValue, Error};
 
+use crate::cache::ReadFile;
 use crate::decode::Table;
 use crate::diagnostic::{Problems, escape};
-use crate::raw::RawConfig;
-use crate::rules::{CONDITIONING, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
-use crate::{conditioning, foreign, sections, sites, tls};
+use crate::include::{Content, SiteFile};
+use crate::place::At;
+use crate::raw::{ListedSite, RawConfig, RawInclude, RawSite};
+use crate::rules::{CONDITIONING, INCLUDED, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
+use crate::{conditioning, foreign, include, sections, sites, tls};
 
 /// LIMIT: after one broken line the parser may call every line broken; nobody reads past these.
 const SYNTAX_ERRORS_MAX: usize = 10;
 
-/// Decodes the text. Mistakes are in `problems`; `None` if the syntax left nothing to decode.
-pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Option<RawConfig> {
+/// Reads the files of sites in a folder.
+pub(crate) type ReadFolder<'c> = &'c dyn Fn(&At<PathBuf>, &mut Problems) -> Vec<SiteFile>;
+
+/// A text with what the parser makes of it.
+struct Parsed<'t> {
+    text: &'t str,
+    /// What the offsets of this text begin with.
+    base: usize,
+    document: toml::Spanned<DeTable<'t>>,
+}
+
+/// Parses a text; `None` if the syntax left nothing to decode.
+fn parse<'t>(text: &'t str, base: usize, problems: &mut Problems) -> Option<Parsed<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    report_syntax(text, document.get_ref(), &errors, problems);
+    let parsed = Parsed { text, base, document };
+    parsed.report_syntax(&errors, problems);
     problems.settle();
-    if !errors.iter().all(leaves_the_rest_sound) {
-        return None;
-    }
-    let mut root = Table::new(document.get_ref(), 0, ROOT.0.to_owned());
+    errors.iter().all(leaves_the_rest_sound).then_some(parsed)
+}
+
+/// Decodes the text of the file in `dir`, and the files that it includes. Mistakes are in `problems`; `None` if the syntax
+/// left nothing to decode.
+pub(crate) fn read(
+    text: &str,
+    dir: &Path,
+    read_folder: ReadFolder<'_>,
+    problems: &mut Problems,
+) -> Option<RawConfig> {
+    let parsed = parse(text, 0, problems)?;
+    let mut root = Table::of_file(parsed.document.get_ref(), parsed.base, ROOT.0);
     root.check_keys(ROOT, problems);
-    let section = |header: (&'static str, &'static [&'static str]), key, problems: &mut Problems<'_>| {
+    let section = |header: (&'static str, &'static [&'static str]), key, problems: &mut Problems| {
         let entry = root.get(key);
         let table = entry.and_then(|entry| entry.table(header.0, problems));
         let mut table = table.unwrap_or_else(|| Table::absent(header.0));
@@ -38,18 +63,79 @@ pub(crate) fn read(text: &str, dir: &Path, problems: &mut Problems<'_>) -> Optio
         (section(LIMITS, "limits", problems), section(CONDITIONING, "conditioning", problems));
     let head_timeout_ms = conditioning::head_timeout_ms(&policies, &limits, problems);
     let (log, error_file) = sections::log(&section(LOG, "log", problems), dir, problems);
+    let server = sections::server(&section(SERVER, "server", problems), dir, problems);
+    let tls = tls::tls(&section(TLS, "tls", problems), problems);
+    let restart = sections::restart(&section(RESTART, "restart", problems), problems);
+    let limits = sections::limits(&limits, head_timeout_ms, problems);
+    let conditioning = conditioning::conditioning(&policies, dir, problems);
+    let least = if root.lacks("include") { sites::Least::One } else { sites::Least::None };
+    let sites = sites::sites(&root, least, dir, problems).into_iter();
+    let mut sites: Vec<_> = sites.map(|site| ListedSite::new(Rc::new(site), None)).collect();
+    let folder =
+        root.get("include").and_then(|entry| entry.parsed(|text| include::folder(text, dir), problems));
+    let files = folder.as_ref().map_or_else(Vec::new, |folder| read_folder(folder, problems));
+    let (included, more) = include_sites(files, problems)?;
+    sites.extend(more);
     Some(RawConfig {
-        server: sections::server(&section(SERVER, "server", problems), dir, problems),
+        server,
         listeners,
         listeners_known,
-        tls: tls::tls(&section(TLS, "tls", problems), problems),
+        tls,
         log,
         error_file,
-        restart: sections::restart(&section(RESTART, "restart", problems), problems),
-        limits: sections::limits(&limits, head_timeout_ms, problems),
-        conditioning: conditioning::conditioning(&policies, dir, problems),
-        sites: sites::sites(&root, dir, problems),
+        restart,
+        limits,
+        conditioning,
+        include: folder.map(|folder| RawInclude { folder, files: included }),
+        sites,
     })
+}
+
+/// The folder that `include` names, whatever else is in the text.
+pub(crate) fn include_of(text: &str, dir: &Path, problems: &mut Problems) -> Option<PathBuf> {
+    let parsed = parse(text, 0, problems)?;
+    let root = Table::of_file(parsed.document.get_ref(), parsed.base, ROOT.0);
+    let entry = root.get("include")?;
+    entry.parsed(|text| include::folder(text, dir), problems).map(|folder| folder.value)
+}
+
+/// Decodes files of sites; the files, and all their sites. `None` if the syntax of one left nothing to decode.
+fn include_sites(files: Vec<SiteFile>, problems: &mut Problems) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
+    let (mut read, mut sites, mut is_sound) = (Vec::new(), Vec::new(), true);
+    for SiteFile { path, stamp, content } in files {
+        let (text, found) = match content {
+            Content::Known(known) => {
+                problems.adopt(&known.text);
+                let found = known.sites.into_iter().map(|(raw, site)| (raw, Some(site)));
+                (known.text, found.collect())
+            }
+            Content::Text(written) => {
+                let text = problems.add(&path.display().to_string(), &written);
+                let found = included(&path, &written, text.base(), problems);
+                is_sound &= found.is_some();
+                let found = found.into_iter().flatten().map(|raw| (Rc::new(raw), None));
+                (text, found.collect::<Vec<_>>())
+            }
+        };
+        let raw = found.iter().map(|(raw, _)| raw.clone()).collect();
+        read.push(ReadFile { path, stamp, text, sites: raw });
+        sites.extend(found.into_iter().map(|(raw, site)| ListedSite::new(raw, site)));
+    }
+    is_sound.then_some((read, sites))
+}
+
+/// Decodes a file of sites.
+pub(crate) fn included(
+    path: &Path,
+    text: &str,
+    base: usize,
+    problems: &mut Problems,
+) -> Option<Vec<RawSite>> {
+    let parsed = parse(text, base, problems)?;
+    let mut root = Table::of_file(parsed.document.get_ref(), base, INCLUDED.0);
+    root.check_keys(INCLUDED, problems);
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    Some(sites::sites(&root, sites::Least::One, dir, problems))
 }
 
 /// After these the parser still has every table and key right, so that the other mistakes can be told too.
@@ -65,30 +151,49 @@ fn is_duplicate(error: &Error) -> bool {
     error.message() == "duplicate key"
 }
 
-/// One message a line: the first tells what is wrong, the others are its echo.
-fn report_syntax(text: &str, document: &DeTable<'_>, errors: &[Error], problems: &mut Problems<'_>) {
-    let mut errors: Vec<_> = errors.iter().map(|error| (error.span().unwrap_or(0..0), error)).collect();
-    errors.sort_by_key(|(span, _)| span.start);
-    errors.dedup_by_key(|(span, _)| problems.line(span.start));
-    for (span, error) in errors.into_iter().take(SYNTAX_ERRORS_MAX) {
-        let key = text.get(span.clone()).unwrap_or("");
-        if is_duplicate(error) {
-            report_duplicate(text, document, (key, span.start), problems);
-        } else if !is_unquoted(error) {
-            let message = format!("TOML syntax: {}", error.message());
-            let unclosed = error.message().contains("array elements");
-            let unclosed = unclosed.then(|| "is a `]` missing in a line above?".to_owned());
-            // A line that was copied from another server's configuration.
-            match unclosed.or_else(|| foreign::help(first_word(text, span.start))) {
-                Some(help) => problems.report_help(span.start, message, help),
-                None => problems.report(span.start, message),
+impl Parsed<'_> {
+    /// One message a line: the first tells what is wrong, the others are its echo.
+    fn report_syntax(&self, errors: &[Error], problems: &mut Problems) {
+        let Self { text, base, .. } = *self;
+        let mut errors: Vec<_> = errors.iter().map(|error| (error.span().unwrap_or(0..0), error)).collect();
+        errors.sort_by_key(|(span, _)| span.start);
+        errors.dedup_by_key(|(span, _)| problems.line(base + span.start));
+        for (span, error) in errors.into_iter().take(SYNTAX_ERRORS_MAX) {
+            let key = text.get(span.clone()).unwrap_or("");
+            if is_duplicate(error) {
+                self.report_duplicate((key, span.start), problems);
+            } else if !is_unquoted(error) {
+                let message = format!("TOML syntax: {}", error.message());
+                let unclosed = error.message().contains("array elements");
+                let unclosed = unclosed.then(|| "is a `]` missing in a line above?".to_owned());
+                // A line that was copied from another server's configuration.
+                match unclosed.or_else(|| foreign::help(first_word(text, span.start))) {
+                    Some(help) => problems.report_help(base + span.start, message, help),
+                    None => problems.report(base + span.start, message),
+                }
+            } else if key.is_empty() {
+                problems.report(base + span.start, "there is no value after the `=`");
+            } else {
+                let help = format!("write `\"{}\"`", escape(key));
+                problems.report_help(
+                    base + span.start,
+                    format!("a string without quotes: {}", escape(key)),
+                    help,
+                );
             }
-        } else if key.is_empty() {
-            problems.report(span.start, "there is no value after the `=`");
-        } else {
-            let help = format!("write `\"{}\"`", escape(key));
-            problems.report_help(span.start, format!("a string without quotes: {}", escape(key)), help);
         }
+    }
+
+    fn report_duplicate(&self, (name, offset): (&str, usize), problems: &mut Problems) {
+        let Self { text, base, .. } = *self;
+        let line = text.get(..offset).and_then(|before| before.rsplit('\n').next()).unwrap_or("");
+        // The parser keeps the first of two keys but the second of two headers, so only a key's first is known.
+        let is_header = line.trim_start().starts_with('[');
+        let first = if is_header { None } else { last_before(self.document.get_ref(), name, offset) };
+        let first =
+            first.map(|first| format!(" (first at {})", problems.place(base + first))).unwrap_or_default();
+        let message = format!("`{}` is given twice{first}", escape(name));
+        problems.report_help(base + offset, message, "remove one of the two");
     }
 }
 
@@ -97,17 +202,6 @@ fn first_word(text: &str, offset: usize) -> &str {
     let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
     let line = text.get(start..).unwrap_or_default().trim_start();
     line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default()
-}
-
-fn report_duplicate(text: &str, document: &DeTable<'_>, key: (&str, usize), problems: &mut Problems<'_>) {
-    let (name, offset) = key;
-    let line = text.get(..offset).and_then(|before| before.rsplit('\n').next()).unwrap_or("");
-    // The parser keeps the first of two keys but the second of two headers, so only a key's first is known.
-    let is_header = line.trim_start().starts_with('[');
-    let first = if is_header { None } else { last_before(document, name, offset) };
-    let first = first.map(|first| format!(" (first at {})", problems.place(first))).unwrap_or_default();
-    let message = format!("`{}` is given twice{first}", escape(name));
-    problems.report_help(offset, message, "remove one of the two");
 }
 
 /// Where the nearest key of this name before `offset` stands: keys of one table stand together.

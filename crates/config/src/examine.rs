@@ -141,7 +141,7 @@ impl Config {
 }
 
 /// Has everything examined that is there, and reports what is found.
-pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: &mut Problems<'_>) {
+pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: &mut Problems) {
     let setting = Setting {
         dir,
         state_dir: raw.server.state_dir.as_ref().map(|at| at.value.as_path()),
@@ -154,7 +154,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     subjects.extend(own);
     let filters = raw.conditioning.filters.iter();
     subjects.extend(filters.map(|one| subject("filters", &one.program, Content::Program { filter: true })));
-    for (number, site) in raw.sites.iter().enumerate() {
+    for (number, site) in raw.sites.iter().enumerate().filter(|(_, site)| site.is_new()) {
         of_site(number, site, &mut subjects);
     }
     // Of what is not there, something has been said.

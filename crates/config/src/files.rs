@@ -1,11 +1,12 @@
 //! Reading the file, and looking whether what it names exists.
 //!
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: the file system below the paths the
-//! operator named. Must never: change, execute or read anything but the configuration file itself.
+//! operator named. Must never: change, execute or read anything but the configuration files themselves.
 //!
 //! SECURITY: this is help for the operator, not a guarantee: what is checked here may be replaced before it
 //! is used. The processes that open these paths check again what they opened.
 
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -20,24 +21,50 @@ use crate::tls::RawCertificate;
 
 /// The file's text and its absolute folder.
 pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnostics> {
-    let unreadable = |error: std::io::Error| {
-        let help = "give the path of a configuration file that this user may read";
-        Diagnostics::of_file(name, format!("cannot read it: {error}"), help)
+    let refused = |why: Unread| match why {
+        Unread::NotUtf8(error) => not_utf8(name, error),
+        Unread::TooLarge => Diagnostics::of_file(name, why.to_string(), "check that this is the right file"),
+        Unread::Io(_) => {
+            let help = "give the path of a configuration file that this user may read";
+            Diagnostics::of_file(name, why.to_string(), help)
+        }
     };
-    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let absolute = std::path::absolute(path).map_err(Unread::Io).map_err(refused)?;
     let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    Ok((text(path).map_err(refused)?, dir))
+}
+
+/// Why a file has no text.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    Io(std::io::Error),
+    TooLarge,
+    NotUtf8(std::string::FromUtf8Error),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read it: {error}"),
+            Self::TooLarge => {
+                write!(f, "it is larger than {FILE_BYTES_MAX} bytes, the most a configuration file may have")
+            }
+            Self::NotUtf8(error) => {
+                write!(f, "byte {} is not UTF-8, which TOML is written in", error.utf8_error().valid_up_to())
+            }
+        }
+    }
+}
+
+/// The text of a file.
+pub(crate) fn text(path: &Path) -> Result<String, Unread> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let file = File::open(path).map_err(Unread::Io)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Unread::Io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let message =
-            format!("it is larger than {FILE_BYTES_MAX} bytes, the most a configuration file may have");
-        return Err(Diagnostics::of_file(name, message, "check that this is the right file"));
+        return Err(Unread::TooLarge);
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((text, dir)),
-        Err(error) => Err(not_utf8(name, error)),
-    }
+    String::from_utf8(bytes).map_err(Unread::NotUtf8)
 }
 
 fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
@@ -54,13 +81,13 @@ fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
 
 /// Every root, read folder and program exists and is what it should be; folders are kept apart, links and
 /// all.
-pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
+pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
     check::folders(raw, resolved, problems);
     for filter in &raw.conditioning.filters {
         filter.read.iter().for_each(|read| folder("read", read, problems));
         program("filters", &filter.command, &filter.program, problems);
     }
-    for site in &raw.sites {
+    for site in raw.sites.iter().filter(|site| site.is_new()) {
         site.opened().for_each(|(key, at)| folder(key, at, problems));
         site.users().for_each(|at| regular("users", at, problems));
         if let Some((command, at)) = &site.worker.program {
@@ -81,7 +108,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
     }
 }
 
-fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
     let Some(found) = metadata(key, at, "create the folder, or correct the path", problems) else {
         return;
     };
@@ -91,7 +118,7 @@ fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
     }
 }
 
-fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
+fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
     let help = "make it with `htpasswd -B`, or correct the path";
     if metadata(key, at, help, problems).is_some_and(|found| !found.is_file()) {
         problems.report_help(at.offset, format!("`{key}` {} is not a file", show_path(&at.value)), help);
@@ -99,7 +126,7 @@ fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems<'_>) {
 }
 
 /// A file of certificates, which only the signer looks into; `is_secret` if a private key is in it.
-fn file(key: &str, at: &At<PathBuf>, is_secret: bool, problems: &mut Problems<'_>) {
+fn file(key: &str, at: &At<PathBuf>, is_secret: bool, problems: &mut Problems) {
     let Some(found) = metadata(key, at, "create the file, or correct the path", problems) else {
         return;
     };
@@ -115,7 +142,7 @@ fn file(key: &str, at: &At<PathBuf>, is_secret: bool, problems: &mut Problems<'_
     }
 }
 
-fn program(key: &str, command: &[String], at: &At<PathBuf>, problems: &mut Problems<'_>) {
+fn program(key: &str, command: &[String], at: &At<PathBuf>, problems: &mut Problems) {
     let bare = command.first().is_some_and(|word| !word.contains('/'));
     let help =
         if bare { "write its whole path; PATH is not searched" } else { "build it, or correct the path" };
@@ -131,7 +158,7 @@ fn program(key: &str, command: &[String], at: &At<PathBuf>, problems: &mut Probl
     }
 }
 
-fn metadata(key: &str, at: &At<PathBuf>, help: &str, problems: &mut Problems<'_>) -> Option<Metadata> {
+fn metadata(key: &str, at: &At<PathBuf>, help: &str, problems: &mut Problems) -> Option<Metadata> {
     match std::fs::metadata(&at.value) {
         Ok(found) => Some(found),
         Err(error) => {

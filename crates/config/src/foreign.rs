@@ -230,7 +230,7 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
     ),
     (&["VirtualHost", "NameVirtualHost"], APACHE, SITES_ALONE),
     (&["http", "events", "stream", "vhost", "virtual_host"], NGINX, SITES_ALONE),
-    (&["include", "load_module"], NGINX, MODULES),
+    (&["load_module"], NGINX, MODULES),
     (&["import", "snippet"], CADDY, MODULES),
     (&["LoadModule", "Include", "IncludeOptional", "IfModule"], APACHE, MODULES),
     (

@@ -1,4 +1,4 @@
-//! The configuration file: TOML text in, a checked `Config` or every mistake at once out.
+//! The configuration file, and the files of sites that it includes: TOML text in, a checked `Config` or every mistake at once out.
 //!
 //! Runs in: the launcher, as root, before it starts anything; and the `bulkhead` command, as whoever types
 //! it. Input: the operator's file, which is trusted to mean well and not to be right. Must never: stop at
@@ -10,6 +10,7 @@
 
 mod answers;
 mod backends;
+mod cache;
 mod check;
 mod conditioning;
 mod decode;
@@ -18,6 +19,7 @@ mod document;
 mod examine;
 mod files;
 mod foreign;
+mod include;
 mod parse;
 mod place;
 mod raw;
@@ -33,18 +35,20 @@ mod statics_schema;
 mod tls;
 mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
+pub use cache::Cache;
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, Setting, Subject};
+pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Isolation,
-    Limits, Listener, Log, Network, Priority, Restart, Resumption, Server, Service, Site, SiteLimits,
-    SiteTls, Tls, TlsVersion, Worker,
+    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
+    Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
+    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker,
 };
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
 
@@ -60,9 +64,7 @@ impl Config {
     ///
     /// Every mistake found, each with its place; or the one reason why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Diagnostics> {
-        let name = path.display().to_string();
-        let (text, dir) = files::read(path, &name)?;
-        build(&text, &name, &dir, files::check)
+        load(path, &mut Cache::default(), |raw, _, problems| files::check(raw, problems))
     }
 
     /// The same, with what `examine` finds in the files and folders that the file names. What is to run is loaded so, and
@@ -72,44 +74,135 @@ impl Config {
     ///
     /// As for `load`.
     pub fn load_with(path: &Path, examine: &dyn Examine) -> Result<Config, Diagnostics> {
-        let name = path.display().to_string();
-        let (text, dir) = files::read(path, &name)?;
-        build(&text, &name, &dir, |raw, problems| {
+        Self::load_again(path, examine, &mut Cache::default())
+    }
+
+    /// The same, once more: of files of sites that are as `cache` remembers them, nothing is read, and nothing that they name
+    /// is looked for. What is found right is kept in `cache`.
+    ///
+    /// # Errors
+    ///
+    /// As for `load`.
+    pub fn load_again(path: &Path, examine: &dyn Examine, cache: &mut Cache) -> Result<Config, Diagnostics> {
+        load(path, cache, |raw, dir, problems| {
             files::check(raw, problems);
-            examine::all(raw, &dir, examine, problems);
+            examine::all(raw, dir, examine, problems);
         })
     }
 
-    /// Checks `text` without touching the file system. `name` is what diagnostics call the file; `dir`, which
-    /// must be absolute, is where relative paths count from.
+    /// Checks `text` without touching the file system: what it includes is not read. `name` is what diagnostics call the
+    /// file; `dir`, which must be absolute, is where relative paths count from.
     ///
     /// # Errors
     ///
     /// Every mistake found, each with its place.
     pub fn parse(text: &str, name: &str, dir: &Path) -> Result<Config, Diagnostics> {
-        build(text, name, dir, |raw, problems| check::folders(raw, check::lexical, problems))
+        let nothing: document::ReadFolder<'_> = &|_, _| Vec::new();
+        let problems = Problems::new(name, text);
+        let check = |raw: &RawConfig, _: &Path, problems: &mut Problems| {
+            check::folders(raw, check::lexical, problems);
+        };
+        build(text, dir, nothing, problems, check).map(|built| built.config)
     }
+}
+
+/// Reads a file, and those that it includes.
+fn load(
+    path: &Path,
+    cache: &mut Cache,
+    last_checks: impl FnOnce(&RawConfig, &Path, &mut Problems),
+) -> Result<Config, Diagnostics> {
+    let name = path.display().to_string();
+    let (text, dir) = files::read(path, &name)?;
+    cache.begin(&text);
+    let mut problems = Problems::new(&name, &text);
+    cache.next().into_iter().for_each(|next| problems.go_on_at(next));
+    let known = &*cache;
+    let built = build(
+        &text,
+        &dir,
+        &|folder, problems| include::read(folder, known, problems),
+        problems,
+        last_checks,
+    )?;
+    cache.keep(built.included, built.next, &built.config);
+    Ok(built.config)
+}
+
+/// The folder of the files of sites, if the file at `path` has `include`; whatever else is in the file may be wrong.
+///
+/// # Errors
+///
+/// `include` is wrong, or the file cannot be read or parsed.
+pub fn site_folder(path: &Path) -> Result<Option<PathBuf>, Diagnostics> {
+    let name = path.display().to_string();
+    let (text, dir) = files::read(path, &name)?;
+    let mut problems = Problems::new(&name, &text);
+    let folder = document::include_of(&text, &dir, &mut problems);
+    if problems.is_empty() { Ok(folder) } else { Err(problems.into_diagnostics()) }
+}
+
+/// The names of the sites in a file of sites.
+///
+/// # Errors
+///
+/// Every mistake in the file alone; what is wrong beside other files is not known here.
+pub fn sites_in(path: &Path) -> Result<Vec<String>, Diagnostics> {
+    let name = path.display().to_string();
+    let (text, _) = files::read(path, &name)?;
+    let mut problems = Problems::new(&name, &text);
+    let sites = document::included(path, &text, 0, &mut problems).unwrap_or_default();
+    if problems.is_empty() {
+        Ok(sites.into_iter().filter_map(|site| site.name).collect())
+    } else {
+        Err(problems.into_diagnostics())
+    }
+}
+
+/// Whether a site may have this name.
+///
+/// # Errors
+///
+/// Why not, and what to write.
+pub fn check_name(name: &str) -> Result<(), String> {
+    parse::names::name(name).map_err(|fault| {
+        let help = fault.help.map(|help| format!("; {help}")).unwrap_or_default();
+        format!("bad name {}: {}{help}", diagnostic::quote(name), fault.rule)
+    })
+}
+
+/// A configuration, and what is to be remembered of it.
+struct Built {
+    config: Config,
+    included: Vec<cache::ReadFile>,
+    /// The offset of the next text.
+    next: usize,
 }
 
 /// Runs all stages; `last_checks` are those that differ between a file on disk and a mere text.
 fn build(
     text: &str,
-    name: &str,
     dir: &Path,
-    last_checks: impl FnOnce(&RawConfig, &mut Problems<'_>),
-) -> Result<Config, Diagnostics> {
-    let mut problems = Problems::new(name, text);
+    read_folder: document::ReadFolder<'_>,
+    mut problems: Problems,
+    last_checks: impl FnOnce(&RawConfig, &Path, &mut Problems),
+) -> Result<Built, Diagnostics> {
     if !dir.is_absolute() {
         problems.report(0, format!("the folder {} is not an absolute path", dir.display()));
     }
-    let raw = document::read(text, dir, &mut problems);
+    let raw = document::read(text, dir, read_folder, &mut problems);
     if let Some(raw) = &raw {
         check::all(raw, &mut problems);
-        last_checks(raw, &mut problems);
+        last_checks(raw, dir, &mut problems);
     }
+    let include = raw.as_ref().and_then(|raw| raw.include.as_ref());
+    let included = include.map_or_else(Vec::new, |include| include.files.clone());
     let config = raw.and_then(|raw| raw.finish(dir));
     match config {
-        Some(config) if problems.is_empty() => Ok(Config { warnings: problems.into_warnings(), ..config }),
+        Some(config) if problems.is_empty() => {
+            let next = problems.next();
+            Ok(Built { config: Config { warnings: problems.into_warnings(), ..config }, included, next })
+        }
         None if problems.is_empty() => {
             problems
                 .report(0, "bulkhead found this file wrong but cannot say why; this is a bug in bulkhead");

@@ -3,18 +3,22 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself.
 //! Must never: leave this crate.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
+use crate::cache::ReadFile;
 use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
-    Conditioning, Config, Filter, Isolation, Limits, Listener, Log, Network, Restart, Server, Service, Site,
-    SiteLimits, Tls, Worker,
+    Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle, Restart,
+    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker,
 };
 use crate::statics_schema::{Redirect, Statics};
-use crate::tls::RawSiteTls;
+use crate::tls::{RawCertificate, RawSiteTls};
 
 /// The whole file. What could not be decoded is `None` or left out, and was reported.
 pub(crate) struct RawConfig {
@@ -29,7 +33,55 @@ pub(crate) struct RawConfig {
     pub(crate) restart: Restart,
     pub(crate) limits: Limits,
     pub(crate) conditioning: RawConditioning,
-    pub(crate) sites: Vec<RawSite>,
+    pub(crate) include: Option<RawInclude>,
+    /// Those of the file itself first, then those of each file that it includes.
+    pub(crate) sites: Vec<ListedSite>,
+}
+
+/// `include`: a folder, and its files.
+pub(crate) struct RawInclude {
+    pub(crate) folder: At<PathBuf>,
+    pub(crate) files: Vec<ReadFile>,
+}
+
+/// A site, perhaps one that is in a file which has not changed since all in it was found right.
+pub(crate) struct ListedSite {
+    raw: Rc<RawSite>,
+    known: Option<Arc<Site>>,
+}
+
+impl ListedSite {
+    pub(crate) fn new(raw: Rc<RawSite>, known: Option<Arc<Site>>) -> Self {
+        Self { raw, known }
+    }
+
+    /// Whether it must be looked at by itself; if not, only beside others that have changed.
+    pub(crate) fn is_new(&self) -> bool {
+        self.known.is_none()
+    }
+
+    fn finish(&self) -> Option<Arc<Site>> {
+        self.known.clone().or_else(|| RawSite::clone(&self.raw).finish().map(Arc::new))
+    }
+}
+
+impl Deref for ListedSite {
+    type Target = RawSite;
+
+    fn deref(&self) -> &RawSite {
+        &self.raw
+    }
+}
+
+/// The paths of a site as the file system has them, in the order in which the site names them.
+#[derive(Clone)]
+pub(crate) struct Resolved {
+    /// Of what it opens.
+    pub(crate) opened: Vec<PathBuf>,
+    /// Of its files of users.
+    pub(crate) users: Vec<PathBuf>,
+    /// Of its files with private keys.
+    pub(crate) keys: Vec<PathBuf>,
 }
 
 /// `[server]`.
@@ -42,6 +94,8 @@ pub(crate) struct RawServer {
     pub(crate) gates: Option<u32>,
     pub(crate) isolation: Isolation,
     pub(crate) danger_without: Vec<String>,
+    pub(crate) start: Start,
+    pub(crate) idle_stop_ms: u32,
 }
 
 /// `[[listen]]`.
@@ -71,6 +125,7 @@ pub(crate) struct RawFilter {
 }
 
 /// `[[site]]`.
+#[derive(Clone)]
 pub(crate) struct RawSite {
     /// Where the header stands.
     pub(crate) offset: usize,
@@ -97,9 +152,15 @@ pub(crate) struct RawSite {
     pub(crate) has_purpose: bool,
     pub(crate) limits: SiteLimits,
     pub(crate) worker: RawWorker,
+    pub(crate) start: Option<Start>,
+    pub(crate) idle_stop_ms: Option<u32>,
+    pub(crate) recycle: Recycle,
+    /// Its paths, once they have been followed.
+    pub(crate) resolved: OnceCell<Resolved>,
 }
 
 /// The keys of `[[site]]` that are about its worker.
+#[derive(Clone)]
 pub(crate) struct RawWorker {
     pub(crate) access_log: Option<At<String>>,
     pub(crate) user: Option<At<String>>,
@@ -110,6 +171,7 @@ pub(crate) struct RawWorker {
 }
 
 /// Whether the file gives a site a `root`, which may have been unreadable.
+#[derive(Clone)]
 pub(crate) enum HasRoot {
     No,
     Bad,
@@ -117,6 +179,7 @@ pub(crate) enum HasRoot {
 }
 
 /// `[[site.service]]`.
+#[derive(Clone)]
 pub(crate) struct RawService {
     /// Where the header stands.
     pub(crate) offset: usize,
@@ -138,12 +201,23 @@ pub(crate) struct RawService {
     pub(crate) takes_connections: bool,
     pub(crate) requests: Option<u32>,
     pub(crate) environment: Vec<(String, String)>,
+    pub(crate) recycle: Recycle,
 }
 
 impl RawConfig {
     /// Drops the places. `None` only if a mistake was reported.
     pub(crate) fn finish(self, dir: &Path) -> Option<Config> {
+        let sites = self.sites.iter().map(ListedSite::finish).collect::<Option<Vec<_>>>()?;
+        let include = self.include.map(|include| {
+            let mut included = sites.iter().skip(include.first_of(&sites));
+            let files = include.files.into_iter().map(|file| {
+                let sites = included.by_ref().take(file.sites.len()).map(|site| site.name.clone()).collect();
+                SiteFile { path: file.path, sites }
+            });
+            Include { folder: include.folder.value, files: files.collect() }
+        });
         Some(Config {
+            include,
             dir: dir.to_owned(),
             server: self.server.finish()?,
             listeners: self.listeners.into_iter().map(RawListener::finish).collect(),
@@ -152,9 +226,16 @@ impl RawConfig {
             restart: self.restart,
             limits: self.limits,
             conditioning: self.conditioning.finish(),
-            sites: self.sites.into_iter().map(RawSite::finish).collect::<Option<_>>()?,
+            sites,
             warnings: Vec::new(),
         })
+    }
+}
+
+impl RawInclude {
+    /// Which of all sites is the first of these files.
+    pub(crate) fn first_of<T>(&self, sites: &[T]) -> usize {
+        sites.len() - self.files.iter().map(|file| file.sites.len()).sum::<usize>()
     }
 }
 
@@ -204,6 +285,8 @@ impl RawServer {
             gates: self.gates,
             isolation: self.isolation,
             danger_without: self.danger_without,
+            start: self.start,
+            idle_stop_ms: self.idle_stop_ms,
         })
     }
 }
@@ -227,6 +310,22 @@ impl RawSite {
     /// These, and the folders that links may lead into.
     pub(crate) fn opened(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
         self.published().chain(self.follow_links.iter().map(|folder| ("follow_links", folder)))
+    }
+
+    /// The files that have private keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &At<PathBuf>> {
+        let certificates = self.tls.iter().flat_map(|tls| &tls.certificates);
+        let files = certificates.flat_map(RawCertificate::files);
+        files.filter(|(_, _, has_key)| *has_key).map(|(_, file, _)| file)
+    }
+
+    /// Its paths in the form in which they are compared, which `resolve` gives them; made once.
+    pub(crate) fn resolved(&self, resolve: fn(&Path) -> PathBuf) -> &Resolved {
+        self.resolved.get_or_init(|| Resolved {
+            opened: self.opened().map(|(_, at)| resolve(&at.value)).collect(),
+            users: self.users().map(|at| resolve(&at.value)).collect(),
+            keys: self.keys().map(|at| resolve(&at.value)).collect(),
+        })
     }
 
     /// The files of users, of the site itself and of its routes.
@@ -260,6 +359,9 @@ impl RawSite {
             limits: self.limits,
             terms: self.terms.terms,
             routes: self.routes.into_iter().map(RawRoute::finish).collect::<Option<_>>()?,
+            start: self.start,
+            idle_stop_ms: self.idle_stop_ms,
+            recycle: self.recycle,
         })
     }
 }
@@ -293,6 +395,7 @@ impl RawService {
             takes_connections: self.takes_connections,
             requests: self.requests,
             environment: self.environment,
+            recycle: self.recycle,
         })
     }
 }

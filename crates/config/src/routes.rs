@@ -36,6 +36,7 @@ const PHP_SUFFIX: &str = ".php";
 const FRONT_CONTROLLER: &str = "index.php";
 
 /// A route, with its places.
+#[derive(Clone)]
 pub(crate) struct RawRoute {
     /// Where its header stands.
     pub(crate) offset: usize,
@@ -53,7 +54,7 @@ pub(crate) struct RawRoute {
 }
 
 /// Who may ask, with the place of the file of users.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RawTerms {
     pub(crate) terms: Terms,
     pub(crate) users: Option<At<PathBuf>>,
@@ -79,12 +80,12 @@ impl RawRoute {
     }
 }
 
-pub(crate) fn routes(site: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawRoute> {
+pub(crate) fn routes(site: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawRoute> {
     let tables = site.get("route").map(|entry| entry.tables(rules::ROUTE.0, problems)).unwrap_or_default();
     tables.into_iter().map(|table| route(table, dir, problems)).collect()
 }
 
-fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawRoute {
+fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawRoute {
     table.check_keys(rules::ROUTE, problems);
     let mut flag = |key| {
         let entry = table.get(key)?;
@@ -110,7 +111,7 @@ fn route(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawRo
     }
 }
 
-fn matcher(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<At<Matcher>> {
+fn matcher(table: &Table<'_>, problems: &mut Problems) -> Option<At<Matcher>> {
     let (path, suffix, pattern) = (table.get("path"), table.get("suffix"), table.get("pattern"));
     if let (Some(pattern), true) = (&pattern, path.is_some() || suffix.is_some()) {
         let message = "a route has a `pattern`, or a `path` and a `suffix`, and this one has more";
@@ -141,7 +142,7 @@ fn strips_a_prefix(
     strip: &At<bool>,
     matcher: Option<&At<Matcher>>,
     action: Option<&Action>,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) {
     if matcher.is_some_and(|matcher| matcher.value.path.is_none()) {
         let message = "`strip_prefix` takes the route's `path` away, and this route has none";
@@ -156,7 +157,7 @@ fn action(
     table: &Table<'_>,
     dir: &Path,
     pattern: Option<&Pattern>,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Option<Action> {
     let mut given = ACTIONS.iter().filter_map(|key| Some((*key, table.get(key)?)));
     let Some((first, entry)) = given.next() else {
@@ -181,7 +182,7 @@ fn action(
 }
 
 /// A route may be there for its terms alone.
-fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action> {
+fn terms_alone(table: &Table<'_>, problems: &mut Problems) -> Option<Action> {
     let has_terms = table.get("alias").is_some() || TERMS.iter().any(|key| table.get(key).is_some());
     if !has_terms && ACTIONS.iter().all(|key| table.lacks(key)) {
         let message = "this route does nothing";
@@ -196,7 +197,7 @@ fn terms_alone(table: &Table<'_>, problems: &mut Problems<'_>) -> Option<Action>
 pub(crate) fn redirect(
     entry: &Entry<'_>,
     pattern: Option<&Pattern>,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Option<Redirect> {
     let location = |text: &str| web::location(text, pattern);
     if !entry.is_table() {
@@ -221,11 +222,7 @@ pub(crate) fn redirect(
 }
 
 /// Paths, of which the last may be a status.
-fn try_files(
-    entry: &Entry<'_>,
-    pattern: Option<&Pattern>,
-    problems: &mut Problems<'_>,
-) -> Option<Vec<String>> {
+fn try_files(entry: &Entry<'_>, pattern: Option<&Pattern>, problems: &mut Problems) -> Option<Vec<String>> {
     let elements = entry.elements(problems)?;
     if !(2..=TRY_FILES_MAX).contains(&elements.len()) {
         let message = format!("`try_files` has {} entries; it has 2 to {TRY_FILES_MAX}", elements.len());
@@ -248,7 +245,7 @@ pub(crate) fn php(
     entry: &Entry<'_>,
     (site, dir): (&str, &Path),
     routes: &[RawRoute],
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Vec<RawRoute> {
     let Some(servers) = targets(entry, dir, problems) else {
         return Vec::new();
@@ -278,8 +275,8 @@ pub(crate) fn php(
 }
 
 /// One target, or several.
-fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<Vec<Target>> {
-    let one = |entry: &Entry<'_>, problems: &mut Problems<'_>| {
+fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<Vec<Target>> {
+    let one = |entry: &Entry<'_>, problems: &mut Problems| {
         entry.parsed(|text| web::target(text, dir), problems).map(|target| target.value)
     };
     if !entry.is_array() {
@@ -296,7 +293,7 @@ fn targets(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option
 }
 
 /// `headers`, `request_headers`, `hide_headers`, `allow`, `deny`, `auth` and, of a route, `internal`.
-pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawTerms {
+pub(crate) fn terms(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawTerms {
     let headers = table.get("headers").map(|entry| {
         entry.pairs(
             ("a table of strings", "{ X-Name = \"value\" }"),
@@ -332,7 +329,7 @@ fn values(strings: Vec<At<String>>) -> Vec<String> {
     strings.into_iter().map(|string| string.value).collect()
 }
 
-fn networks_of(table: &Table<'_>, key: &str, problems: &mut Problems<'_>) -> Vec<At<String>> {
+fn networks_of(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<At<String>> {
     let Some(entry) = table.get(key) else {
         return Vec::new();
     };
@@ -347,7 +344,7 @@ fn networks_of(table: &Table<'_>, key: &str, problems: &mut Problems<'_>) -> Vec
     elements.iter().filter_map(|element| element.parsed(networks::network, problems)).collect()
 }
 
-fn auth(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<(Auth, At<PathBuf>)> {
+fn auth(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<(Auth, At<PathBuf>)> {
     let mut table = entry.table(rules::AUTH.0, problems)?;
     table.check_keys(rules::AUTH, problems);
     let realm = match table.get("realm") {

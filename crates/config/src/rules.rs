@@ -27,6 +27,8 @@ const TIB: u64 = 1024 * 1024 * MIB;
 
 /// LIMIT: 64 gates keep the 64 cores of the largest machine meant busy; each costs a process and its channels.
 pub(crate) const GATES: Bounds = Bounds { min: 1, max: 64, default: None };
+/// LIMIT: under a second a worker would go between two requests of a page; over a day it is as good as never.
+pub(crate) const IDLE_STOP_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 10 * MINUTE);
 /// LIMIT: under 10 ms a flush is a system call per line; over a minute a crash loses a minute of log.
 pub(crate) const FLUSH_MS: Bounds = Bounds::new(10, MINUTE, 1500);
 /// LIMIT: 1 means the first crash is final; 1000 is as good as never.
@@ -35,6 +37,12 @@ pub(crate) const BROKEN_AFTER: Bounds = Bounds::new(1, 1000, 30);
 pub(crate) const WITHIN_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 50 * SECOND);
 /// LIMIT: under 10 ms a crash loop takes a core; over an hour a restart is better asked for by hand.
 pub(crate) const BACKOFF_MAX_MS: Bounds = Bounds::new(10, HOUR, 3 * SECOND);
+/// LIMIT: under 5 s a machine that is busy looks hung; over an hour nobody waits.
+pub(crate) const HANG_AFTER_MS: Bounds = Bounds::new(5 * SECOND, HOUR, 30 * SECOND);
+/// LIMIT: under 100 a busy worker would be replaced all the time.
+pub(crate) const MAX_REQUESTS: Bounds = Bounds { min: 100, max: 1 << 40, default: None };
+/// LIMIT: under 10 s a worker would be replaced before it is warm; over 30 days it is as good as never.
+pub(crate) const MAX_AGE_MS: Bounds = Bounds { min: 10 * SECOND, max: 30 * 24 * HOUR, default: None };
 /// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand. 32 KiB is what nginx
 /// takes by default.
 pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 32 * KIB);
@@ -157,6 +165,8 @@ pub(crate) const ROLES: usize = 3;
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// LIMIT: a thousand sites of a kilobyte each fit; a device or a log given by mistake does not fill memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
+/// LIMIT: sites are numbered with 16 bits, and a change takes a number.
+pub(crate) const SITE_FILES_MAX: usize = 50_000;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
 pub(crate) const TABLES: [Keys; 12] =
@@ -165,10 +175,26 @@ pub(crate) const TABLES: [Keys; 12] =
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
-pub(crate) const ROOT: Keys =
-    ("the top level", &["server", "listen", "tls", "log", "restart", "limits", "conditioning", "site"]);
-pub(crate) const SERVER: Keys =
-    ("[server]", &["user_range", "state_dir", "run_dir", "log_dir", "gates", "isolation", "danger_without"]);
+pub(crate) const ROOT: Keys = (
+    "the top level",
+    &["include", "server", "listen", "tls", "log", "restart", "limits", "conditioning", "site"],
+);
+/// A file that `include` names.
+pub(crate) const INCLUDED: Keys = ("a file of sites", &["site"]);
+pub(crate) const SERVER: Keys = (
+    "[server]",
+    &[
+        "user_range",
+        "state_dir",
+        "run_dir",
+        "log_dir",
+        "gates",
+        "isolation",
+        "danger_without",
+        "start",
+        "idle_stop",
+    ],
+);
 pub(crate) const LISTEN: Keys = (
     "[[listen]]",
     &[
@@ -187,7 +213,7 @@ pub(crate) const TLS: Keys = (
     &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp", "ocsp_ports"],
 );
 pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
-pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max"]);
+pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max", "hang_after"]);
 pub(crate) const LIMITS: Keys = (
     "[limits]",
     &[
@@ -267,6 +293,11 @@ pub(crate) const SITE: Keys = (
         "user",
         "danger_shared_user",
         "worker",
+        "start",
+        "idle_stop",
+        "max_requests",
+        "max_age",
+        "max_memory",
     ],
 );
 pub(crate) const ROUTE: Keys = (
@@ -323,5 +354,8 @@ pub(crate) const SERVICE: Keys = (
         "takes_connections",
         "requests",
         "environment",
+        "max_requests",
+        "max_age",
+        "max_memory",
     ],
 );

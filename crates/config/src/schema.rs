@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
@@ -29,10 +30,30 @@ pub struct Config {
     pub limits: Limits,
     /// `[conditioning]`.
     pub conditioning: Conditioning,
-    /// `[[site]]`: at least one, in the order of the file.
-    pub sites: Vec<Site>,
+    /// `include`: the folder of files of sites.
+    pub include: Option<Include>,
+    /// `[[site]]`, in the order of the file, and then of the files of the folder; at least one, unless there is such a folder.
+    pub sites: Vec<Arc<Site>>,
     /// What the file says that is perhaps not meant; nothing of it keeps anything from running.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// `include`: a folder, each of whose files has sites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Include {
+    /// The folder; absolute.
+    pub folder: PathBuf,
+    /// Its files, in the order of their names.
+    pub files: Vec<SiteFile>,
+}
+
+/// A file of `include`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteFile {
+    /// Where the file is.
+    pub path: PathBuf,
+    /// The names of its sites.
+    pub sites: Vec<String>,
 }
 
 /// `[server]`: uids, folders and the number of gates.
@@ -54,6 +75,19 @@ pub struct Server {
     pub isolation: Isolation,
     /// Names of layers that are left out on purpose; empty unless `isolation` is [`Isolation::Degraded`].
     pub danger_without: Vec<String>,
+    /// When processes of sites start that do not say so themselves.
+    pub start: Start,
+    /// After how long without a connection processes go that start on demand, in milliseconds.
+    pub idle_stop_ms: u32,
+}
+
+/// When the processes of a site start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the server.
+    Always,
+    /// With the first connection; they go when there has been none for a while.
+    OnDemand,
 }
 
 /// What to do where a layer of the jail cannot be applied, as root; another user always runs degraded.
@@ -224,6 +258,19 @@ pub struct Restart {
     pub within_ms: u32,
     /// The longest pause before a restart, in milliseconds.
     pub backoff_max_ms: u32,
+    /// After how many milliseconds without a word a process that is in use is ended.
+    pub hang_after_ms: u32,
+}
+
+/// When a process is replaced by a new one though nothing is wrong with it; `None`: never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recycle {
+    /// After so many requests.
+    pub requests: Option<u64>,
+    /// After so many milliseconds.
+    pub age_ms: Option<u32>,
+    /// When it has so many bytes of memory.
+    pub memory: Option<u64>,
 }
 
 /// `[limits]`: what one request or connection may cost.
@@ -345,6 +392,20 @@ pub struct Site {
     pub limits: SiteLimits,
     /// How its worker runs.
     pub worker: Worker,
+    /// When its processes start; `None`: as `[server]` says.
+    pub start: Option<Start>,
+    /// After how long without a connection they go, in milliseconds; `None`: as `[server]` says.
+    pub idle_stop_ms: Option<u32>,
+    /// When its worker is replaced.
+    pub recycle: Recycle,
+}
+
+impl Site {
+    /// After how long without a connection its processes go, in milliseconds, if they start on demand.
+    pub fn idle_stop_ms(&self, server: &Server) -> Option<u32> {
+        let start = self.start.unwrap_or(server.start);
+        (start == Start::OnDemand).then(|| self.idle_stop_ms.unwrap_or(server.idle_stop_ms))
+    }
 }
 
 /// Limits that a site has for itself; `None`: those of `[limits]`.
@@ -439,4 +500,6 @@ pub struct Service {
     pub requests: Option<u32>,
     /// Its whole environment, sorted by name.
     pub environment: Vec<(String, String)>,
+    /// When its process is replaced.
+    pub recycle: Recycle,
 }

@@ -13,9 +13,9 @@ use crate::parse::{Fault, hosts, networks, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
 use crate::rules;
-use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart};
+use crate::schema::{AccessFormat, Isolation, Limits, Log, Recycle, Restart, Start};
 
-pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawServer {
+pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawServer {
     let user_range = match table.get("user_range") {
         Some(entry) => entry.parsed(units::user_range, problems),
         None => Some(At::default(rules::USER_RANGE, table.offset)),
@@ -35,7 +35,27 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>)
             .and_then(|entry| entry.parsed(isolation, problems))
             .map_or(Isolation::Strict, |isolation| isolation.value),
         danger_without: danger_without(table, problems),
+        start: start(table, problems).unwrap_or(Start::Always),
+        idle_stop_ms: table.duration_ms("idle_stop", &rules::IDLE_STOP_MS, problems),
     }
+}
+
+/// When the process of a site or a service is replaced.
+pub(crate) fn recycle(table: &Table<'_>, problems: &mut Problems) -> Recycle {
+    let requests = table.get("max_requests").and_then(|entry| entry.count(&rules::MAX_REQUESTS, problems));
+    let age = table.get("max_age").and_then(|entry| entry.duration_ms(&rules::MAX_AGE_MS, problems));
+    let memory = table.get("max_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
+    Recycle { requests, age_ms: age.map(|ms| narrow(Some(ms))), memory }
+}
+
+/// When processes of sites start, if the table says so.
+pub(crate) fn start(table: &Table<'_>, problems: &mut Problems) -> Option<Start> {
+    let word = |text: &str| match text {
+        "always" => Ok(Start::Always),
+        "on-demand" => Ok(Start::OnDemand),
+        _ => Err(one_of("processes of sites start", text, &["always", "on-demand"])),
+    };
+    table.get("start").and_then(|entry| entry.parsed(word, problems)).map(|start| start.value)
 }
 
 fn isolation(text: &str) -> Result<Isolation, Fault> {
@@ -47,7 +67,7 @@ fn isolation(text: &str) -> Result<Isolation, Fault> {
 }
 
 /// Layers can be left out only by somebody who says twice that it is meant.
-fn danger_without(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+fn danger_without(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     let Some(entry) = table.get("danger_without") else {
         return Vec::new();
     };
@@ -78,7 +98,7 @@ fn folder(
     key: &'static str,
     default: &Path,
     dir: &Path,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Option<At<PathBuf>> {
     match table.get(key) {
         Some(entry) => entry.path(dir, problems),
@@ -87,7 +107,7 @@ fn folder(
 }
 
 /// The listeners, and whether there are any and all could be read.
-pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<RawListener>, bool) {
+pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems) -> (Vec<RawListener>, bool) {
     let mut listeners = Vec::new();
     let tables = require_tables(root, "listen", rules::LISTEN.0, problems);
     let count = tables.len();
@@ -114,7 +134,7 @@ pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems<'_>) -> (Vec<R
 }
 
 /// Who may say, by the PROXY protocol, that a connection is somebody else's; nobody without `proxy_protocol`.
-fn proxies(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+fn proxies(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     let speaks = table.get("proxy_protocol").and_then(|entry| entry.boolean(problems)).unwrap_or(false);
     let trusted = table.get("trusted");
     if let Some(entry) = trusted.as_ref().filter(|_| !speaks) {
@@ -138,12 +158,12 @@ pub(crate) fn require_tables<'t>(
     root: &Table<'t>,
     key: &'static str,
     header: &str,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Vec<Table<'t>> {
     let entry = root.get(key);
     let is_empty_array = entry.as_ref().is_some_and(|entry| entry.is_empty_array());
     if root.lacks(key) || is_empty_array {
-        let offset = entry.as_ref().map_or(0, |entry| entry.offset);
+        let offset = entry.as_ref().map_or(root.offset, |entry| entry.offset);
         let message = format!("there is no {header}, and at least one is needed");
         problems.report_help(offset, message, format!("add `{header}` and its keys"));
     }
@@ -151,7 +171,7 @@ pub(crate) fn require_tables<'t>(
 }
 
 /// `[log]`, and the place of its `error_file`.
-pub(crate) fn log(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> (Log, Option<At<PathBuf>>) {
+pub(crate) fn log(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> (Log, Option<At<PathBuf>>) {
     let format = table.get("access_format").and_then(|entry| entry.parsed(access_format, problems));
     let error_file = table.get("error_file").and_then(|entry| entry.path(dir, problems));
     let mut flag = |key| table.get(key).and_then(|entry| entry.boolean(problems)).unwrap_or_default();
@@ -175,16 +195,17 @@ fn access_format(text: &str) -> Result<AccessFormat, Fault> {
     }
 }
 
-pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems<'_>) -> Restart {
+pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems) -> Restart {
     Restart {
         broken_after: table.count("broken_after", &rules::BROKEN_AFTER, problems),
         within_ms: table.duration_ms("within", &rules::WITHIN_MS, problems),
         backoff_max_ms: table.duration_ms("backoff_max", &rules::BACKOFF_MAX_MS, problems),
+        hang_after_ms: table.duration_ms("hang_after", &rules::HANG_AFTER_MS, problems),
     }
 }
 
 /// `head_timeout_ms` was read elsewhere, as it has a key in two tables.
-pub(crate) fn limits(table: &Table<'_>, head_timeout_ms: u32, problems: &mut Problems<'_>) -> Limits {
+pub(crate) fn limits(table: &Table<'_>, head_timeout_ms: u32, problems: &mut Problems) -> Limits {
     Limits {
         head_bytes: narrow(Some(table.bytes("head_bytes", &rules::HEAD_BYTES, problems))),
         head_timeout_ms,

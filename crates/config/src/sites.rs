@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must
 //! never: let a program be searched for in PATH, or guess a host.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -13,14 +14,25 @@ use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite};
 use crate::schema::{Network, SiteLimits};
 use crate::sections::require_tables;
-use crate::{routes, rules, statics, tls, worker};
+use crate::{routes, rules, sections, statics, tls, worker};
 
-pub(crate) fn sites(root: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<RawSite> {
-    let tables = require_tables(root, "site", rules::SITE.0, problems);
+/// How many sites a file has at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Least {
+    None,
+    One,
+}
+
+pub(crate) fn sites(root: &Table<'_>, least: Least, dir: &Path, problems: &mut Problems) -> Vec<RawSite> {
+    let header = rules::SITE.0;
+    let tables = match least {
+        Least::One => require_tables(root, "site", header, problems),
+        Least::None => root.get("site").map(|entry| entry.tables(header, problems)).unwrap_or_default(),
+    };
     tables.into_iter().map(|table| site(table, dir, problems)).collect()
 }
 
-fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSite {
+fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
     label(&mut table, "site");
     table.check_keys(rules::SITE, problems);
     let name = table.require("name", "\"blog\"", problems);
@@ -37,6 +49,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
     }
     RawSite {
         offset: table.offset,
+        resolved: OnceCell::new(),
         name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
         hosts: site_hosts(&table, problems),
         listen: table.get("listen").map(|entry| listen(&entry, &table, problems)),
@@ -54,6 +67,11 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
         redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, None, problems)),
         statics: statics::statics(&table, problems),
         limits: limits(&table, problems),
+        recycle: sections::recycle(&table, problems),
+        start: sections::start(&table, problems),
+        idle_stop_ms: table
+            .get("idle_stop")
+            .and_then(|entry| entry.duration_ms(&rules::IDLE_STOP_MS, problems).map(|ms| narrow(Some(ms)))),
         terms: routes::terms(&table, dir, problems),
         routes,
         has_purpose: ["root", "vhosts", "php", "redirect", "service", "route"]
@@ -64,8 +82,8 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawSit
 }
 
 /// Limits that take the place of those of `[limits]`.
-fn limits(table: &Table<'_>, problems: &mut Problems<'_>) -> SiteLimits {
-    let duration = |entry: Entry<'_>, problems: &mut Problems<'_>| {
+fn limits(table: &Table<'_>, problems: &mut Problems) -> SiteLimits {
+    let duration = |entry: Entry<'_>, problems: &mut Problems| {
         entry.duration_ms(&rules::IDLE_TIMEOUT_MS, problems).map(|ms| narrow(Some(ms)))
     };
     SiteLimits {
@@ -82,7 +100,7 @@ fn label(table: &mut Table<'_>, kind: &str) {
     }
 }
 
-fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>> {
+fn site_hosts(table: &Table<'_>, problems: &mut Problems) -> Vec<At<String>> {
     // A folder for each host answers to whatever host has a folder.
     if let (true, Some(vhosts)) = (table.lacks("host"), table.get("vhosts")) {
         return vec![At::default("*".to_owned(), vhosts.offset)];
@@ -99,7 +117,7 @@ fn site_hosts(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<String>>
     elements.iter().filter_map(|element| element.parsed(hosts::host, problems)).collect()
 }
 
-fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<At<SocketAddr>> {
+fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems) -> Vec<At<SocketAddr>> {
     if entry.is_empty_array() {
         let message =
             format!("`listen` is empty in {}; a site answers on at least one listener", table.label);
@@ -109,7 +127,7 @@ fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems<'_>) -> 
     elements.iter().filter_map(|element| element.parsed(hosts::address, problems)).collect()
 }
 
-fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
+fn index(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     match table.get("index") {
         Some(entry) => values(entry.strings(names::file_name, problems)),
         None if table.get("php").is_some() => vec!["index.php".to_owned(), "index.html".to_owned()],
@@ -117,7 +135,7 @@ fn index(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<String> {
     }
 }
 
-fn follow_links(entry: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+fn follow_links(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Vec<At<PathBuf>> {
     let elements = entry.elements(problems).unwrap_or_default();
     if elements.len() > rules::FOLLOW_LINKS_MAX {
         let (count, max) = (elements.len(), rules::FOLLOW_LINKS_MAX);
@@ -131,7 +149,7 @@ fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {
     strings.into_iter().flatten().map(|string| string.value).collect()
 }
 
-fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawService {
+fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {
     label(&mut table, "service");
     table.check_keys(rules::SERVICE, problems);
     let name = table.require("name", "\"search\"", problems);
@@ -161,17 +179,18 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Raw
             .map(|label| label.value),
         takes_connections: takes_connections.unwrap_or(false),
         environment: environment.unwrap_or_default(),
+        recycle: sections::recycle(&table, problems),
         label: table.label,
     }
 }
 
 /// Whether a program may make code while it runs.
-pub(crate) fn jit(table: &Table<'_>, problems: &mut Problems<'_>) -> bool {
+pub(crate) fn jit(table: &Table<'_>, problems: &mut Problems) -> bool {
     table.get("jit").and_then(|entry| entry.boolean(problems)).unwrap_or(false)
 }
 
 /// What it may do in the network: `"tcp:443"` and the like, and `"udp"`.
-fn network(table: &Table<'_>, problems: &mut Problems<'_>) -> Network {
+fn network(table: &Table<'_>, problems: &mut Problems) -> Network {
     let elements = table.get("network").and_then(|entry| entry.elements(problems)).unwrap_or_default();
     let mut network = Network::default();
     for grant in elements.iter().filter_map(|element| element.parsed(grants::network_grant, problems)) {
@@ -187,7 +206,7 @@ fn network(table: &Table<'_>, problems: &mut Problems<'_>) -> Network {
 pub(crate) fn command_of(
     entry: &Entry<'_>,
     dir: &Path,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Option<(Vec<String>, At<PathBuf>)> {
     let elements = entry.elements(problems)?;
     let Some(first) = elements.first() else {
@@ -211,7 +230,7 @@ fn program_path(text: &str) -> Result<(), Fault> {
     names::no_nul(text)
 }
 
-pub(crate) fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Vec<At<PathBuf>> {
+pub(crate) fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<At<PathBuf>> {
     let elements = table.get("read").and_then(|entry| entry.elements(problems)).unwrap_or_default();
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

@@ -11,7 +11,7 @@ use crate::rules;
 use crate::sections::one_of;
 use crate::statics_schema::{Compress, Encoding, Statics};
 
-pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems<'_>) -> Statics {
+pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems) -> Statics {
     let listing = table.get("listing").and_then(|entry| entry.boolean(problems));
     Statics {
         cache_control: table.get("cache_control").and_then(|entry| cache_control(&entry, problems)),
@@ -32,13 +32,13 @@ fn strings(
     table: &Table<'_>,
     key: &str,
     rule: fn(&str) -> Result<(), Fault>,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Vec<String> {
     let strings = table.get(key).and_then(|entry| entry.strings(rule, problems));
     strings.into_iter().flatten().map(|string| string.value).collect()
 }
 
-fn media_types(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+fn media_types(entry: &Entry<'_>, problems: &mut Problems) -> Vec<(String, String)> {
     entry.pairs(
         ("a table of media types", "{ \".wasm\" = \"application/wasm\" }"),
         web::suffix,
@@ -48,7 +48,7 @@ fn media_types(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Vec<(String, S
 }
 
 /// Caches count in whole seconds.
-fn cache_control(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Option<u32> {
+fn cache_control(entry: &Entry<'_>, problems: &mut Problems) -> Option<u32> {
     let ms = entry.duration_ms(&rules::CACHE_CONTROL_MS, problems)?;
     if !ms.is_multiple_of(1000) {
         let message = format!("`cache_control` is {ms}ms; caches count in whole seconds");
@@ -58,7 +58,7 @@ fn cache_control(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Option<u32> 
 }
 
 /// `false`, or a table.
-fn compress(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Compress {
+fn compress(entry: &Entry<'_>, problems: &mut Problems) -> Compress {
     let mut compress = rules::compress();
     if !entry.is_table() {
         if entry.boolean(problems) == Some(false) {
@@ -79,7 +79,7 @@ fn compress(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Compress {
     compress
 }
 
-fn encodings(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Vec<Encoding> {
+fn encodings(entry: &Entry<'_>, problems: &mut Problems) -> Vec<Encoding> {
     let mut encodings: Vec<Encoding> = Vec::new();
     for element in entry.elements(problems).unwrap_or_default() {
         let Some(encoding) = element.parsed(encoding, problems) else { continue };
@@ -106,7 +106,7 @@ fn encoding(text: &str) -> Result<Encoding, Fault> {
     }
 }
 
-fn pages(entry: &Entry<'_>, problems: &mut Problems<'_>) -> Vec<(u16, String)> {
+fn pages(entry: &Entry<'_>, problems: &mut Problems) -> Vec<(u16, String)> {
     let status = |text: &str| match text.parse::<u16>() {
         Ok(400..=599) if text.len() == 3 => Ok(()),
         _ => {

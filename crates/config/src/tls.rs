@@ -3,18 +3,21 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: open a
 //! certificate, or parse one; the signer does.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table};
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, networks};
 use crate::place::At;
-use crate::raw::{RawConfig, RawListener, RawSite};
+use crate::raw::{ListedSite, RawConfig, RawListener, RawSite};
 use crate::rules;
 use crate::schema::{CertificateFiles, ClientCertificates, Resumption, SiteTls, Tls, TlsVersion};
 use crate::sections::one_of;
 
 /// What a site says of its certificates.
+#[derive(Clone)]
 pub(crate) struct RawSiteTls {
     /// Where `certificates`, or `certificate`, stands.
     pub(crate) offset: usize,
@@ -25,6 +28,7 @@ pub(crate) struct RawSiteTls {
 }
 
 /// A certificate and its key.
+#[derive(Clone)]
 pub(crate) struct RawCertificate {
     /// The key of the file that messages are about: `certificates`, or `certificate`.
     pub(crate) named_by: &'static str,
@@ -57,7 +61,7 @@ impl RawSiteTls {
 }
 
 /// `[tls]`.
-pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems<'_>) -> Tls {
+pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems) -> Tls {
     let version = table.get("min_version").and_then(|entry| entry.parsed(version, problems));
     let resumption = table.get("resumption").and_then(|entry| entry.parsed(resumption, problems));
     let hsts = table.get("hsts").and_then(|entry| entry.string(field_value, problems));
@@ -87,7 +91,7 @@ pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems<'_>) -> Tls {
 }
 
 /// Where responders may be asked.
-fn ocsp_ports(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<u16> {
+fn ocsp_ports(table: &Table<'_>, problems: &mut Problems) -> Vec<u16> {
     let Some(entry) = table.get("ocsp_ports") else { return vec![rules::OCSP_PORT] };
     let elements = entry.elements(problems).unwrap_or_default();
     if entry.is_empty_array() || elements.len() > rules::OCSP_PORTS_MAX {
@@ -100,7 +104,7 @@ fn ocsp_ports(table: &Table<'_>, problems: &mut Problems<'_>) -> Vec<u16> {
 }
 
 /// How long, or `"0"` for never: nought is the same in every unit.
-fn tamper_ban(table: &Table<'_>, problems: &mut Problems<'_>) -> u32 {
+fn tamper_ban(table: &Table<'_>, problems: &mut Problems) -> u32 {
     match table.get("tamper_ban") {
         Some(entry) if entry.plain() == Some("0") => 0,
         _ => table.duration_ms("tamper_ban", &rules::TAMPER_BAN_MS, problems),
@@ -147,7 +151,7 @@ fn field_value(text: &str) -> Result<(), Fault> {
 }
 
 /// What a site says of its certificates; nothing, if it says nothing.
-pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawSiteTls> {
+pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<RawSiteTls> {
     let (offset, certificates) = certificates(table, dir, problems).unzip();
     let client_ca = table.get("client_ca");
     let client_crl = table.get("client_crl");
@@ -185,7 +189,7 @@ pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -
 fn certificates(
     table: &Table<'_>,
     dir: &Path,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Option<(usize, Vec<RawCertificate>)> {
     let (one, key, several) = (table.get("certificate"), table.get("key"), table.get("certificates"));
     if let (None, Some(key)) = (&one, &key) {
@@ -217,7 +221,7 @@ fn certificates(
 }
 
 /// One of `certificates`: a file that has the key as well, or a table of two files.
-fn certificate(element: &Entry<'_>, dir: &Path, problems: &mut Problems<'_>) -> Option<RawCertificate> {
+fn certificate(element: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<RawCertificate> {
     if !element.is_table() {
         let certificate = element.path(dir, problems)?;
         return Some(RawCertificate { named_by: "certificates", certificate, key: None });
@@ -235,7 +239,7 @@ fn files(
     label: &str,
     (max, help): (usize, &str),
     dir: &Path,
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Vec<At<PathBuf>> {
     let elements = list(entry, label, (max, help), problems);
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
@@ -246,7 +250,7 @@ fn list<'t>(
     entry: &Entry<'t>,
     label: &str,
     (max, help): (usize, &str),
-    problems: &mut Problems<'_>,
+    problems: &mut Problems,
 ) -> Vec<Entry<'t>> {
     let Some(elements) = entry.elements(problems) else {
         return Vec::new();
@@ -261,19 +265,21 @@ fn list<'t>(
 }
 
 /// The rules between listeners and certificates.
-pub(crate) fn check(raw: &RawConfig, problems: &mut Problems<'_>) {
+pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
     for listener in &raw.listeners {
         check_listener(raw, listener, problems);
     }
+    let fronts = OnceCell::new();
     for site in &raw.sites {
         match &site.tls {
-            Some(tls) => check_site(raw, site, tls, problems),
-            None => check_path(raw, site, problems),
+            Some(tls) if site.is_new() => check_site(raw, site, tls, problems),
+            Some(_) => {}
+            None => check_path(raw, site, &fronts, problems),
         }
     }
 }
 
-fn check_listener(raw: &RawConfig, listener: &RawListener, problems: &mut Problems<'_>) {
+fn check_listener(raw: &RawConfig, listener: &RawListener, problems: &mut Problems) {
     let (offset, address) = (listener.address.offset, listener.address.value);
     for (is_set, key, why) in [
         (listener.redirect_to_https, "redirect_to_https", "there is nothing to redirect to"),
@@ -284,7 +290,9 @@ fn check_listener(raw: &RawConfig, listener: &RawListener, problems: &mut Proble
             problems.report_help(offset, message, format!("remove `{key}`"));
         }
     }
-    if listener.tls && !raw.sites.iter().any(|site| site.tls.is_some() && answers_on(site, listener)) {
+    // Sites of a folder come and go.
+    let is_used = |site: &ListedSite| site.tls.is_some() && answers_on(site, listener);
+    if listener.tls && raw.include.is_none() && !raw.sites.iter().any(is_used) {
         let message = format!("listener \"{address}\" has `tls`, and no site on it has `certificates`");
         problems.report_help(
             offset,
@@ -298,7 +306,7 @@ fn check_listener(raw: &RawConfig, listener: &RawListener, problems: &mut Proble
     }
 }
 
-fn check_site(raw: &RawConfig, site: &RawSite, tls: &RawSiteTls, problems: &mut Problems<'_>) {
+fn check_site(raw: &RawConfig, site: &RawSite, tls: &RawSiteTls, problems: &mut Problems) {
     if raw.listeners_known && !raw.listeners.iter().any(|listener| listener.tls && answers_on(site, listener))
     {
         let message = format!("{} has `certificates`, and no listener with `tls`", site.label);
@@ -324,18 +332,20 @@ fn has_path(site: &RawSite) -> bool {
 }
 
 /// A site with a `path` that answers by TLS alone has a site that does TLS for each of its hosts.
-fn check_path(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
+fn check_path<'r>(
+    raw: &'r RawConfig,
+    site: &RawSite,
+    fronts: &OnceCell<HashMap<&'r str, Vec<&'r RawSite>>>,
+    problems: &mut Problems,
+) {
     let listeners: Vec<_> = raw.listeners.iter().filter(|listener| answers_on(site, listener)).collect();
     if !has_path(site) || listeners.is_empty() || listeners.iter().any(|listener| !listener.tls) {
         return;
     }
-    let relays = |other: &RawSite, host: &str| {
-        other.tls.is_some()
-            && other.hosts.iter().any(|of| of.value == host)
-            && listeners.iter().any(|listener| answers_on(other, listener))
-    };
+    let relays = |other: &&RawSite| listeners.iter().any(|listener| answers_on(other, listener));
+    let fronts = fronts.get_or_init(|| fronts_of(raw));
     for host in &site.hosts {
-        if !raw.sites.iter().any(|other| relays(other, &host.value)) {
+        if !fronts.get(host.value.as_str()).is_some_and(|others| others.iter().any(relays)) {
             let message = format!(
                 "`host` \"{}\" of {}, which has a `path` and answers by TLS alone, is in no site with `certificates`: \
                  nobody could do TLS for it",
@@ -348,6 +358,17 @@ fn check_path(raw: &RawConfig, site: &RawSite, problems: &mut Problems<'_>) {
             );
         }
     }
+}
+
+/// The sites with certificates, by host.
+fn fronts_of(raw: &RawConfig) -> HashMap<&str, Vec<&RawSite>> {
+    let mut fronts: HashMap<_, Vec<_>> = HashMap::new();
+    for site in raw.sites.iter().filter(|site| site.tls.is_some()) {
+        for host in &site.hosts {
+            fronts.entry(host.value.as_str()).or_default().push(&**site);
+        }
+    }
+    fronts
 }
 
 /// Whether a site answers on a listener.

@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let two
 //! sites write into one log, or share an account unless both say so.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::check::Seen;
@@ -10,7 +11,7 @@ use crate::decode::Table;
 use crate::diagnostic::{Problems, quote};
 use crate::parse::Fault;
 use crate::place::At;
-use crate::raw::{RawSite, RawWorker};
+use crate::raw::{ListedSite, RawSite, RawWorker};
 use crate::sites::command_of;
 use crate::statics_schema::Action;
 
@@ -21,7 +22,7 @@ const USER_BYTES_MAX: usize = 32;
 /// LIMIT: NAME_MAX, less a day (`.20261121`).
 const LOG_NAME_BYTES_MAX: usize = 246;
 
-pub(crate) fn worker(table: &Table<'_>, dir: &Path, problems: &mut Problems<'_>) -> RawWorker {
+pub(crate) fn worker(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawWorker {
     let shared = table.get("danger_shared_user").and_then(|entry| entry.boolean(problems));
     RawWorker {
         access_log: table.get("access_log").and_then(|entry| entry.string(log_name, problems)),
@@ -67,15 +68,15 @@ fn user(text: &str) -> Result<(), Fault> {
 }
 
 /// Logs and accounts that two sites have.
-pub(crate) fn check(sites: &[RawSite], problems: &mut Problems<'_>) {
+pub(crate) fn check(sites: &[ListedSite], problems: &mut Problems) {
     logs(sites, problems);
     users(sites, problems);
     hooks(sites, problems);
 }
 
 /// The usual worker has no functions.
-fn hooks(sites: &[RawSite], problems: &mut Problems<'_>) {
-    for site in sites.iter().filter(|site| !site.worker.is_given) {
+fn hooks(sites: &[ListedSite], problems: &mut Problems) {
+    for site in sites.iter().filter(|site| site.is_new() && !site.worker.is_given) {
         for route in &site.routes {
             if let Some(Action::Hook(name)) = &route.action {
                 let name = quote(name);
@@ -93,7 +94,7 @@ fn hooks(sites: &[RawSite], problems: &mut Problems<'_>) {
     }
 }
 
-fn logs(sites: &[RawSite], problems: &mut Problems<'_>) {
+fn logs(sites: &[ListedSite], problems: &mut Problems) {
     let mut seen = Seen::new();
     // Those that are written first: where a default is the same, the written one is to be changed.
     for site in sites {
@@ -113,12 +114,13 @@ fn logs(sites: &[RawSite], problems: &mut Problems<'_>) {
 }
 
 /// SECURITY: whose uid is the same, is kept apart by namespaces alone.
-fn users(sites: &[RawSite], problems: &mut Problems<'_>) {
-    let all: Vec<(&RawSite, &At<String>)> =
-        sites.iter().filter_map(|site| Some((site, site.worker.user.as_ref()?))).collect();
-    for (number, (site, user)) in all.iter().enumerate() {
-        let earlier = all.iter().take(number).find(|(_, other)| other.value == user.value);
-        let Some((first, at)) = earlier else { continue };
+fn users(sites: &[ListedSite], problems: &mut Problems) {
+    let mut first_of: HashMap<&str, (&RawSite, &At<String>)> = HashMap::new();
+    for (site, user) in sites.iter().filter_map(|site| Some((&**site, site.worker.user.as_ref()?))) {
+        let Some((first, at)) = first_of.get(user.value.as_str()) else {
+            first_of.insert(&user.value, (site, user));
+            continue;
+        };
         if !(site.worker.danger_shared_user && first.worker.danger_shared_user) {
             let (name, place) = (quote(&user.value), problems.place(at.offset));
             let message = format!(

@@ -94,7 +94,13 @@ fn messages_are_in_the_order_of_the_file() {
         let Err(Diagnostics(found)) = read(&case) else {
             continue;
         };
-        assert!(found.is_sorted_by_key(|d| (d.line, d.column)), "{}", case.display());
+        let files = found.chunk_by(|one, next| one.file == next.file);
+        let mut names: Vec<_> = files.clone().map(|file| &file[0].file).collect();
+        names.sort();
+        assert!(names.windows(2).all(|two| two[0] != two[1]), "{}", case.display());
+        for file in files {
+            assert!(file.is_sorted_by_key(|d| (d.line, d.column)), "{}", case.display());
+        }
         assert!(!found.is_empty());
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its files should panic")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use config::CertificateFiles;
 use config::{
@@ -44,6 +45,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         takes_connections: false,
         requests: None,
         environment: Vec::new(),
+        recycle: config::Recycle::default(),
     }
 }
 
@@ -66,6 +68,9 @@ fn bare_site() -> Site {
         limits: config::SiteLimits::default(),
         routes: Vec::new(),
         worker: worker(""),
+        start: None,
+        idle_stop_ms: None,
+        recycle: config::Recycle::default(),
     }
 }
 
@@ -125,16 +130,19 @@ fn main_job() -> Config {
             gates: Some(2),
             isolation: config::Isolation::Strict,
             danger_without: vec![],
+            start: config::Start::Always,
+            idle_stop_ms: 600_000,
         },
+        include: None,
         listeners: vec![listener("127.0.0.1:8080")],
         tls: default_tls(),
         log: default_log(),
-        restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000 },
+        restart: Restart { broken_after: 30, within_ms: 50_000, backoff_max_ms: 3000, hang_after_ms: 30_000 },
         limits: Limits { head_bytes: 8192, ..default_limits() },
         conditioning: default_conditioning(),
         warnings: vec![],
         sites: vec![
-            Site {
+            Arc::new(Site {
                 name: "packages".to_owned(),
                 hosts: strings(&["localhost", "127.0.0.1", "packages.test"]),
                 listen: Vec::new(),
@@ -149,8 +157,8 @@ fn main_job() -> Config {
                 ],
                 worker: worker("packages.access.log"),
                 ..bare_site()
-            },
-            Site {
+            }),
+            Arc::new(Site {
                 name: "other".to_owned(),
                 hosts: strings(&["other.test"]),
                 listen: Vec::new(),
@@ -161,7 +169,7 @@ fn main_job() -> Config {
                 services: Vec::new(),
                 worker: worker("other.access.log"),
                 ..bare_site()
-            },
+            }),
         ],
     }
 }
@@ -321,7 +329,10 @@ fn every_key_is_taken() {
         error_syslog: true,
     };
     assert_eq!(config.log, log);
-    assert_eq!(config.restart, Restart { broken_after: 1, within_ms: 86_400_000, backoff_max_ms: 10 });
+    assert_eq!(
+        config.restart,
+        Restart { broken_after: 1, within_ms: 86_400_000, backoff_max_ms: 10, hang_after_ms: 30_000 }
+    );
     let limits = Limits {
         head_bytes: 65536,
         head_timeout_ms: 300_000,

@@ -3,13 +3,16 @@
 //! Runs in: the gate. Sees: when something arrives, and from whom. Never: waits for one connection.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{Event, EventFlags};
 
 use crate::connection::Seen;
 use crate::gate::Gate;
 use crate::incomplete::{BATCH, Held, Stage};
+
+/// How often the launcher is told of a partition that is in use.
+const USED_EVERY: Duration = Duration::from_secs(10);
 
 /// Looks at each connection on which something has arrived, until the task is ended.
 pub async fn arrivals(gate: Rc<Gate>) {
@@ -59,6 +62,14 @@ fn arrived(gate: &Rc<Gate>, event: &Event, now: Instant) {
                 held.connection.dispatch(gate, seen, now);
             }
         }
+    }
+}
+
+/// Has the launcher be told again and again which partitions are in use, until the task is ended.
+pub async fn uses(gate: Rc<Gate>) {
+    loop {
+        tokio::time::sleep(USED_EVERY).await;
+        gate.forget_used();
     }
 }
 

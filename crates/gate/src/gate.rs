@@ -2,7 +2,7 @@
 //!
 //! Runs in: the gate. Sees: hosts and paths of requests. Never: keeps anything of a connection that was passed on.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use conditioning::Exempt;
 use request::head;
 use tokio::sync::Notify;
+use wire::ChildToLauncher;
 use worker::counters::{Counters, DropCounters};
 use worker::dispatcher::{Dispatcher, Guarded};
 use worker::log::Log;
@@ -61,6 +62,10 @@ pub struct Gate {
     counters: Counters,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
     chain: RefCell<Option<Rc<Chain>>>,
+    /// Says something to the launcher.
+    launcher: OnceCell<Box<dyn Fn(ChildToLauncher)>>,
+    /// Partitions that the launcher has been told of lately.
+    used: RefCell<Vec<Rc<Cell<bool>>>>,
     left: Notify,
 }
 
@@ -83,8 +88,33 @@ impl Gate {
             counters: Counters::default(),
             partitions: RefCell::default(),
             chain: RefCell::default(),
+            launcher: OnceCell::new(),
+            used: RefCell::default(),
             left: Notify::new(),
         }))
+    }
+
+    /// Sets how something is said to the launcher, once.
+    pub fn speak(&self, say: impl Fn(ChildToLauncher) + 'static) {
+        let _ = self.launcher.set(Box::new(say));
+    }
+
+    /// Has the launcher know that this partition is in use, unless it has been told.
+    pub fn note_used(&self, partition: u16, is_told: &Rc<Cell<bool>>) {
+        if !is_told.replace(true) {
+            self.used.borrow_mut().push(is_told.clone());
+            self.launcher.get().into_iter().for_each(|say| say(ChildToLauncher::Used { partition }));
+        }
+    }
+
+    /// Has the launcher be told anew of partitions that are in use.
+    pub fn forget_used(&self) {
+        self.used.borrow_mut().drain(..).for_each(|is_told| is_told.set(false));
+    }
+
+    /// Has the launcher know that a worker of this partition is wanted.
+    pub fn want(&self, partition: u16) {
+        self.launcher.get().into_iter().for_each(|say| say(ChildToLauncher::Wanted { partition }));
     }
 
     /// Sets the policies, once, before the first connection.

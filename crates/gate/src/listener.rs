@@ -102,6 +102,12 @@ impl Listener {
         self.redirects.borrow_mut().add(host, path, port);
     }
 
+    /// Takes a host out, with all its paths.
+    pub fn forget_host(&self, host: &str) {
+        self.routes.borrow_mut().remove(host);
+        self.redirects.borrow_mut().remove(host);
+    }
+
     /// The address that is listened on.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -24,6 +24,8 @@ pub struct Reports {
     pub site: Rc<Cell<u16>>,
     /// How much clients ask of the partition's workers, if these have said that of any.
     pub rate: Rc<RefCell<Option<Rate>>>,
+    /// Whether the launcher has been told lately that the partition is in use.
+    pub used: Rc<Cell<bool>>,
 }
 
 /// One partition.
@@ -50,7 +52,7 @@ pub struct Partition {
 impl Partition {
     /// The partition whose connections `dispatcher` sends to its workers; `reports` is what these say of it.
     pub fn new(dispatcher: Rc<Dispatcher>, reports: &Reports) -> Rc<Self> {
-        let Reports { broken, guarded, removed, site, rate } = reports.clone();
+        let Reports { broken, guarded, removed, site, rate, used: _ } = reports.clone();
         Rc::new(Self { dispatcher, broken, guarded, removed, site, banned: RefCell::default(), rate })
     }
 

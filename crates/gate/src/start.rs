@@ -87,6 +87,8 @@ struct Staged {
     tables: Tables,
     sockets: Vec<(Rc<Listener>, OwnedFd)>,
     chain: StagedChain,
+    /// Of a `Change`, in place of all that: what is said of routes.
+    edits: Option<Vec<LauncherToGate>>,
 }
 
 /// What an update says of filters; nothing, if they stay what they are.
@@ -100,6 +102,12 @@ struct StagedChain {
 impl Setup {
     fn new(gate: Rc<Gate>, control: Rc<Control>) -> Self {
         let (policies, staged) = (Some(Default::default()), Some(Staged::default()));
+        let launcher = control.clone();
+        gate.speak(move |message| {
+            let launcher = launcher.clone();
+            // What waits here, waits for the answer: it is said as soon as there is room.
+            tokio::task::spawn_local(async move { launcher.send(&message, None).await });
+        });
         let from_chain = RefCell::default();
         Self { gate, control, policies, staged, unrouted: Vec::new(), accepting: Vec::new(), from_chain }
     }
@@ -116,9 +124,20 @@ impl Setup {
                 self.gate.tamper_exempt.borrow_mut().0.push(parse("tamper_exempt", &network)?);
             }
             (None, LauncherToGate::Update {}, None) => self.staged = Some(Staged::default()),
+            (None, LauncherToGate::Change {}, None) => {
+                self.staged = Some(Staged { edits: Some(Vec::new()), ..Staged::default() });
+            }
             (_, LauncherToGate::Commit {}, None) => return self.commit().await,
             (None, message, descriptor) if self.staged.is_some() && is_of_chain(&message) => {
                 self.stage_chain(message, descriptor)?;
+            }
+            (None, message, None)
+                if is_of_routes(&message)
+                    && self.staged.as_ref().is_some_and(|staged| staged.edits.is_some()) =>
+            {
+                if let Some(edits) = self.edits() {
+                    edits.push(message);
+                }
             }
             (_, message, descriptor) => {
                 if let Some((message, descriptor)) = self.set_up_listener(message, descriptor)? {
@@ -127,6 +146,29 @@ impl Setup {
             }
         }
         Ok(())
+    }
+
+    /// What a `Change` has said so far.
+    fn edits(&mut self) -> Option<&mut Vec<LauncherToGate>> {
+        self.staged.as_mut()?.edits.as_mut()
+    }
+
+    /// Changes the routes that there are.
+    fn edit(&self, edits: Vec<LauncherToGate>) {
+        let mut tables = self.gate.tables.borrow_mut();
+        for edit in edits {
+            match edit {
+                LauncherToGate::Forget { listener, host } => tables.forget_host(listener, host.as_str()),
+                LauncherToGate::Redirect { listener, host, path, port } => {
+                    tables.redirect(listener, host.as_str(), path.as_str(), port);
+                }
+                LauncherToGate::Route { listener, host, path, partition, site } => {
+                    let target = workers::route_target(&self.gate, partition, site);
+                    tables.add_route(listener, host.as_str(), path.as_str(), &target);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn stage_chain(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
@@ -273,9 +315,13 @@ impl Setup {
     /// Puts the listeners that follow `Update` in the place of those that there are. The first time, connections are
     /// accepted from here on.
     async fn commit(&mut self) -> Result<(), Fault> {
-        let Some(Staged { mut tables, sockets, chain }) = self.staged.take() else {
+        let Some(Staged { mut tables, sockets, chain, edits }) = self.staged.take() else {
             return Err(Fault::Launcher("Commit without Update".into()));
         };
+        if let Some(edits) = edits {
+            self.edit(edits);
+            return Ok(self.control.send(&ChildToLauncher::Committed {}, None).await?);
+        }
         tables.replace(self.gate.tables.take());
         *self.gate.tables.borrow_mut() = tables;
         self.adopt_chain(chain)?;
@@ -283,6 +329,7 @@ impl Setup {
             self.gate.adopt(Policies::new(policies.as_ref(), exempt));
             tokio::task::spawn_local(attend::arrivals(self.gate.clone()));
             tokio::task::spawn_local(attend::deadlines(self.gate.clone()));
+            tokio::task::spawn_local(attend::uses(self.gate.clone()));
             ChildToLauncher::Ready {}
         } else {
             ChildToLauncher::Committed {}
@@ -310,6 +357,13 @@ impl Setup {
         self.accepting.push((address, tokio::task::spawn_local(accepting)));
         Ok(())
     }
+}
+
+fn is_of_routes(message: &LauncherToGate) -> bool {
+    matches!(
+        message,
+        LauncherToGate::Forget { .. } | LauncherToGate::Redirect { .. } | LauncherToGate::Route { .. }
+    )
 }
 
 fn is_of_chain(message: &LauncherToGate) -> bool {

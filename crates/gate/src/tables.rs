@@ -56,6 +56,11 @@ impl Tables {
         self.numbered(listener).for_each(|listener| listener.add_route(host, path, target.clone()));
     }
 
+    /// Takes a host out of a listener, with all its paths.
+    pub fn forget_host(&self, listener: u16, host: &str) {
+        self.numbered(listener).for_each(|listener| listener.forget_host(host));
+    }
+
     /// Sets what is spoken on a listener.
     pub fn set_protocol(&mut self, listener: u16, protocol: Protocol) {
         self.has_multiple_protocols = true;

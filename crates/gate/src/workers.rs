@@ -25,12 +25,12 @@ use crate::refusal::Refusal;
 
 /// The partition of this number. One that no route leads to is made up and never used.
 pub fn partition(gate: &Rc<Gate>, number: u16) -> Rc<Partition> {
-    gate.partition(number, || new_partition(gate, NO_PARTITION))
+    gate.partition(number, || new_partition(gate, number, NO_PARTITION))
 }
 
 /// Whose the requests of a route are that leads to the partition of this number.
 pub fn route_target(gate: &Rc<Gate>, number: u16, site: u16) -> RouteTarget {
-    let partition = gate.partition(number, || new_partition(gate, site));
+    let partition = gate.partition(number, || new_partition(gate, number, site));
     // Its workers may have come before.
     partition.site.set(site);
     // What is no site's is a guarded server's, also before any process of that has said so.
@@ -38,10 +38,11 @@ pub fn route_target(gate: &Rc<Gate>, number: u16, site: u16) -> RouteTarget {
     RouteTarget { partition, site }
 }
 
-/// A partition whose requests are logged as those of `site`; the launcher says what it is called.
-fn new_partition(gate: &Rc<Gate>, site: u16) -> Rc<Partition> {
+/// The partition of this number, whose requests are logged as those of `site`; the launcher says what it is called.
+fn new_partition(gate: &Rc<Gate>, number: u16, site: u16) -> Rc<Partition> {
     let reports = Reports { site: Rc::new(Cell::new(site)), ..Reports::default() };
-    let workers = Workers { gate: Rc::downgrade(gate), shared: Rc::default(), reports: reports.clone() };
+    let workers =
+        Workers { gate: Rc::downgrade(gate), number, shared: Rc::default(), reports: reports.clone() };
     let Limits { start_timeout, connections, .. } = gate.limits;
     let name = "a partition without a name";
     Partition::new(Dispatcher::new(name, start_timeout, connections, Rc::new(workers)), &reports)
@@ -87,6 +88,7 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
 /// What is told by the workers of a partition.
 struct Workers {
     gate: Weak<Gate>,
+    number: u16,
     /// Connections that its workers handed back and that are still here.
     shared: Rc<Cell<u32>>,
     reports: Reports,
@@ -108,6 +110,7 @@ impl Owner for Workers {
     fn delivered(&self) {
         if let Some(gate) = self.gate.upgrade() {
             gate.drops.note(|shed| shed.admitted += 1);
+            gate.note_used(self.number, &self.reports.used);
             gate.connection_closed();
         }
     }
@@ -136,6 +139,12 @@ impl Owner for Workers {
             );
         }
         true
+    }
+
+    /// What is gone, or answered for with 500, is not waited for.
+    fn wanted(&self) {
+        let is_there = !self.reports.removed.get() && !self.reports.broken.get();
+        self.gate.upgrade().filter(|_| is_there).into_iter().for_each(|gate| gate.want(self.number));
     }
 
     fn retiring(&self) {}

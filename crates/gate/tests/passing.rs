@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, Limits, answer, get, open, pause, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wire::LauncherToGate;
+use wire::{ChildToLauncher, LauncherToGate};
 
 #[test]
 fn a_worker_gets_the_connection_untouched() {
@@ -31,6 +31,31 @@ fn a_worker_gets_the_connection_untouched() {
         drop((stream, guard));
         assert_eq!(read_all(&mut client).await, "done");
         assert_eq!(gate.counters().await.connections_now, 0);
+    });
+}
+
+#[test]
+fn a_worker_is_wanted_once_and_in_use_when_it_has_come() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let said = async || gate.control.receive().await.unwrap().unwrap().0;
+        let mut clients = vec![gate.client(&get("a.test")).await];
+        assert_eq!(said().await, ChildToLauncher::Wanted { partition: 1 });
+        clients.push(gate.client(&get("a.test")).await);
+        loop {
+            gate.say(LauncherToGate::Report {}).await;
+            match said().await {
+                ChildToLauncher::Counters { counters } if counters.connections_now == 2 => break,
+                ChildToLauncher::Counters { .. } => pause(5).await,
+                other => panic!("{other:?}"),
+            }
+        }
+        let worker = gate.worker(1).await;
+        for client in &mut clients {
+            answer(&worker, "come").await;
+            assert_eq!(read_all(client).await, "come");
+        }
+        assert_eq!(said().await, ChildToLauncher::Used { partition: 1 });
     });
 }
 

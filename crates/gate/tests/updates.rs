@@ -38,7 +38,7 @@ async fn say_update(gate: &Gate, listeners: &[(&TcpListener, &[(&str, u16)])]) {
 async fn update(gate: &Gate, listeners: &[(&TcpListener, &[(&str, u16)])]) {
     say_update(gate, listeners).await;
     gate.say(LauncherToGate::Commit {}).await;
-    assert_eq!(gate.control.receive().await.unwrap().unwrap().0, ChildToLauncher::Committed {});
+    assert_eq!(gate.answer().await, ChildToLauncher::Committed {});
 }
 
 async fn ask(address: SocketAddr, host: &str) -> String {
@@ -77,6 +77,41 @@ fn an_update_adds_and_removes_routes_and_listeners() {
         assert!(ask(address, "a.test").await.starts_with("HTTP/1.1 404 "));
         let (got, _) = tokio::join!(ask(address, "b.test"), answer(&b, "b"));
         assert_eq!(got, "b");
+    });
+}
+
+#[test]
+fn a_change_of_some_hosts_leaves_all_others() {
+    run(async {
+        let (gate, socket, address) = gate().await;
+        update(&gate, &[(&socket, &[("a.test", 1), ("b.test", 1)])]).await;
+        let (a, b) = (gate.worker(1).await, gate.worker(2).await);
+        let route = |host: &str| {
+            let (host, path) = (Text::new(host), Text::new("/"));
+            LauncherToGate::Route { listener: 0, host, path, partition: 2, site: 2 }
+        };
+        let forget = |host: &str| LauncherToGate::Forget { listener: 0, host: Text::new(host) };
+        for message in [LauncherToGate::Change {}, forget("b.test"), route("b.test"), route("c.test")] {
+            gate.say(message).await;
+        }
+        // Nothing of it holds yet.
+        assert!(ask(address, "c.test").await.starts_with("HTTP/1.1 404 "));
+        let commit = async || {
+            gate.say(LauncherToGate::Commit {}).await;
+            assert_eq!(gate.answer().await, ChildToLauncher::Committed {});
+        };
+        commit().await;
+        for (host, worker) in [("a.test", &a), ("b.test", &b), ("c.test", &b)] {
+            let (got, _) = tokio::join!(ask(address, host), answer(worker, host));
+            assert_eq!(got, host);
+        }
+        for message in [LauncherToGate::Change {}, forget("b.test"), forget("unknown.test")] {
+            gate.say(message).await;
+        }
+        commit().await;
+        assert!(ask(address, "b.test").await.starts_with("HTTP/1.1 404 "));
+        let (got, _) = tokio::join!(ask(address, "c.test"), answer(&b, "c"));
+        assert_eq!(got, "c");
     });
 }
 
@@ -224,7 +259,7 @@ async fn update_with_filters(
     gate.say(LauncherToGate::Route { listener: 0, host, path, partition: 1, site: 1 }).await;
     before_commit().await;
     gate.say(LauncherToGate::Commit {}).await;
-    assert_eq!(gate.control.receive().await.unwrap().unwrap().0, ChildToLauncher::Committed {});
+    assert_eq!(gate.answer().await, ChildToLauncher::Committed {});
 }
 
 /// The next request that a filter gets, passed on as it is when it is wanted.

@@ -279,8 +279,12 @@ impl Guard {
                     Ok(Some((message, last))) => self.reactor.gate.send(&message, Some(last)),
                     Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
                 },
-                // No site, no signer, no stapler, no logger.
-                ChildToLauncher::Counters { .. }
+                // What is guarded is always there, and looked after by whoever has started it. No site, no signer, no stapler,
+                // no logger.
+                ChildToLauncher::Wanted { .. }
+                | ChildToLauncher::Used { .. }
+                | ChildToLauncher::Idle {}
+                | ChildToLauncher::Counters { .. }
                 | ChildToLauncher::Certificate { .. }
                 | ChildToLauncher::Staple { .. }
                 | ChildToLauncher::Committed {}

@@ -8,10 +8,12 @@
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
 use worker::Start;
 use worker::channel::Channel;
+use worker::idle;
 use worker::log::Log;
 use worker::receiver::Receiver;
 
@@ -63,6 +65,8 @@ pub(crate) struct Worker<P> {
     pub(crate) site: u16,
     /// Whether a client's connection may be kept after its first request.
     pub(crate) owns_host: bool,
+    /// Without any connection, after which the launcher is told so.
+    pub(crate) idle_stop: Option<Duration>,
 }
 
 /// What the launcher says before `Begin`.
@@ -112,6 +116,7 @@ pub(crate) async fn serve<P: Process>(
                 log: log.clone(),
                 site: setup.site,
                 owns_host: setup.owns_host,
+                idle_stop: idle::time(setup.limits.idle_stop_ms),
             };
             worker.run(&control, setup.sources, later).await
         }
@@ -185,8 +190,12 @@ impl<P: Process> Worker<P> {
             self.follow(control, message).await?;
         }
         let worker = Rc::new(self);
-        tokio::try_join!(worker.clone().handle_messages(control), worker.accept())?;
-        Ok(())
+        let work =
+            async { tokio::try_join!(worker.clone().handle_messages(control), worker.clone().accept()) };
+        tokio::select! {
+            ended = work => ended.map(|_| ()),
+            () = idle::report(worker.receiver.clone(), control, worker.idle_stop) => Ok(()),
+        }
     }
 
     fn attach(&self, source: Source, descriptor: OwnedFd) -> Result<(), Error> {

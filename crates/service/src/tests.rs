@@ -90,6 +90,7 @@ fn limits() -> WorkerLimits {
         start_timeout_ms: 1000,
         connections: 100,
         flush_ms: 10,
+        idle_stop_ms: 0,
     }
 }
 

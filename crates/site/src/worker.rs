@@ -14,7 +14,7 @@ use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
 use worker::routes::Routes;
-use worker::{Fault, Start};
+use worker::{Fault, Start, idle};
 
 use crate::config::limits::Limits;
 use crate::config::setup::Setup;
@@ -47,6 +47,9 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     tokio::task::spawn_local(give_memory_back(site.clone()));
     let receiver = &site.worker.receiver;
+    let idle_stop = site.worker.limits().idle_stop;
+    let reporting = (receiver.clone(), control.clone());
+    tokio::task::spawn_local(async move { idle::report(reporting.0, &reporting.1, idle_stop).await });
     let mut staged = None;
     while let Some((message, descriptor)) = control.receive().await? {
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)?
@@ -108,6 +111,11 @@ async fn set_up(
                     let control = control.clone();
                     state.on_tampered(move |message| drop(control.try_send(&message, None)));
                 }
+                let launcher = control.clone();
+                state.tell_by(move |message| {
+                    let launcher = launcher.clone();
+                    tokio::task::spawn_local(async move { launcher.send(&message, None).await });
+                });
                 let site = Site { hooks, ..Site::set_up(state, setup) };
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;

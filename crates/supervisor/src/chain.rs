@@ -38,8 +38,8 @@ impl Supervisor {
 
     /// Starts all filters, since `slot` has none; unless another one has to be waited for.
     pub fn start_filters(&mut self, slot: usize) {
-        self.slots[slot].start_at = None;
-        if self.filters().iter().any(|&other| self.slots[other].start_at.is_some()) {
+        self.starts.remove(&slot);
+        if self.filters().iter().any(|other| self.starts.contains_key(other)) {
             return;
         }
         match self.start_chain(&self.filters()) {

@@ -16,11 +16,14 @@ pub mod events;
 pub mod examine;
 mod index;
 pub mod life;
+mod lookup;
+pub mod on_demand;
 pub mod outbox;
 pub mod own_log;
 pub mod process;
 pub mod report;
 pub mod restart;
+mod seen;
 pub mod setup;
 pub mod shutdown;
 pub mod slots;
@@ -29,6 +32,7 @@ pub mod staged_chain;
 pub mod survivors;
 pub mod unread;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
@@ -44,6 +48,7 @@ use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::index::Index;
 use crate::life::Life;
+use crate::lookup::Lookup;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
@@ -70,14 +75,14 @@ pub struct Slot {
     pub last_exit: String,
     /// Given up, with the version of the program that failed.
     pub broken: Option<Option<Version>>,
-    /// When to start it (again).
-    pub start_at: Option<Instant>,
     /// The process that works.
     pub current: Option<u64>,
     /// Its successor, until that is ready.
     pub next: Option<u64>,
     /// How long the slot is there for.
     pub life: Life,
+    /// Whether it has no process until one is wanted.
+    pub rests: bool,
 }
 
 /// All processes, and what is needed to start them.
@@ -95,8 +100,14 @@ pub struct Supervisor {
     slots: Vec<Slot>,
     processes: BTreeMap<u64, Process>,
     index: Index,
+    /// Until something of what it is made of changes.
+    lookup: OnceCell<Lookup>,
     /// The slots that are broken.
     broken: BTreeSet<usize>,
+    /// The slots that are started again, and when.
+    starts: BTreeMap<usize, Instant>,
+    /// Slots whose processes are wanted, in that order.
+    wanted: VecDeque<usize>,
     /// Processes that were started and have not been sent their set-up.
     unconfigured: VecDeque<u64>,
     /// What children that are gone had logged, until a logger has read it.
@@ -136,7 +147,8 @@ impl Supervisor {
     ) -> Result<Self, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(during("make an epoll"))?;
         watch(&epoll, &signals, SIGNALS)?;
-        Ok(Self {
+        let slots = 0..specs.len();
+        let mut supervisor = Self {
             rule: Rule::of(&context.config.restart),
             slots: specs.iter().map(|_| Slot::default()).collect(),
             context,
@@ -147,7 +159,10 @@ impl Supervisor {
             specs,
             processes: BTreeMap::new(),
             index: Index::default(),
+            lookup: OnceCell::new(),
             broken: BTreeSet::new(),
+            starts: BTreeMap::new(),
+            wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
             chain: None,
@@ -163,7 +178,9 @@ impl Supervisor {
             announced: false,
             not_up: 0,
             started: Instant::now(),
-        })
+        };
+        supervisor.let_rest(slots);
+        Ok(supervisor)
     }
 
     /// What every start of a process needs.

@@ -39,6 +39,7 @@ impl Supervisor {
         if self.specs[slot].role == Role::Filter {
             return self.start_filters(slot);
         }
+        self.wake_helpers(slot);
         let started = self.spawn(slot);
         self.on_start(slot, started);
     }
@@ -51,7 +52,7 @@ impl Supervisor {
     }
 
     fn on_start(&mut self, slot: usize, started: Result<u64, Error>) {
-        self.slots[slot].start_at = None;
+        self.starts.remove(&slot);
         match started {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
@@ -144,6 +145,7 @@ impl Supervisor {
     pub fn announce(&mut self) {
         let up = |state: &Slot| {
             state.broken.is_some()
+                || state.rests
                 || state.life == Life::Removed
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
@@ -237,6 +239,7 @@ impl Supervisor {
             self.log.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
         self.retire_departing();
+        self.let_helpers_rest(slot);
         failed
     }
 
@@ -331,13 +334,14 @@ impl Supervisor {
             _ => String::new(),
         };
         self.log.warning(format!("{line}{pace}"));
-        let state = &mut self.slots[slot];
-        if state.current.is_some() {
+        if self.slots[slot].current.is_some() {
             return;
         }
         let partition = matches!(self.specs[slot].role, Role::Site | Role::Service);
         match verdict {
-            Verdict::Restart(delay) => state.start_at = Some(now + delay),
+            Verdict::Restart(delay) => {
+                self.starts.insert(slot, now + delay);
+            }
             Verdict::Broken if partition => {
                 let name = self.specs[slot].name.clone();
                 self.log.warning(format!(
@@ -352,7 +356,9 @@ impl Supervisor {
                 self.announce();
             }
             // Without its roles nothing works; they are tried for ever.
-            Verdict::Broken => state.start_at = Some(now + self.rule.backoff_max),
+            Verdict::Broken => {
+                self.starts.insert(slot, now + self.rule.backoff_max);
+            }
         }
     }
 
@@ -375,20 +381,31 @@ impl Supervisor {
         self.start(slot);
     }
 
+    /// Whether a slot is to be started again in a while.
+    pub fn is_start_due(&self, slot: usize) -> bool {
+        self.starts.contains_key(&slot)
+    }
+
     /// When `on_time` is to be called, at the latest.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let starts = self.slots.iter().filter_map(|state| state.start_at);
+        let starts = self.starts.values().copied();
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
         let check = (!self.broken.is_empty() || !self.unread_logs.is_empty()).then(|| now + BROKEN_CHECK);
-        starts.chain(deadlines).chain(check).chain(self.chain_deadline()).min()
+        let wanted = self.has_wanted().then_some(now);
+        starts.chain(deadlines).chain(check).chain(wanted).chain(self.chain_deadline()).min()
     }
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
-        for slot in 0..self.specs.len() {
-            if self.slots[slot].start_at.is_some_and(|at| at <= now) {
+        let due: Vec<usize> =
+            self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
+        for slot in due {
+            // Filters start together with the first of them.
+            if self.starts.contains_key(&slot) {
                 self.start(slot);
             }
+        }
+        for slot in self.broken.clone() {
             if let Some(failed) = self.slots[slot].broken
                 && self.stopping.is_none()
                 && self.version(slot).is_some_and(|version| Some(version) != failed)

@@ -34,9 +34,8 @@ impl Supervisor {
         self.stopping = Some((Instant::now(), 0));
         self.listeners.clear();
         self.leave_chain();
-        for state in &mut self.slots {
-            state.start_at = None;
-        }
+        self.starts.clear();
+        self.wanted.clear();
         self.retire_role(STOP_ORDER[0]);
         // No gate may be there whose end would be heard of: the last one has failed, and is not started again.
         self.go_on_stopping();

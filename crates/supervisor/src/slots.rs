@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Config;
@@ -42,6 +43,7 @@ impl Supervisor {
         let first = self.specs.len();
         self.slots.extend(specs.iter().map(|_| Slot { life: Life::Pending, ..Slot::default() }));
         self.specs.extend(specs);
+        self.lookup.take();
         first..self.specs.len()
     }
 
@@ -68,23 +70,6 @@ impl Supervisor {
                 slot.life = Life::Leaving;
             }
         }
-    }
-
-    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file.
-    pub fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
-        let other = if life == Life::Pending { Life::Pending } else { Life::Leaving };
-        let slots = self.specs.iter().zip(&self.slots);
-        let there = slots.filter(|(_, slot)| slot.life == Life::Serving || slot.life == other);
-        let mut specs: Vec<&ProcessSpec> = there.map(|(spec, _)| spec).collect();
-        if self.order.is_empty() {
-            return specs;
-        }
-        let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
-        let sites = &self.context.config.sites;
-        specs.sort_by_key(|spec| {
-            sites.get(usize::from(spec.site)).and_then(|site| places.get(&*site.name)).copied()
-        });
-        specs
     }
 
     /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves. Those that are
@@ -158,9 +143,10 @@ impl Supervisor {
 
     /// Retires the processes of a slot that was removed.
     pub fn empty_slot(&mut self, slot: usize) {
-        let state = &mut self.slots[slot];
-        (state.start_at, state.broken) = (None, None);
+        self.starts.remove(&slot);
         self.broken.remove(&slot);
+        let state = &mut self.slots[slot];
+        state.broken = None;
         let processes = [state.current.take(), state.next.take()];
         processes.into_iter().flatten().for_each(|serial| self.retire(serial));
     }
@@ -255,6 +241,7 @@ impl Supervisor {
     /// Takes over another configuration; what was there comes back.
     pub fn replace_config(&mut self, new: Running) -> Running {
         self.rule = Rule::of(&new.config.restart);
+        self.lookup.take();
         Running {
             config: std::mem::replace(&mut self.context.config, new.config),
             listeners: std::mem::replace(&mut self.listeners, new.listeners),
@@ -263,7 +250,8 @@ impl Supervisor {
     }
 
     /// Has every use of the configuration's sites see this from here on.
-    pub fn change_sites(&mut self, change: impl FnOnce(&mut Vec<config::Site>)) {
+    pub fn change_sites(&mut self, change: impl FnOnce(&mut Vec<Arc<config::Site>>)) {
+        self.lookup.take();
         change(&mut self.context.config.sites);
     }
 }

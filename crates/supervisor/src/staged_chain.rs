@@ -94,7 +94,7 @@ impl Supervisor {
             self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
             let state = &mut self.slots[slot];
             state.backoff.forgive();
-            state.start_at = None;
+            self.starts.remove(&slot);
             if state.next.take_if(|next| *next == serial).is_some()
                 && let Some(old) = state.current.replace(serial)
             {

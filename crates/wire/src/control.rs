@@ -36,6 +36,8 @@ record! {
         connections: u32,
         /// How often buffered log records are handed to the logger.
         flush_ms: u32,
+        /// After how long without a connection the worker says that it is `Idle`; 0 for never.
+        idle_stop_ms: u32,
     }
 }
 
@@ -217,6 +219,12 @@ messages! {
         24 => ChainCut { chain: u32 },
         /// From a gate or a site: what has followed `Update` holds.
         25 => Committed {},
+        /// From a gate or a site: something waits for a worker of this partition, and there is none.
+        26 => Wanted { partition: u16 },
+        /// From a gate or a site: it has sent something to a worker of this partition, the first thing for a while.
+        28 => Used { partition: u16 },
+        /// From a site or a service: it has had no connection for `idle_stop_ms`; again whenever as much time has passed.
+        27 => Idle {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
     }
@@ -290,6 +298,11 @@ messages! {
         45 => LeaveChain {},
         /// What `partition` is called in the log, as `site blog`; before its routes.
         46 => Name { partition: u16, name: Text<128> },
+        /// After the first `Commit`, in place of `Update`: what is said of routes follows and changes those that there are,
+        /// which are as they were until `Commit`.
+        47 => Change {},
+        /// In a `Change`: nothing is anybody's any more of what is asked of `host` on listener `listener`, until it is said anew.
+        48 => Forget { listener: u16, host: Text<255> },
     }
 }
 

@@ -120,6 +120,7 @@ fn worker_limits() -> WorkerLimits {
         start_timeout_ms: 4,
         connections: 5,
         flush_ms: u32::MAX,
+        idle_stop_ms: u32::MAX,
     }
 }
 
@@ -300,6 +301,9 @@ impl Samples for ChildToLauncher {
         all.push(Self::StaplesEnd {});
         all.push(Self::Tampered { address_high: u64::MAX, address_low: 1 });
         all.push(Self::ChainCut { chain: u32::MAX });
+        all.push(Self::Wanted { partition: u16::MAX });
+        all.push(Self::Used { partition: 1 });
+        all.push(Self::Idle {});
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -372,6 +376,8 @@ impl Samples for LauncherToGate {
             Self::Update {},
             Self::RemovePartition { partition: 1 },
             Self::NoChain {},
+            Self::Change {},
+            Self::Forget { listener: u16::MAX, host: text(255) },
             Self::LeaveChain {},
             Self::Name { partition: 1, name: text(128) },
             Self::Protocol { listener: 1, tls: true, h2c: false },

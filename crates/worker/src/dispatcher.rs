@@ -99,6 +99,8 @@ pub struct Dispatcher {
     guarded: OnceCell<Rc<Guarded>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
+    /// Whether the owner knows that a worker is wanted.
+    is_wanted: Cell<bool>,
     unavailable: Cell<u64>,
     /// Those for which there was no room to park.
     over_share: Cell<u64>,
@@ -130,6 +132,7 @@ impl Dispatcher {
             guarded: OnceCell::new(),
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
+            is_wanted: Cell::new(false),
             unavailable: Cell::new(0),
             over_share: Cell::new(0),
         })
@@ -169,6 +172,7 @@ impl Dispatcher {
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
         let destination = Destination::new(descriptor, Kind::Credits)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
+        self.is_wanted.set(false);
         let listening = tokio::task::spawn_local(self.clone().listen(destination.clone()));
         destination.heard_by(listening);
         Ok(())
@@ -310,6 +314,15 @@ impl Dispatcher {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.wait_max);
         self.queue.borrow_mut().push(outgoing.peer.ip(), deadline, (outgoing, client));
         self.keep_deadlines();
+        self.want_worker();
+    }
+
+    /// Has the owner know that something waits, if there is no worker that could take it.
+    fn want_worker(&self) {
+        let has_worker = self.destinations.borrow().iter().any(|destination| !destination.is_draining());
+        if !has_worker && !self.queue.borrow().is_empty() && !self.is_wanted.replace(true) {
+            self.owner.wanted();
+        }
     }
 
     fn give_up(&self, outgoing: Outgoing, client: Client) {

@@ -49,6 +49,17 @@ impl<T> Routes<T> {
         paths.insert(before, (path.into(), target));
     }
 
+    /// Removes the lines of a host, written as it was added.
+    pub fn remove(&mut self, host: &str) {
+        if host.starts_with('*') {
+            self.patterns.retain(|(known, _)| known != host);
+        } else if let Ok(place) =
+            self.names.binary_search_by(|(known, _)| order(known.as_bytes(), host.as_bytes()))
+        {
+            self.names.remove(place);
+        }
+    }
+
     /// What all lines lead to.
     pub fn targets(&self) -> impl Iterator<Item = &T> {
         let hosts = self.names.iter().chain(&self.patterns);
@@ -131,6 +142,21 @@ mod tests {
             assert_eq!(routes.find(unknown.as_bytes(), "/"), Some(&1000), "{unknown}");
         }
         assert_eq!((routes.find(b"s0.tesu", "/"), routes.targets().count()), (None, 1001));
+    }
+
+    #[test]
+    fn what_is_removed_is_found_no_more_and_can_be_added_again() {
+        let mut routes = table();
+        routes.remove("a.test");
+        assert_eq!(routes.find(b"a.test", "/search"), Some(&4));
+        routes.remove("*.test");
+        assert_eq!(routes.find(b"a.test", "/search"), Some(&9));
+        routes.remove("unknown.test");
+        routes.add("a.test", "/", 7);
+        assert_eq!(
+            (routes.find(b"A.test", "/search"), routes.find(b"x.wild.test", "/")),
+            (Some(&7), Some(&3))
+        );
     }
 
     #[test]

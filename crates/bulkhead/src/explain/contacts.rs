@@ -25,7 +25,7 @@ pub struct Post {
 impl Post {
     /// The site that it serves or belongs to.
     pub fn site<'c>(&self, config: &'c Config) -> Option<&'c Site> {
-        config.sites.get(self.site?)
+        config.sites.get(self.site?).map(|site| &**site)
     }
 
     /// The service that it runs, or works for.

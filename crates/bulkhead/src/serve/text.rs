@@ -301,7 +301,8 @@ fn folder(dir: &Path) -> Result<String, Fault> {
 }
 
 /// An absolute path, whether there is something or not.
-fn path(path: &Path) -> Result<String, Fault> {
+/// An absolute path.
+pub fn path(path: &Path) -> Result<String, Fault> {
     let absolute = std::path::absolute(path).map_err(Fault::io(path.display()))?;
     utf8(absolute)
 }
@@ -318,10 +319,11 @@ fn usage<T>(problem: String) -> Result<T, Fault> {
 
 /// A file as it grows.
 #[derive(Debug, Default)]
-struct Toml(String);
+pub struct Toml(String);
 
 impl Toml {
-    fn table(&mut self, header: &str) {
+    /// Begins a table.
+    pub fn table(&mut self, header: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -329,8 +331,14 @@ impl Toml {
         self.0.push('\n');
     }
 
-    fn line(&mut self, key: &str, value: &str) {
+    /// Adds a key.
+    pub fn line(&mut self, key: &str, value: &str) {
         self.0.push_str(&format!("{key} = {value}\n"));
+    }
+
+    /// The file.
+    pub fn text(self) -> String {
+        self.0
     }
 }
 

@@ -3,6 +3,7 @@
 //! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
 //! what an administrator can, and no more. Never: a string from it.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use wire::{Counters, LauncherToAdmin, Role, Text};
@@ -12,6 +13,7 @@ use crate::components::fan_out::FanOut;
 use supervisor::Supervisor;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
+use supervisor::process::Process;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
 
@@ -23,6 +25,8 @@ pub(crate) const GONE: &str = "the configuration has no such name any more";
 pub struct AdminCommands {
     /// What can be relaunched: a name, and the specs that it stands for.
     targets: Vec<(String, Vec<usize>)>,
+    /// Where each name is among them.
+    numbers: HashMap<String, usize>,
     /// The status, which waits for the counters of all processes.
     status: FanOut,
 }
@@ -30,7 +34,7 @@ pub struct AdminCommands {
 impl AdminCommands {
     /// Makes the table of what can be relaunched.
     pub fn new(specs: &[ProcessSpec]) -> Self {
-        let mut new = Self { targets: Vec::new(), status: FanOut::default() };
+        let mut new = Self { targets: Vec::new(), numbers: HashMap::new(), status: FanOut::default() };
         new.adopt(specs.iter().enumerate());
         new
     }
@@ -39,10 +43,11 @@ impl AdminCommands {
     pub(crate) fn adopt<'a>(&mut self, specs: impl Iterator<Item = (usize, &'a ProcessSpec)>) {
         self.targets.iter_mut().for_each(|(_, slots)| slots.clear());
         for (slot, spec) in specs {
-            match self.targets.iter_mut().find(|(name, _)| *name == spec.name) {
-                Some((_, same)) => same.push(slot),
-                None => self.targets.push((spec.name.clone(), vec![slot])),
-            }
+            let number = *self.numbers.entry(spec.name.clone()).or_insert_with(|| {
+                self.targets.push((spec.name.clone(), Vec::new()));
+                self.targets.len() - 1
+            });
+            self.targets[number].1.push(slot);
         }
     }
 
@@ -59,8 +64,7 @@ impl AdminCommands {
 
     /// The slots that a name stands for.
     pub fn slots_of(&self, name: &str) -> Vec<usize> {
-        let found = self.targets.iter().find(|(known, _)| known == name);
-        found.map_or_else(Vec::new, |(_, slots)| slots.clone())
+        self.numbers.get(name).map_or_else(Vec::new, |&number| self.targets[number].1.clone())
     }
 
     /// The slots of a target; none, if it has gone with a change of the configuration.
@@ -161,6 +165,10 @@ impl AdminCommands {
             last_exit: Text::new(""),
             jit: false,
         }];
+        let mut of_slot: HashMap<usize, Vec<&Process>> = HashMap::new();
+        for process in supervisor.processes().values() {
+            of_slot.entry(process.slot).or_default().push(process);
+        }
         for (index, spec) in supervisor.specs().iter().enumerate() {
             let slot = supervisor.slot(index);
             let mut line = |pid, state: &str, age_ms, counters| {
@@ -178,14 +186,18 @@ impl AdminCommands {
                     jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
                 });
             };
-            let mut filled = false;
-            for process in supervisor.processes().values().filter(|process| process.slot == index) {
+            let processes = of_slot.remove(&index).unwrap_or_default();
+            for process in &processes {
                 let age_ms = process.since.elapsed().as_millis() as u64;
                 line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
-                filled = true;
             }
-            if !filled && slot.life != Life::Removed {
-                line(0, if slot.broken.is_some() { "broken" } else { "waiting" }, 0, none.clone());
+            if processes.is_empty() && slot.life != Life::Removed {
+                let state = match (slot.broken.is_some(), slot.rests) {
+                    (true, _) => "broken",
+                    (false, true) => "resting",
+                    (false, false) => "waiting",
+                };
+                line(0, state, 0, none.clone());
             }
         }
         lines

@@ -148,7 +148,8 @@ impl FileReload {
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let mut before = std::mem::take(&mut self.files);
-        let are_looked_up = stapler::is_wanted(config) || config.sites.iter().any(names::has_named_servers);
+        let are_looked_up =
+            stapler::is_wanted(config) || config.sites.iter().any(|site| names::has_named_servers(site));
         let names = NamesFile::ALL.into_iter().filter(|_| are_looked_up);
         let names =
             names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()).given_at_start());

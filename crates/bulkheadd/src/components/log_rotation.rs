@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use wire::{LauncherToLogger, Outcome, Role, Text};
+use wire::{LauncherToLogger, Outcome, Role};
 
 use crate::components::Component;
 use supervisor::Supervisor;
@@ -136,16 +136,9 @@ impl LogRotation {
     /// Opens the logs of the configuration that is to be. Loggers get those of the sites from `first` on, which nobody
     /// else has.
     pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, first: usize) -> Result<(), Error> {
-        let logs = Logs::open(&supervisor.context().config, SystemTime::now())?;
-        let sites = first..supervisor.context().config.sites.len();
-        for logger in supervisor.active(Role::Logger, None) {
-            for site in sites.clone() {
-                let file = duplicate(&logs.access[site])?;
-                let name = Text::new(supervisor.context().config.sites[site].name.as_str());
-                let message = LauncherToLogger::AccessLog { site: site as u16, name };
-                supervisor.send(logger, &message, Some(file));
-            }
-        }
+        let logs = self.logs.open_next(&supervisor.context().config, SystemTime::now())?;
+        let sites: Vec<usize> = (first..supervisor.context().config.sites.len()).collect();
+        send_access_logs(supervisor, &logs, &sites)?;
         self.staged = Some(logs);
         Ok(())
     }
@@ -153,8 +146,14 @@ impl LogRotation {
     /// Has the loggers write the logs that were opened for the configuration that holds now.
     pub(crate) fn adopt_staged(&mut self, supervisor: &mut Supervisor) {
         let Some(logs) = self.staged.take() else { return };
+        let changed = self.logs.changed_sites(&logs);
         self.logs = logs;
-        if let Err(error) = self.hand_over(supervisor) {
+        let handed_over = match changed {
+            // Those that are new were staged.
+            Some(sites) => send_access_logs(supervisor, &self.logs, &sites),
+            None => self.hand_over(supervisor),
+        };
+        if let Err(error) = handed_over {
             supervisor
                 .warn(format!("the loggers have not got all logs: {error}; `bulkhead reopen` tries again"));
         }
@@ -207,4 +206,14 @@ impl LogRotation {
             );
         }
     }
+}
+
+fn send_access_logs(supervisor: &mut Supervisor, logs: &Logs, sites: &[usize]) -> Result<(), Error> {
+    for logger in supervisor.active(Role::Logger, None) {
+        for &site in sites {
+            let (message, file) = supervisor.context().access_log(logs, site)?;
+            supervisor.send(logger, &message, file);
+        }
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ pub(crate) mod conditioning_report;
 pub(crate) mod core_copies;
 pub(crate) mod fan_out;
 pub(crate) mod file_reload;
+pub(crate) mod health;
 pub(crate) mod log_rotation;
 pub(crate) mod probes;
 pub(crate) mod registry;

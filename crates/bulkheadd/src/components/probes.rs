@@ -155,7 +155,7 @@ fn hints(supervisor: &Supervisor, slot: usize) -> String {
 
 /// The folders that the site of `own` opens.
 fn own_folders<'c>(config: &'c config::Config, own: &ProcessSpec) -> impl Iterator<Item = &'c PathBuf> {
-    config.sites.get(usize::from(own.site)).into_iter().flat_map(config::Site::folders)
+    config.sites.get(usize::from(own.site)).into_iter().flat_map(|site| site.folders())
 }
 
 fn foreign_files(supervisor: &Supervisor, own: &ProcessSpec) -> Vec<PathBuf> {

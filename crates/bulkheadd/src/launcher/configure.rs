@@ -10,6 +10,7 @@ use supervisor::error::Error;
 use supervisor::life::Life;
 use supervisor::process::Stage;
 use supervisor::setup::Messages;
+use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Running, sockets_of};
 
 impl Launcher {
@@ -65,9 +66,10 @@ impl Launcher {
             }
             Role::Site => {
                 let spec = supervisor.spec(slot);
-                let specs = supervisor.specs_for(supervisor.slot(slot).life);
+                let specs = supervisor.specs_beside(slot);
                 let secrets = from.ticket_keys.messages(spec.site);
-                let messages = supervisor.context().site_setup(spec, &specs, secrets)?;
+                let table = RouteTable::new(&supervisor.context().config, &specs);
+                let messages = supervisor.context().site_setup(spec, &table, secrets)?;
                 for (message, descriptor) in messages {
                     supervisor.send(serial, &message, descriptor);
                 }

@@ -51,8 +51,10 @@ impl Launcher {
         match message {
             ChildToLauncher::Ready {} => self.on_ready(serial),
             ChildToLauncher::Counters { counters } => {
+                to.health.on_counters(supervisor, serial, &counters);
                 to.admin_commands.on_counters(supervisor, serial, counters);
             }
+            ChildToLauncher::Used { partition } => to.health.on_used(supervisor, serial, partition),
             ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
                 let range = Range { address_high, address_low, bits, held, waiting };
                 to.conditioning_report.on_heavy(supervisor, serial, range);
@@ -79,6 +81,8 @@ impl Launcher {
                     self.came_up(serial, ticket, Ok(()));
                 }
             }
+            ChildToLauncher::Wanted { partition } => supervisor.on_wanted(serial, partition),
+            ChildToLauncher::Idle {} => supervisor.on_idle(serial),
             ChildToLauncher::ChainCut { chain } => supervisor.on_chain_cut(serial, chain),
             ChildToLauncher::Tampered { address_high, address_low } => {
                 to.bans.on_tampered(supervisor, serial, address_high, address_low);

@@ -11,11 +11,11 @@ mod messages;
 mod reload;
 mod transaction;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use config::Config;
+use config::{Cache, Config};
 use rustix::event::epoll;
 
 use crate::components::Component;
@@ -25,6 +25,7 @@ use crate::components::bans::Bans;
 use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
 use crate::components::core_copies::CoreCopies;
+use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
 use crate::components::registry::{Registry, Started};
@@ -62,11 +63,12 @@ struct Components {
     log_rotation: LogRotation,
     registry: Registry,
     stderr_drain: StderrDrain,
+    health: Health,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 10] {
+    fn all(&mut self) -> [&mut dyn Component; 11] {
         let Self {
             admin_commands,
             certificates,
@@ -78,6 +80,7 @@ impl Components {
             log_rotation,
             registry,
             stderr_drain,
+            health,
         } = self;
         [
             admin_commands,
@@ -90,6 +93,7 @@ impl Components {
             log_rotation,
             registry,
             stderr_drain,
+            health,
         ]
     }
 }
@@ -102,6 +106,10 @@ pub struct Launcher {
     admin_socket: AdminSocket,
     /// The file that the configuration is from.
     config_path: PathBuf,
+    /// Files of sites as they were read last.
+    read_files: Cache,
+    /// Gates that go on with what they had, as they could not be told of a change.
+    stale_gates: BTreeSet<u64>,
     /// Which uid is whose; `None` in a rootless run.
     identities: Option<Uids>,
     transactions: Transactions,
@@ -115,7 +123,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config, started: Started) -> Result<Self, Error> {
+    pub fn new(config: Config, read_files: Cache, started: Started) -> Result<Self, Error> {
         inheritance::occupy_inherited_numbers()?;
         inheritance::raise_descriptor_limit();
         let root = rustix::process::geteuid().is_root();
@@ -164,6 +172,7 @@ impl Launcher {
             log_rotation: LogRotation::new(logs),
             registry: Registry::default(),
             stderr_drain,
+            health: Health::default(),
         };
         let log = OwnLog::new(error_log, syslog);
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
@@ -175,6 +184,8 @@ impl Launcher {
             components,
             admin_socket,
             config_path,
+            read_files,
+            stale_gates: BTreeSet::new(),
             identities,
             transactions: Transactions::default(),
             uid_range,
@@ -206,12 +217,18 @@ impl Launcher {
     /// Starts a process for each slot. As many are on their way at a time as there are processors: most of a start goes on in
     /// the child, which makes its jail.
     fn start_all(&mut self) {
+        let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
+        let slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
+        self.start_each(slots);
+    }
+
+    /// Starts a process for each of these slots, unless it has one by then.
+    fn start_each(&mut self, slots: Vec<usize>) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
-        for slot in 0..self.supervisor.specs().len() {
+        for slot in slots {
             // Filters are all started with the first, and all of them are tried again if one fails.
-            let state = self.supervisor.slot(slot);
-            if state.current.is_some() || state.start_at.is_some() {
+            if self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot) {
                 continue;
             }
             if self.supervisor.spec(slot).role == Role::Filter {
@@ -288,6 +305,8 @@ impl Launcher {
             self.configure_new();
         }
         self.on_time(Instant::now());
+        let wanted = self.supervisor.next_wanted();
+        self.start_each(wanted);
         self.supervisor.watch_for_room();
         Ok(())
     }
@@ -304,7 +323,22 @@ impl Launcher {
         if !written.is_empty() {
             self.carry_out(Asker::Log, &written);
         }
+        for (slot, why) in self.components.health.take_due() {
+            self.recycle(slot, &why);
+        }
         self.configure_new();
+    }
+
+    /// Replaces a process, and only this one of its name.
+    fn recycle(&mut self, slot: usize, why: &str) {
+        if self.transactions.has_reload() || self.transactions.is_full() {
+            return;
+        }
+        let title = self.supervisor.spec(slot).title();
+        self.supervisor.info(format!("{title} is replaced because {why}"));
+        let id = self.transactions.open(Asker::Log);
+        self.launch(id, slot);
+        self.release(id);
     }
 
     /// Takes notice of a child's end.

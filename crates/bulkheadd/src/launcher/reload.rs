@@ -8,6 +8,7 @@
 //! retire: what they have begun they finish, and their idle connections go back to gates. If one does not come up, all
 //! that were started end, and nothing has changed.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ use supervisor::error::Error;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::setup::process_table::ProcessTable;
+use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Running, sockets_of};
 use supervisor::spawn::context::duplicate;
 use supervisor::spawn::listeners::listen_on;
@@ -47,8 +49,8 @@ impl Launcher {
             };
         }
         let examiner = Examiner::new(Depth::Start);
-        let prepared =
-            Config::load_with(&self.config_path, &examiner).map_err(|mistakes| mistakes.to_string());
+        let prepared = Config::load_again(&self.config_path, &examiner, &mut self.read_files);
+        let prepared = prepared.map_err(|mistakes| mistakes.to_string());
         let prepared = prepared.and_then(|config| prepare(&self.supervisor, config));
         let prepared = match prepared {
             Ok(prepared) => prepared,
@@ -112,10 +114,13 @@ impl Launcher {
             replaces_gates,
             certificate_roles,
             replaces_chain,
+            hosts,
         } = prepared;
         gone.iter().for_each(|&site| self.supervisor.leave_site(site));
         let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
-        let reload = Reload { changes, effects, before, gone, updated, replaces_gates, replaces_chain };
+        let hosts = hosts.filter(|_| !replaces_chain);
+        let reload =
+            Reload { changes, effects, before, gone, updated, hosts, replaces_gates, replaces_chain };
         self.transactions.set_reload(id, reload);
         let started = self.add_slots(first, &certificate_roles, replaces_chain);
         let started = started.and_then(|()| self.components.log_rotation.stage(&mut self.supervisor, first));
@@ -155,7 +160,8 @@ impl Launcher {
             supervisor.leave_role(Role::Filter);
             supervisor.set_filters(generation, &config);
         }
-        supervisor.add_slots(specs);
+        let added = supervisor.add_slots(specs);
+        supervisor.let_rest(added);
         Ok(())
     }
 
@@ -169,6 +175,7 @@ impl Launcher {
             slots.clone().filter(serves).filter(|&slot| replaced(self.supervisor.spec(slot).role));
         let pending = |slot: &usize| {
             self.supervisor.slot(*slot).life == Life::Pending
+                && !self.supervisor.slot(*slot).rests
                 && self.supervisor.spec(*slot).role != Role::Filter
         };
         let all: Vec<usize> = successors.chain(slots.filter(pending)).collect();
@@ -208,6 +215,7 @@ impl Launcher {
         };
         let closed = reload.before.take();
         let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
+        let hosts = reload.hosts.take();
         let (replaces_gates, replaces_chain) = (reload.replaces_gates, reload.replaces_chain);
         let removed = self.supervisor.end_change(true);
         if replaces_chain {
@@ -225,15 +233,16 @@ impl Launcher {
         self.move_bans(&removed);
         for gate in self.supervisor.active(Role::Gate, None) {
             let stays = !replaces_gates || self.supervisor.is_successor(gate);
-            match self.update_gate(gate, &removed, replaces_chain) {
+            match self.update_gate(gate, &removed, hosts.as_ref(), replaces_chain) {
                 Err(error) => {
+                    self.stale_gates.insert(gate);
                     self.transactions.fail(id, format!("a gate goes on with what it had: {error}"));
                 }
                 Ok(()) => self.expect_commit(id, gate, stays),
             }
         }
         // After the gates: what a worker hands back must not come to it again.
-        updated.into_iter().for_each(|slot| self.update_site(id, slot));
+        self.update_sites(id, &updated);
         self.supervisor.empty_slots(&removed);
         // Sockets of listeners that have gone, now that gates are told.
         drop(closed);
@@ -270,16 +279,30 @@ impl Launcher {
         self.report(asker, "");
     }
 
-    /// Sends a gate the listeners and routes that there are now, and the filters if they are others.
-    fn update_gate(&mut self, gate: u64, removed: &[usize], replaces_chain: bool) -> Result<(), Error> {
+    /// Sends a gate the listeners and routes that there are now, or only those of `hosts`; and the filters if they are
+    /// others.
+    fn update_gate(
+        &mut self,
+        gate: u64,
+        removed: &[usize],
+        hosts: Option<&BTreeSet<String>>,
+        replaces_chain: bool,
+    ) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
-        let sockets = sockets_of(supervisor.listeners(), supervisor.spec_of(gate).index)?;
-        let chain = if replaces_chain { supervisor.chain_update()? } else { Vec::new() };
         let specs = supervisor.specs_for(Life::Serving);
-        let tables = supervisor.context().messages().gate_tables(sockets, &specs);
-        supervisor.send(gate, &LauncherToGate::Update {}, None);
-        for (message, descriptor) in chain.into_iter().chain(tables) {
-            supervisor.send(gate, &message, descriptor);
+        if let Some(hosts) = hosts.filter(|_| !self.stale_gates.contains(&gate)) {
+            for message in supervisor.context().messages().gate_changes(hosts, &specs) {
+                supervisor.send(gate, &message, None);
+            }
+        } else {
+            let sockets = sockets_of(supervisor.listeners(), supervisor.spec_of(gate).index)?;
+            let tables = supervisor.context().messages().gate_tables(sockets, &specs);
+            let chain = if replaces_chain { supervisor.chain_update()? } else { Vec::new() };
+            supervisor.send(gate, &LauncherToGate::Update {}, None);
+            for (message, descriptor) in chain.into_iter().chain(tables) {
+                supervisor.send(gate, &message, descriptor);
+            }
+            self.stale_gates.remove(&gate);
         }
         for &slot in removed {
             let partition = supervisor.spec(slot).partition;
@@ -290,30 +313,32 @@ impl Launcher {
         Ok(())
     }
 
-    /// Sends the workers of a site whose each path is now.
-    fn update_site(&mut self, id: u32, slot: usize) {
-        let supervisor = &mut self.supervisor;
-        let specs = supervisor.specs_for(Life::Serving);
-        let mut messages = supervisor.context().messages().site_routes(supervisor.spec(slot), &specs);
-        messages.retain(|message| matches!(message, LauncherToSite::Route { .. }));
-        messages.insert(0, LauncherToSite::Update {});
-        messages.push(LauncherToSite::Commit {});
-        for worker in supervisor.active(Role::Site, Some(slot)) {
-            messages.iter().for_each(|message| self.supervisor.send(worker, message, None));
-            self.expect_commit(id, worker, true);
+    /// Sends the workers of sites whose each path is now.
+    fn update_sites(&mut self, id: u32, slots: &[usize]) {
+        for &slot in slots {
+            let supervisor = &mut self.supervisor;
+            let specs = supervisor.specs_beside(slot);
+            let table = RouteTable::new(&supervisor.context().config, &specs);
+            let mut messages = supervisor.context().messages().site_routes(supervisor.spec(slot), &table);
+            messages.retain(|message| matches!(message, LauncherToSite::Route { .. }));
+            messages.insert(0, LauncherToSite::Update {});
+            messages.push(LauncherToSite::Commit {});
+            for worker in supervisor.active(Role::Site, Some(slot)) {
+                messages.iter().for_each(|message| self.supervisor.send(worker, message, None));
+                self.expect_commit(id, worker, true);
+            }
         }
     }
 
     /// The bans of a site hold for its successor.
     fn move_bans(&mut self, removed: &[usize]) {
-        for &slot in removed {
-            let old = self.supervisor.spec(slot);
-            if !matches!(old.role, Role::Site | Role::Service) {
-                continue;
-            }
-            let specs = self.supervisor.specs_for(Life::Serving);
-            let same = |spec: &&&ProcessSpec| (spec.role, &spec.name) == (old.role, &old.name);
-            let (old, new) = (old.partition, specs.iter().find(same).map(|spec| spec.partition));
+        let serving: HashMap<(Role, &str), u16> = serving_specs(&self.supervisor)
+            .map(|(_, spec)| ((spec.role, &*spec.name), spec.partition))
+            .collect();
+        let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
+        let answering = specs.filter(|spec| matches!(spec.role, Role::Site | Role::Service));
+        let successors = answering.map(|old| (old.partition, serving.get(&(old.role, &*old.name)).copied()));
+        for (old, new) in successors.collect::<Vec<_>>() {
             self.components.bans.move_to(&mut self.supervisor, old, new);
         }
     }
@@ -324,7 +349,7 @@ impl Launcher {
             self.supervisor.warn(error);
         }
         let commands = &mut self.components.admin_commands;
-        let known = commands.targets().map(|(target, _)| target).collect::<Vec<_>>();
+        let known = commands.targets().map(|(target, _)| target).collect::<HashSet<_>>();
         commands.adopt(serving_specs(&self.supervisor));
         let new = commands.targets().filter(|(target, _)| !known.contains(target));
         let new = new.map(|(target, name)| LauncherToAdmin::Target { target, name: Text::new(name) });

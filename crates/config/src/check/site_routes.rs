@@ -11,7 +11,7 @@ use crate::statics_schema::Action;
 use rewrite::Matcher;
 
 /// Every rule of one site's routes and files.
-pub(crate) fn all(site: &RawSite, problems: &mut Problems<'_>) {
+pub(crate) fn all(site: &RawSite, problems: &mut Problems) {
     let has_aliases = site.routes.iter().any(|route| route.alias.is_some());
     let has_files = !matches!(site.has_root, HasRoot::No) || site.vhosts.is_some() || has_aliases;
     if let (HasRoot::Yes(root), Some(vhosts)) = (&site.has_root, &site.vhosts) {
@@ -70,7 +70,7 @@ fn shown(matcher: &Matcher) -> String {
 }
 
 /// A folder stands at one path, and requests come to it.
-fn aliases(site: &RawSite, problems: &mut Problems<'_>) {
+fn aliases(site: &RawSite, problems: &mut Problems) {
     let mut seen = Seen::new();
     for route in &site.routes {
         let (Some(alias), Some(matcher)) = (&route.alias, &route.matcher) else { continue };
@@ -111,7 +111,7 @@ fn aliases(site: &RawSite, problems: &mut Problems<'_>) {
 }
 
 /// A route's path is inside its site's, and no service has it.
-fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
+fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems) {
     let Some(matcher) = &route.matcher else { return };
     let Some(path) = &matcher.value.path else { return };
     if let Some(prefix) = site.path.as_ref().filter(|prefix| !path.starts_with(prefix.as_str())) {
@@ -133,7 +133,7 @@ fn place(site: &RawSite, route: &RawRoute, problems: &mut Problems<'_>) {
 }
 
 /// SECURITY: a service that takes connections itself is reached past the site's worker, which asks who it is.
-fn direct_services(site: &RawSite, problems: &mut Problems<'_>) {
+fn direct_services(site: &RawSite, problems: &mut Problems) {
     for service in site.services.iter().filter(|service| service.takes_connections) {
         let Some(path) = &service.path else { continue };
         let covers = |route: &&RawRoute| {

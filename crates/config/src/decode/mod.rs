@@ -21,6 +21,8 @@ use crate::rules::{Keys, TABLES};
 /// One table and what messages call it.
 pub(crate) struct Table<'t> {
     entries: Option<&'t DeTable<'t>>,
+    /// What the offsets of its file begin with.
+    base: usize,
     /// Where its header stands.
     pub(crate) offset: usize,
     /// `[log]`, or `service "blog"`.
@@ -34,24 +36,27 @@ pub(crate) struct Table<'t> {
 pub(crate) struct Entry<'t> {
     key: &'t str,
     value: &'t DeValue<'t>,
+    /// As in [`Table`].
+    base: usize,
     pub(crate) offset: usize,
 }
 
 impl<'t> Table<'t> {
-    pub(crate) fn new(entries: &'t DeTable<'t>, offset: usize, label: String) -> Table<'t> {
-        Table { entries: Some(entries), offset, label, misspelt: Vec::new() }
+    /// The table of a whole file, of which the offsets begin with `base`.
+    pub(crate) fn of_file(entries: &'t DeTable<'t>, base: usize, label: &str) -> Table<'t> {
+        Table { entries: Some(entries), base, offset: base, label: label.to_owned(), misspelt: Vec::new() }
     }
 
     /// What stands for a table that the file leaves out: every key has its default.
     pub(crate) fn absent(label: &str) -> Table<'t> {
-        Table { entries: None, offset: 0, label: label.to_owned(), misspelt: Vec::new() }
+        Table { entries: None, base: 0, offset: 0, label: label.to_owned(), misspelt: Vec::new() }
     }
 
     /// Reports every key that is not one of `keys`.
-    pub(crate) fn check_keys(&mut self, keys: Keys, problems: &mut Problems<'_>) {
+    pub(crate) fn check_keys(&mut self, keys: Keys, problems: &mut Problems) {
         let entries = self.entries.into_iter().flat_map(|entries| entries.keys());
         for key in entries.filter(|key| !keys.1.contains(&key.get_ref().as_ref())) {
-            let (name, offset) = (key.get_ref().as_ref(), key.span().start);
+            let (name, offset) = (key.get_ref().as_ref(), self.base + key.span().start);
             let message = format!("unknown key `{}` in {}", escape(name), self.label);
             problems.report_help(offset, message, known_instead(name, keys));
             self.misspelt.extend(foreign::key(name).or_else(|| closest(name, keys.1)));
@@ -68,17 +73,11 @@ impl<'t> Table<'t> {
     where
         't: 'k,
     {
-        let value = self.entries?.get(key)?;
-        Some(Entry { key, value: value.get_ref(), offset: value.span().start })
+        Some(Entry::new(key, self.entries?.get(key)?, self.base))
     }
 
     /// The value of a key that must be there.
-    pub(crate) fn require(
-        &self,
-        key: &'t str,
-        example: &str,
-        problems: &mut Problems<'_>,
-    ) -> Option<Entry<'t>> {
+    pub(crate) fn require(&self, key: &'t str, example: &str, problems: &mut Problems) -> Option<Entry<'t>> {
         if self.lacks(key) {
             let message = format!("`{key}` is missing in {}", self.label);
             problems.report_help(self.offset, message, format!("add for example `{key} = {example}`"));
@@ -100,8 +99,12 @@ fn known_instead(name: &str, keys: Keys) -> String {
 }
 
 impl<'t> Entry<'t> {
+    fn new(key: &'t str, value: &'t toml::Spanned<DeValue<'t>>, base: usize) -> Entry<'t> {
+        Entry { key, value: value.get_ref(), base, offset: base + value.span().start }
+    }
+
     /// Reports that the value has the wrong type, with how to write the right one if that is known.
-    pub(crate) fn wrong_type(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) {
+    pub(crate) fn wrong_type(&self, expected: &str, help: Option<String>, problems: &mut Problems) {
         let found = match self.value.type_str() {
             kind @ ("array" | "integer") => format!("an {kind}"),
             kind => format!("a {kind}"),
@@ -114,7 +117,7 @@ impl<'t> Entry<'t> {
     }
 
     /// Reports that a string breaks its rule.
-    pub(crate) fn fault(&self, text: &str, fault: Fault, problems: &mut Problems<'_>) {
+    pub(crate) fn fault(&self, text: &str, fault: Fault, problems: &mut Problems) {
         let message = format!("bad `{}` {}: {}", self.key, quote(text), fault.rule);
         match fault.help {
             Some(help) => problems.report_help(self.offset, message, help),
@@ -156,7 +159,7 @@ impl<'t> Entry<'t> {
         self.value.as_array().is_some_and(|array| array.is_empty())
     }
 
-    fn text(&self, problems: &mut Problems<'_>) -> Option<&'t str> {
+    fn text(&self, problems: &mut Problems) -> Option<&'t str> {
         if self.value.as_str().is_none() {
             self.wrong_type("a string", self.quoted_scalar(), problems);
         }
@@ -167,7 +170,7 @@ impl<'t> Entry<'t> {
     pub(crate) fn parsed<T>(
         &self,
         parse: impl Fn(&str) -> Result<T, Fault>,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Option<At<T>> {
         let text = self.text(problems)?;
         match parse(text) {
@@ -183,42 +186,37 @@ impl<'t> Entry<'t> {
     pub(crate) fn string(
         &self,
         rule: fn(&str) -> Result<(), Fault>,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Option<At<String>> {
         self.parsed(|text| rule(text).map(|()| text.to_owned()), problems)
     }
 
     /// A file path, joined to `dir` if it is relative.
-    pub(crate) fn path(&self, dir: &Path, problems: &mut Problems<'_>) -> Option<At<PathBuf>> {
+    pub(crate) fn path(&self, dir: &Path, problems: &mut Problems) -> Option<At<PathBuf>> {
         self.parsed(|text| names::file_path(text).map(|()| dir.join(text)), problems)
     }
 
     /// An array's elements, each under this key's name.
-    pub(crate) fn elements(&self, problems: &mut Problems<'_>) -> Option<Vec<Entry<'t>>> {
+    pub(crate) fn elements(&self, problems: &mut Problems) -> Option<Vec<Entry<'t>>> {
         let Some(array) = self.value.as_array() else {
             let help = self.value.as_str().map(|text| format!("write `[{}]`", quote(text)));
             self.wrong_type("an array of strings", help, problems);
             return None;
         };
-        let element = |value: &'t toml::Spanned<DeValue<'t>>| Entry {
-            key: self.key,
-            value: value.get_ref(),
-            offset: value.span().start,
-        };
-        Some(array.iter().map(element).collect())
+        Some(array.iter().map(|value| Entry::new(self.key, value, self.base)).collect())
     }
 
     /// An array of strings that `rule` accepts; the bad ones are reported and left out.
     pub(crate) fn strings(
         &self,
         rule: fn(&str) -> Result<(), Fault>,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Option<Vec<At<String>>> {
         let elements = self.elements(problems)?;
         Some(elements.iter().filter_map(|element| element.string(rule, problems)).collect())
     }
 
-    pub(crate) fn boolean(&self, problems: &mut Problems<'_>) -> Option<bool> {
+    pub(crate) fn boolean(&self, problems: &mut Problems) -> Option<bool> {
         if self.value.as_bool().is_none() {
             self.wrong_type("`true` or `false`", None, problems);
         }
@@ -226,18 +224,19 @@ impl<'t> Entry<'t> {
     }
 
     /// A table of its own, such as `[log]`.
-    pub(crate) fn table(&self, label: &str, problems: &mut Problems<'_>) -> Option<Table<'t>> {
+    pub(crate) fn table(&self, label: &str, problems: &mut Problems) -> Option<Table<'t>> {
         let Some(entries) = self.value.as_table() else {
             let header = format!("[{}]", self.key);
             let help = self.value.is_array().then(|| format!("write `{header}`, once, with single brackets"));
             self.wrong_type("a table", help, problems);
             return None;
         };
-        Some(Table::new(entries, self.offset, label.to_owned()))
+        let (base, offset, label) = (self.base, self.offset, label.to_owned());
+        Some(Table { entries: Some(entries), base, offset, label, misspelt: Vec::new() })
     }
 
     /// The tables of an array such as `[[site]]`, each labelled by its header.
-    pub(crate) fn tables(&self, header: &str, problems: &mut Problems<'_>) -> Vec<Table<'t>> {
+    pub(crate) fn tables(&self, header: &str, problems: &mut Problems) -> Vec<Table<'t>> {
         let Some(array) = self.value.as_array() else {
             let help = self.value.is_table().then(|| format!("write `{header}`, with double brackets"));
             self.wrong_type("an array of tables", help, problems);
@@ -245,14 +244,13 @@ impl<'t> Entry<'t> {
         };
         let mut tables = Vec::new();
         for value in array.iter() {
-            let entry = Entry { key: self.key, value: value.get_ref(), offset: value.span().start };
-            tables.extend(entry.table(header, problems));
+            tables.extend(Entry::new(self.key, value, self.base).table(header, problems));
         }
         tables
     }
 
     /// The names and values of a table of strings, sorted by name.
-    pub(crate) fn variables(&self, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+    pub(crate) fn variables(&self, problems: &mut Problems) -> Vec<(String, String)> {
         self.pairs(("a table of strings", "{ NAME = \"value\" }"), names::variable, names::no_nul, problems)
     }
 
@@ -263,7 +261,7 @@ impl<'t> Entry<'t> {
         form: (&str, &str),
         name_rule: impl Fn(&str) -> Result<(), Fault>,
         value_rule: fn(&str) -> Result<(), Fault>,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Vec<(String, String)> {
         let Some(table) = self.value.as_table() else {
             self.wrong_type(form.0, Some(format!("write `{}`", form.1)), problems);
@@ -272,11 +270,12 @@ impl<'t> Entry<'t> {
         let mut pairs = Vec::new();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
-            let at_key = Entry { key: self.key, value: self.value, offset: key.span().start };
+            let offset = self.base + key.span().start;
+            let at_key = Entry { key: self.key, value: self.value, base: self.base, offset };
             if let Err(fault) = name_rule(name) {
                 at_key.fault(name, fault, problems);
             }
-            let entry = Entry { key: name, value: value.get_ref(), offset: value.span().start };
+            let entry = Entry::new(name, value, self.base);
             let value = entry.string(value_rule, problems);
             pairs.extend(value.map(|value| (name.to_owned(), value.value)));
         }

@@ -17,7 +17,7 @@ pub(crate) fn narrow(value: Option<u64>) -> u32 {
 
 impl<'t> Table<'t> {
     /// A whole number, or its default.
-    pub(crate) fn count(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+    pub(crate) fn count(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems) -> u32 {
         let value = self.get(key).and_then(|entry| entry.count(bounds, problems));
         narrow(value.or(bounds.default))
     }
@@ -27,33 +27,33 @@ impl<'t> Table<'t> {
         &self,
         key: &'t str,
         bounds: &Bounds,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Option<u32> {
         let value = self.get(key)?.count(bounds, problems)?;
         Some(narrow(Some(value)))
     }
 
     /// A duration in milliseconds, or its default.
-    pub(crate) fn duration_ms(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+    pub(crate) fn duration_ms(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems) -> u32 {
         let value = self.get(key).and_then(|entry| entry.duration_ms(bounds, problems));
         narrow(value.or(bounds.default))
     }
 
     /// A rate in bytes a second, or its default.
-    pub(crate) fn byte_rate(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u32 {
+    pub(crate) fn byte_rate(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems) -> u32 {
         let value = self.get(key).and_then(|entry| entry.byte_rate(bounds, problems));
         narrow(value.or(bounds.default))
     }
 
     /// A size in bytes, or its default.
-    pub(crate) fn bytes(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems<'_>) -> u64 {
+    pub(crate) fn bytes(&self, key: &'t str, bounds: &Bounds, problems: &mut Problems) -> u64 {
         let value = self.get(key).and_then(|entry| entry.bytes(bounds, problems));
         value.or(bounds.default).unwrap_or(0)
     }
 }
 
 impl Entry<'_> {
-    fn integer(&self, expected: &str, help: Option<String>, problems: &mut Problems<'_>) -> Option<i128> {
+    fn integer(&self, expected: &str, help: Option<String>, problems: &mut Problems) -> Option<i128> {
         let DeValue::Integer(number) = self.value else {
             self.wrong_type(expected, help, problems);
             return None;
@@ -63,7 +63,7 @@ impl Entry<'_> {
     }
 
     /// A whole number within bounds.
-    pub(crate) fn count(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    pub(crate) fn count(&self, bounds: &Bounds, problems: &mut Problems) -> Option<u64> {
         let unquoted = self.value.as_str().filter(|text| text.parse::<u64>().is_ok());
         let help = unquoted.map(|text| format!("write it without quotes: `{text}`"));
         let value = self.integer("an integer", help, problems)?;
@@ -71,7 +71,7 @@ impl Entry<'_> {
     }
 
     /// A duration within bounds, in milliseconds.
-    pub(crate) fn duration_ms(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    pub(crate) fn duration_ms(&self, bounds: &Bounds, problems: &mut Problems) -> Option<u64> {
         let Some(text) = self.value.as_str() else {
             let help = match self.value {
                 DeValue::Integer(number) => format!("write its unit: `\"{number}s\"` or `\"{number}ms\"`"),
@@ -90,7 +90,7 @@ impl Entry<'_> {
     }
 
     /// A size within bounds, in bytes: an integer, or a string with a unit.
-    pub(crate) fn bytes(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    pub(crate) fn bytes(&self, bounds: &Bounds, problems: &mut Problems) -> Option<u64> {
         let bytes = match self.value.as_str().map(|text| (text, units::size_bytes(text))) {
             Some((_, Ok(bytes))) => bytes.into(),
             Some((text, Err(fault))) => {
@@ -106,7 +106,7 @@ impl Entry<'_> {
     }
 
     /// A rate within bounds, in bytes a second.
-    fn byte_rate(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    fn byte_rate(&self, bounds: &Bounds, problems: &mut Problems) -> Option<u64> {
         let Some(text) = self.value.as_str() else {
             let help = match self.value {
                 DeValue::Integer(number) => format!("write its unit: `\"{number}B/s\"`"),
@@ -125,7 +125,7 @@ impl Entry<'_> {
     }
 
     /// A number of requests a second within bounds: an integer, or a string such as `100/s`.
-    pub(crate) fn request_rate(&self, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    pub(crate) fn request_rate(&self, bounds: &Bounds, problems: &mut Problems) -> Option<u64> {
         let rate = match self.value.as_str().map(|text| (text, units::request_rate(text))) {
             Some((_, Ok(rate))) => rate.into(),
             Some((text, Err(fault))) => {
@@ -141,7 +141,7 @@ impl Entry<'_> {
     }
 
     /// A share from 0 to 1, in whole thousandths.
-    pub(crate) fn thousandths(&self, problems: &mut Problems<'_>) -> Option<u16> {
+    pub(crate) fn thousandths(&self, problems: &mut Problems) -> Option<u16> {
         let text = match self.value {
             DeValue::Float(number) => number.as_str().replace('_', ""),
             DeValue::Integer(number) => number.as_str().to_owned(),
@@ -169,7 +169,7 @@ impl Entry<'_> {
         value: i128,
         bounds: &Bounds,
         show: impl Fn(u64) -> String,
-        problems: &mut Problems<'_>,
+        problems: &mut Problems,
     ) -> Option<u64> {
         let within = u64::try_from(value).ok().filter(|value| (bounds.min..=bounds.max).contains(value));
         if within.is_none() {

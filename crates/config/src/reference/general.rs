@@ -5,8 +5,8 @@
 use super::{Row, Unit};
 use crate::rules::{
     BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS,
-    FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HEAD_BYTES, HEAD_TIMEOUT_MS, IDLE_TIMEOUT_MS, MIN_RATE,
-    REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
+    FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS, IDLE_STOP_MS,
+    IDLE_TIMEOUT_MS, MIN_RATE, REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
 };
 
 pub(super) const SERVER: &[Row] = &[
@@ -45,6 +45,18 @@ pub(super) const SERVER: &[Row] = &[
         "array of layers",
         "`[]`",
         "layers that are left out on purpose, for tests; only with `\"degraded\"`",
+    ),
+    Row::other(
+        "start",
+        "`\"always\"` or `\"on-demand\"`",
+        "`\"always\"`",
+        "when the processes of sites start: with the server, or with [the first connection](guide/operating.md#start-on-demand)",
+    ),
+    Row::number(
+        "idle_stop",
+        Unit::Duration,
+        &IDLE_STOP_MS,
+        "after how long without a connection processes go that start on demand",
     ),
 ];
 
@@ -209,6 +221,12 @@ pub(super) const RESTART: &[Row] = &[
         Unit::Duration,
         &BACKOFF_MAX_MS,
         "the longest pause before a restart; also capped at `within / (broken_after + 1)`",
+    ),
+    Row::number(
+        "hang_after",
+        Unit::Duration,
+        &HANG_AFTER_MS,
+        "a site or service that is in use and does not say a word for so long is ended, and started again",
     ),
 ];
 

@@ -5,7 +5,8 @@
 use super::{Row, Unit};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DYNAMIC_LEVEL,
-    IDLE_TIMEOUT_MS, MEMORY_MAX, PROCESSES_MAX, REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
+    IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX, REQUESTS,
+    STAT_INTERVAL_MS, STATIC_LEVEL,
 };
 
 pub(super) const SITE: &[Row] = &[
@@ -207,6 +208,35 @@ pub(super) const SITE: &[Row] = &[
     .absent("as of `[limits]`"),
     Row::number("connections", Unit::Count, &CONNECTIONS, "connections that the site's worker holds at once")
         .absent("as of `[limits]`"),
+    Row::other(
+        "start",
+        "`\"always\"` or `\"on-demand\"`",
+        "as of `[server]`",
+        "when its processes start: with the server, or with [the first connection](guide/operating.md#start-on-demand)",
+    ),
+    Row::number(
+        "idle_stop",
+        Unit::Duration,
+        &IDLE_STOP_MS,
+        "after how long without a connection they go, if they start on demand",
+    )
+    .absent("as of `[server]`"),
+    Row::number(
+        "max_requests",
+        Unit::Count,
+        &MAX_REQUESTS,
+        "after so many requests a new process takes its place",
+    )
+    .absent("never"),
+    Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
+        .absent("never"),
+    Row::number(
+        "max_memory",
+        Unit::Size,
+        &MEMORY_MAX,
+        "with so much memory of its own a new process takes its place",
+    )
+    .absent("never"),
     Row::other(
         "access_log",
         "file name",
@@ -451,4 +481,20 @@ pub(super) const SERVICE: &[Row] = &[
         "`{}`",
         "its whole environment; names of letters, digits and `_`",
     ),
+    Row::number(
+        "max_requests",
+        Unit::Count,
+        &MAX_REQUESTS,
+        "after so many requests a new process takes its place",
+    )
+    .absent("never"),
+    Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
+        .absent("never"),
+    Row::number(
+        "max_memory",
+        Unit::Size,
+        &MEMORY_MAX,
+        "with so much memory of its own a new process takes its place; `memory_max` is what it cannot exceed",
+    )
+    .absent("never"),
 ];

@@ -104,6 +104,16 @@ impl Gate {
         self.control.send(&message, None).await.unwrap();
     }
 
+    /// What the gate says next, but for what it says by itself of partitions that are wanted, or in use.
+    pub async fn answer(&self) -> ChildToLauncher {
+        loop {
+            match self.control.receive().await.unwrap().unwrap().0 {
+                ChildToLauncher::Wanted { .. } | ChildToLauncher::Used { .. } => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Attaches a worker that takes connections.
     pub async fn worker(&self, partition: u16) -> Rc<Receiver> {
         let receiver = Receiver::new(1000);
@@ -142,7 +152,7 @@ impl Gate {
 
     pub async fn counters(&self) -> Counters {
         self.say(LauncherToGate::Report {}).await;
-        match self.control.receive().await.unwrap().unwrap().0 {
+        match self.answer().await {
             ChildToLauncher::Counters { counters } => counters,
             other => panic!("{other:?}"),
         }
@@ -153,7 +163,7 @@ impl Gate {
         self.say(LauncherToGate::ReportShed {}).await;
         let mut ranges = Vec::new();
         loop {
-            match self.control.receive().await.unwrap().unwrap().0 {
+            match self.answer().await {
                 ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
                     let range = Range::from_parts(address_high, address_low, bits).unwrap();
                     ranges.push((range.to_string(), held, waiting));

@@ -41,6 +41,8 @@ pub struct Limits {
     pub checks: Setting,
     /// How long a request waits for a service to start; 503 after that.
     pub start_timeout: Duration,
+    /// Without any connection, after which the launcher is told so; without a time, it is not.
+    pub idle_stop: Option<Duration>,
 }
 
 impl Limits {
@@ -58,6 +60,7 @@ impl Limits {
             connections: limits.connections,
             checks: Setting::Strict,
             start_timeout: ms(limits.start_timeout_ms),
+            idle_stop: worker::idle::time(limits.idle_stop_ms),
         }
     }
 

@@ -35,7 +35,7 @@ use crate::proxy::backends::Backends;
 use crate::proxy::direct::Resumed;
 use crate::proxy::gather::gather;
 use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
-use crate::proxy::service::ServiceProxy;
+use crate::proxy::service::{ServiceProxy, Tell, Waits};
 use crate::router::destination::host_of;
 use crate::router::rules::Rules;
 
@@ -151,6 +151,8 @@ pub struct WorkerState {
     full: RefCell<HashMap<BackendId, LogLimiter>>,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
+    /// Says something to the launcher.
+    tell: Tell,
     /// Servers behind the site.
     pub backends: Backends,
 }
@@ -180,6 +182,7 @@ impl WorkerState {
             shared_ports: Vec::new(),
             full: RefCell::default(),
             tampered: None,
+            tell: Rc::new(|_| {}),
             backends: Backends::default(),
             limits,
         }
@@ -222,17 +225,27 @@ impl WorkerState {
     pub fn replace_routes(&self, routes: Routes<RouteOwner>) {
         let now = relayed(&routes);
         let before = relayed(&self.routes.replace(routes));
-        self.backends.relays.renew(&before, &now, || self.relay_way());
+        self.backends.relays.renew(&before, &now, |partition| self.relay_way(partition));
     }
 
     /// Adds a worker of another site, to which requests are relayed.
     pub fn attach_site(&self, partition: u16, channel: OwnedFd) -> std::io::Result<()> {
-        self.backends.relays.attach(partition, channel, || self.relay_way())
+        self.backends.relays.attach(partition, channel, || self.relay_way(partition))
     }
 
-    fn relay_way(&self) -> ServiceProxy {
-        let limits = &self.limits;
-        ServiceProxy::new("site below our host", limits.start_timeout, limits.connections, self.priority)
+    fn relay_way(&self, partition: u16) -> ServiceProxy {
+        ServiceProxy::new("site below our host", partition, self.waits())
+    }
+
+    /// How requests wait for workers of others.
+    fn waits(&self) -> Waits {
+        let Limits { start_timeout, connections, .. } = self.limits;
+        Waits { max: start_timeout, connections, priority: self.priority, tell: self.tell.clone() }
+    }
+
+    /// Sets how the launcher is told which partitions lack a worker, and which are in use.
+    pub fn tell_by(&mut self, tell: impl Fn(ChildToLauncher) + 'static) {
+        self.tell = Rc::new(tell);
     }
 
     /// Takes notice of a service, or of a site that requests are relayed to, that is broken, or is no more.
@@ -243,8 +256,10 @@ impl WorkerState {
 
     /// Makes the ways to all backends, now that the rules are known.
     pub(super) fn begin(&mut self, rules: &Rules) {
-        self.backends.begin(rules, &self.limits, self.priority, &self.log);
-        self.backends.relays.renew(&[], &relayed(&self.routes.borrow()), || self.relay_way());
+        let waits = self.waits();
+        self.backends.begin(rules, &waits, &self.log);
+        let relayed = relayed(&self.routes.borrow());
+        self.backends.relays.renew(&[], &relayed, |partition| self.relay_way(partition));
     }
 
     /// Lets `backend` have so many requests at once; 0 for its share of the places.

@@ -10,13 +10,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::http::{Request, Response, StatusCode};
-use conditioning::Priority;
 use rewrite::Matcher;
 use wire::Speech;
 use worker::log::Log;
 
 use super::sendfile;
-use crate::config::limits::Limits;
 use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -26,7 +24,7 @@ use crate::proxy::connect::Dialer;
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::Relays;
-use crate::proxy::service::ServiceProxy;
+use crate::proxy::service::{ServiceProxy, Waits};
 use crate::proxy::timeout::Timeouts;
 use crate::proxy::upstream::Upstream;
 use crate::router::rules::{Rules, Target};
@@ -52,7 +50,7 @@ impl Backends {
     }
 
     /// Makes the ways to all backends, now that the rules are known.
-    pub(crate) fn begin(&mut self, rules: &Rules, limits: &Limits, priority: Priority, log: &Log) {
+    pub(crate) fn begin(&mut self, rules: &Rules, waits: &Waits, log: &Log) {
         let memory = Rc::new(BodyMemory::default());
         for (target, backend) in std::mem::take(&mut self.announced) {
             let timeouts = Timeouts::of(Duration::from_millis(backend.answer_timeout_ms.into()));
@@ -72,8 +70,7 @@ impl Backends {
         }
         for rule in rules.iter() {
             if let (Target::Service(partition), Some(path)) = (&rule.target, &rule.matcher.path) {
-                let (name, wait_max) = (format!("service at {path}"), limits.start_timeout);
-                let way = ServiceProxy::new(&name, wait_max, limits.connections, priority);
+                let way = ServiceProxy::new(&format!("service at {path}"), *partition, waits.clone());
                 self.services.insert(*partition, way);
             }
         }

@@ -36,14 +36,14 @@ pub(crate) struct Relays(RefCell<HashMap<u16, Rc<ServiceProxy>>>);
 impl Relays {
     /// Makes ways to these partitions, where there are none yet; there is none any more to a partition of `before` that is
     /// not among them.
-    pub fn renew(&self, before: &[u16], now: &[u16], make: impl Fn() -> ServiceProxy) {
+    pub fn renew(&self, before: &[u16], now: &[u16], make: impl Fn(u16) -> ServiceProxy) {
         let mut ways = self.0.borrow_mut();
         for partition in before.iter().filter(|partition| !now.contains(partition)) {
             // What is under way there goes on.
             ways.remove(partition).into_iter().for_each(|way| way.reject_all());
         }
         for &partition in now {
-            ways.entry(partition).or_insert_with(|| Rc::new(make()));
+            ways.entry(partition).or_insert_with(|| Rc::new(make(partition)));
         }
     }
 

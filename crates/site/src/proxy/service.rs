@@ -10,12 +10,12 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conditioning::{Priority, Range};
 use http::header::HeaderValue;
 use http::{Request, StatusCode};
-use wire::Shed;
+use wire::{ChildToLauncher, Shed};
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::BoundedBody;
@@ -38,8 +38,31 @@ pub struct ServiceProxy {
     broken: Cell<bool>,
 }
 
+/// LIMIT: how often the launcher is told that a partition is in use.
+const USED_EVERY: Duration = Duration::from_secs(10);
+
+/// Says something to the launcher.
+pub type Tell = Rc<dyn Fn(ChildToLauncher)>;
+
+/// How requests wait for a worker.
+#[derive(Clone)]
+pub(crate) struct Waits {
+    /// For how long at most.
+    pub max: Duration,
+    /// Of how many connections.
+    pub connections: u32,
+    /// In which order.
+    pub priority: Priority,
+    /// How the launcher is told that there is no worker, or that it is in use.
+    pub tell: Tell,
+}
+
 /// The pairs that lead to one service.
 struct ServicePool {
+    partition: u16,
+    tell: Tell,
+    /// When the launcher was told that the partition is in use.
+    told: Cell<Option<Instant>>,
     pool: Pool<BackendStream>,
     /// Counts pairs that no worker took; each request watches whether its own is among them.
     undelivered: Cell<u64>,
@@ -56,10 +79,18 @@ impl Owner for ServicePool {
 
     fn delivered(&self) {
         self.waiting.set(self.waiting.get() - 1);
+        if self.told.get().is_none_or(|told| told.elapsed() > USED_EVERY) {
+            self.told.set(Some(Instant::now()));
+            (self.tell)(ChildToLauncher::Used { partition: self.partition });
+        }
     }
 
     /// A service has no connections of clients from us, so what it hands back is its own invention.
     fn handed_back(&self, _stream: OwnedFd, _preread: Vec<u8>, _client: Option<SocketAddr>) {}
+
+    fn wanted(&self) {
+        (self.tell)(ChildToLauncher::Wanted { partition: self.partition });
+    }
 
     /// Pairs that nobody uses are closed, which lets the worker go, and no other from before is kept.
     fn retiring(&self) {
@@ -68,13 +99,14 @@ impl Owner for ServicePool {
 }
 
 impl ServiceProxy {
-    /// The way to the service called `name`, whose requests wait at most `wait_max` for a worker, and get their turn
-    /// by `priority`.
-    pub(crate) fn new(name: &str, wait_max: Duration, connections: u32, priority: Priority) -> Self {
+    /// The way to the workers of `partition`, which messages call `name`.
+    pub(crate) fn new(name: &str, partition: u16, waits: Waits) -> Self {
+        let Waits { max, connections, priority, tell } = waits;
         let (pool, undelivered, waiting) =
             (Pool::new(Bounds { connections: IDLE_MAX, idle: None }), Cell::default(), Cell::default());
-        let pairs = Rc::new(ServicePool { pool, undelivered, waiting });
-        let dispatcher = Dispatcher::new(name, wait_max, connections, pairs.clone());
+        let pairs =
+            Rc::new(ServicePool { partition, tell, told: Cell::new(None), pool, undelivered, waiting });
+        let dispatcher = Dispatcher::new(name, max, connections, pairs.clone());
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
         dispatcher.set_policy(priority, None);
         Self { dispatcher, pairs, broken: Cell::new(false) }

@@ -93,6 +93,7 @@ pub fn limits() -> Limits {
         // These tests are about what the server itself makes of strange requests.
         checks: conditioning::checks::Setting::Lenient,
         start_timeout: Duration::from_secs(5),
+        idle_stop: None,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root. Sees: two checked configurations. A field that is in no list here is not compiled.
 
 use config::{
-    CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Matcher, Restart, Route, Server, Service,
-    Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
+    CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Matcher, Recycle, Restart, Route, Server,
+    Service, Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
 };
 
 /// The keys of those fields that differ, in the order of the list; `_` is for fields that others make up.
@@ -67,6 +67,9 @@ pub(super) fn site(old: &Site, new: &Site) -> Vec<&'static str> {
             statics: _,
             terms: _,
             worker: _,
+            start: "start",
+            idle_stop_ms: "idle_stop",
+            recycle: _,
         }
     );
     keys.extend(statics(&old.statics, &new.statics));
@@ -77,6 +80,7 @@ pub(super) fn site(old: &Site, new: &Site) -> Vec<&'static str> {
         SiteLimits { body_bytes: "body_bytes", idle_timeout_ms: "idle_timeout", connections: "connections" }
     ));
     keys.extend(worker(&old.worker, &new.worker));
+    keys.extend(recycle(&old.recycle, &new.recycle));
     match (&old.tls, &new.tls) {
         (Some(old), Some(new)) => keys.extend(site_tls(old, new)),
         (None, None) => {}
@@ -140,7 +144,7 @@ pub(super) fn certificate(old: &CertificateFiles, new: &CertificateFiles) -> Vec
 }
 
 pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
-    differing!(
+    let mut keys = differing!(
         old,
         new,
         Service {
@@ -160,8 +164,15 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
             takes_connections: "takes_connections",
             requests: "requests",
             environment: "environment",
+            recycle: _,
         }
-    )
+    );
+    keys.extend(recycle(&old.recycle, &new.recycle));
+    keys
+}
+
+fn recycle(old: &Recycle, new: &Recycle) -> Vec<&'static str> {
+    differing!(old, new, Recycle { requests: "max_requests", age_ms: "max_age", memory: "max_memory" })
 }
 
 pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
@@ -286,7 +297,12 @@ pub(super) fn restart(old: &Restart, new: &Restart) -> Vec<&'static str> {
     differing!(
         old,
         new,
-        Restart { broken_after: "broken_after", within_ms: "within", backoff_max_ms: "backoff_max" }
+        Restart {
+            broken_after: "broken_after",
+            within_ms: "within",
+            backoff_max_ms: "backoff_max",
+            hang_after_ms: "hang_after"
+        }
     )
 }
 
@@ -303,6 +319,8 @@ pub(super) fn server(old: &Server, new: &Server) -> Vec<&'static str> {
             gates: "gates",
             isolation: "isolation",
             danger_without: "danger_without",
+            start: "start",
+            idle_stop_ms: "idle_stop",
         }
     )
 }

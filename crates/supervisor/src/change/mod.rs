@@ -16,6 +16,7 @@ mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use config::{
     CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Restart, Route, Server, Service, Site, Tls,
@@ -30,7 +31,7 @@ pub enum Change {
     /// `[[listen]]`.
     Listener(Edit<Listener>),
     /// `[[site]]`. Services, routes and certificates of a site that stays are changes of their own.
-    Site(Edit<Box<Site>>),
+    Site(Edit<Arc<Site>>),
     /// `[[site.service]]` of the site of this name.
     Service(String, Edit<Box<Service>>),
     /// `[[site.route]]` of the site of this name.

@@ -5,6 +5,7 @@
 //! INVARIANT: the plan from `old` to `new`, applied to `old`, gives `new`; a plan from a model to itself is empty.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use config::{CertificateFiles, Conditioning, Config, Site};
 
@@ -64,7 +65,7 @@ pub fn plan_config(old: &Config, new: &Config) -> Vec<Change> {
     for edit in sites {
         match edit {
             Edit::Change(old, new) => plan_site(&old, &new, &mut changes),
-            edit => changes.push(Change::Site(edit.map(Box::new))),
+            edit => changes.push(Change::Site(edit)),
         }
     }
     changes.extend(order.map(|from| Change::Order(List::Sites, from)));
@@ -95,7 +96,7 @@ fn plan_site(old: &Site, new: &Site, changes: &mut Vec<Change>) {
     let name = || new.name.clone();
     let (own_old, own_new) = (own(old, new), own(new, old));
     if own_old != own_new {
-        changes.push(Change::Site(Edit::Change(Box::new(own_old), Box::new(own_new))));
+        changes.push(Change::Site(Edit::Change(Arc::new(own_old), Arc::new(own_new))));
     }
     let mut add = |list_edits: Vec<Change>, order: Option<Vec<usize>>, list: List| {
         changes.extend(list_edits);
@@ -144,9 +145,9 @@ fn apply_to_config(config: &mut Config, change: &Change) {
         Change::Filter(edit) => apply_edit(&mut config.conditioning.filters, edit),
         Change::Site(Edit::Change(old, new)) => {
             let site = config.sites.iter_mut().find(|site| own(site, new) == **old);
-            site.into_iter().for_each(|site| change_site(site, new));
+            site.into_iter().for_each(|site| change_site(Arc::make_mut(site), new));
         }
-        Change::Site(edit) => apply_edit(&mut config.sites, &edit.clone().map(|site| *site)),
+        Change::Site(edit) => apply_edit(&mut config.sites, edit),
         Change::Log(_, new) => config.log = new.clone(),
         Change::Tls(_, new) => config.tls = new.clone(),
         Change::Limits(_, new) => config.limits = new.clone(),
@@ -179,7 +180,9 @@ fn change_site(site: &mut Site, new: &Site) {
 }
 
 fn with_site(config: &mut Config, name: &str, change: &Change) {
-    let Some(site) = config.sites.iter_mut().find(|site| site.name == name) else { return };
+    let Some(site) = config.sites.iter_mut().find(|site| site.name == name).map(Arc::make_mut) else {
+        return;
+    };
     let mut none: Vec<CertificateFiles> = Vec::new();
     let certificates = site.tls.as_mut().map_or(&mut none, |tls| &mut tls.certificates);
     match change {

@@ -5,7 +5,8 @@
 //! INVARIANT: the number of a site is its place in the configuration that runs, for as long as the launcher lives. A site
 //! that is changed gets another number, and one that has gone keeps its place.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use config::{Config, Site};
 use wire::{Act, LauncherToSite, NO_PARTITION, Role, RouteTarget};
@@ -15,6 +16,7 @@ use crate::change::{Change, plan::plan_config, restart};
 use crate::life::Life;
 use crate::setup::opened::Opened;
 use crate::setup::process_table::{ProcessTable, signs};
+use crate::setup::route_table::RouteTable;
 use crate::setup::{Messages, stapler};
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -46,6 +48,8 @@ pub struct Prepared {
     pub gone: Vec<u16>,
     /// The slots of workers that stay, and learn whose other paths are.
     pub updated: Vec<usize>,
+    /// The hosts of which gates must be told anew, if nothing else has changed for them; without it, all.
+    pub hosts: Option<BTreeSet<String>>,
     /// Whether gates get successors.
     pub replaces_gates: bool,
     /// What becomes of the signer and of the stapler, if anything.
@@ -72,7 +76,8 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
     let first = numbered.sites.len();
     let order: Vec<String> = new.sites.iter().map(|site| site.name.clone()).collect();
     let (mut config, mut gone) = merge(&numbered.sites, new);
-    let updated = sort_workers(supervisor, &mut config, &mut gone, &order, first);
+    let is_same = is_same_but_for_sites(numbered, &config);
+    let updated = sort_workers(supervisor, &mut config, &mut gone, &order, (first, is_same));
     if config.sites.len() >= usize::from(NO_PARTITION) {
         return Err(format!(
             "sites have changed {} times since the start, and no more numbers are left; restart the server",
@@ -80,7 +85,11 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         ));
     }
     let gate = |config| Messages { config }.gate_limits();
+    let is_same =
+        is_same && first_sites(numbered, &order_of(&old), &[]) == first_sites(&config, &order, &gone);
+    let hosts = is_same.then(|| hosts_of_changes(&config, &gone, first));
     let mut prepared = Prepared {
+        hosts,
         replaces_gates: gate(&old) != gate(&config),
         replaces_chain: old.conditioning.filters != config.conditioning.filters,
         certificate_roles: certificate_roles(numbered, &config, first, &gone),
@@ -98,12 +107,19 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
 
 /// Puts new sites behind those that there are, which keep their numbers; also says which go. A site that is as it was
 /// stays what it is.
-fn merge(old: &[Site], mut new: Config) -> (Config, Vec<u16>) {
+fn merge(old: &[Arc<Site>], mut new: Config) -> (Config, Vec<u16>) {
     let live = (0u16..).zip(old).filter(|(_, site)| is_live(site));
-    let gone = live.filter(|(_, site)| !new.sites.contains(site)).map(|(number, _)| number).collect();
-    let added = new.sites.iter().filter(|site| !old.contains(site)).cloned();
+    let (old_names, new_names) = (by_name(live.clone().map(|(_, site)| site)), by_name(new.sites.iter()));
+    let stays = |site: &Arc<Site>, others: &HashMap<&str, &Arc<Site>>| others.get(&*site.name) == Some(&site);
+    let gone = live.filter(|(_, site)| !stays(site, &new_names)).map(|(number, _)| number).collect();
+    let added: Vec<Arc<Site>> = new.sites.iter().filter(|site| !stays(site, &old_names)).cloned().collect();
     new.sites = old.iter().cloned().chain(added).collect();
     (new, gone)
+}
+
+/// Sites by their names, of which those that serve have one each.
+fn by_name<'a>(sites: impl Iterator<Item = &'a Arc<Site>>) -> HashMap<&'a str, &'a Arc<Site>> {
+    sites.map(|site| (site.name.as_str(), site)).collect()
 }
 
 /// Whether this is the place of a site that serves.
@@ -113,7 +129,8 @@ pub fn is_live(site: &Site) -> bool {
 
 /// Makes a place of a site that has gone: no route, no file and no certificate is its. What its processes were started
 /// with stays, until they have ended.
-pub fn leave_place(site: &mut Site) {
+pub fn leave_place(site: &mut Arc<Site>) {
+    let site = Arc::make_mut(site);
     site.hosts.clear();
     site.tls = None;
     site.terms = config::Terms::default();
@@ -127,7 +144,7 @@ fn sort_workers(
     config: &mut Config,
     gone: &mut Vec<u16>,
     order: &[String],
-    first: usize,
+    (first, is_same): (usize, bool),
 ) -> Vec<usize> {
     let serving = |slot: &usize| supervisor.slot(*slot).life == Life::Serving;
     let sites = |slot: &usize| supervisor.spec(*slot).role == Role::Site;
@@ -138,13 +155,22 @@ fn sort_workers(
     let new_specs = slots.iter().map(|&slot| supervisor.spec(slot)).filter(|spec| stays(spec)).chain(&added);
     let new_specs = in_order(new_specs.collect(), config, order);
     let (mut updated, mut replaced) = (Vec::new(), Vec::new());
+    let (old, new) = (supervisor.context().messages(), Messages { config });
+    let (old_table, new_table) =
+        (RouteTable::new(old.config, &old_specs), RouteTable::new(new.config, &new_specs));
+    let hosts = hosts_of_changes(config, gone, first);
+    let has_pattern = hosts.iter().any(|host| is_pattern(host));
+    let going: HashSet<u16> = gone.iter().copied().collect();
     for slot in slots.into_iter().filter(sites) {
         let spec = supervisor.spec(slot);
-        if gone.contains(&spec.site) {
+        let mut own_hosts = config.sites[usize::from(spec.site)].hosts.iter();
+        // What has changed is told to no other worker.
+        let meets = has_pattern || own_hosts.any(|host| is_pattern(host) || hosts.contains(host));
+        if going.contains(&spec.site) || is_same && !meets {
             continue;
         }
-        let before: Told = supervisor.context().messages().site_messages(spec, &old_specs);
-        let after: Told = Messages { config }.site_messages(spec, &new_specs);
+        let before: Told = old.site_messages(spec, &old_table);
+        let after: Told = new.site_messages(spec, &new_table);
         if before == after {
             continue;
         }
@@ -153,10 +179,47 @@ fn sort_workers(
             false => replaced.push(spec.site),
         }
     }
-    let again: Vec<Site> = replaced.iter().map(|&site| config.sites[usize::from(site)].clone()).collect();
+    let again: Vec<Arc<Site>> =
+        replaced.iter().map(|&site| config.sites[usize::from(site)].clone()).collect();
     config.sites.extend(again);
     gone.extend(replaced);
     updated
+}
+
+/// Whether only sites differ.
+fn is_same_but_for_sites(old: &Config, new: &Config) -> bool {
+    let rest = |of: &Config| Config { sites: Vec::new(), include: None, warnings: Vec::new(), ..of.clone() };
+    rest(old) == rest(new)
+}
+
+fn is_pattern(host: &str) -> bool {
+    host.starts_with('*')
+}
+
+/// The hosts of sites that go, and of those that come.
+fn hosts_of_changes(config: &Config, gone: &[u16], first: usize) -> BTreeSet<String> {
+    let gone = gone.iter().map(|&site| &config.sites[usize::from(site)]);
+    gone.chain(&config.sites[first..]).flat_map(|site| &site.hosts).cloned().collect()
+}
+
+fn order_of(config: &Config) -> Vec<String> {
+    config.sites.iter().map(|site| site.name.clone()).collect()
+}
+
+/// For each listener the first site that has all of a host there: it gets those who name none.
+fn first_sites(config: &Config, order: &[String], gone: &[u16]) -> Vec<Option<usize>> {
+    let gone: HashSet<usize> = gone.iter().map(|&site| usize::from(site)).collect();
+    let live =
+        config.sites.iter().enumerate().filter(|(number, site)| is_live(site) && !gone.contains(number));
+    let numbers: HashMap<&str, usize> = live.map(|(number, site)| (site.name.as_str(), number)).collect();
+    let listeners = config.listeners.iter().map(|listener| {
+        let answers = |&number: &usize| {
+            let site = &config.sites[number];
+            site.path == "/" && site.answers_on(listener) && (!listener.tls || site.tls.is_some())
+        };
+        order.iter().filter_map(|name| numbers.get(name.as_str()).copied()).find(answers)
+    });
+    listeners.collect()
 }
 
 /// What is said to a worker of its own site: an update can say which paths are others'.
@@ -198,11 +261,11 @@ fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[Strin
 /// Certificates are read by a successor of the signer, which never had the keys of a site that has gone.
 fn certificate_roles(old: &Config, new: &Config, first: usize, gone: &[u16]) -> Vec<(Role, Act)> {
     let serves = |number: usize| !gone.iter().any(|&site| usize::from(site) == number);
-    let has_tls = |site: &Site| site.tls.is_some();
+    let has_tls = |site: &Arc<Site>| site.tls.is_some();
     let others = new.sites[first..].iter().any(has_tls)
         || gone.iter().any(|&site| has_tls(&new.sites[usize::from(site)]));
     let mut after = new.clone();
-    let live = |(number, site): (usize, &Site)| serves(number).then(|| site.clone());
+    let live = |(number, site): (usize, &Arc<Site>)| serves(number).then(|| site.clone());
     after.sites = new.sites.iter().enumerate().filter_map(live).collect();
     let stapled = old.tls.ocsp_ports != new.tls.ocsp_ports || old.log.flush_ms != new.log.flush_ms;
     let roles = [

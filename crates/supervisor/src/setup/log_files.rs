@@ -6,12 +6,13 @@
 //! A day is one of UTC, as the times in the lines are: so a file has the lines of its name, there is one for each day
 //! and none is longer or shorter than others, and root reads no table of time zones.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::{AccessFormat, Config, Site};
@@ -45,7 +46,7 @@ pub struct Logs {
     pub flush_ms: u32,
     days: Option<Days>,
     /// The access logs, in the order of the sites; the last one is for requests of no site.
-    pub access: Vec<File>,
+    pub access: Vec<Arc<File>>,
     /// The error log.
     pub error: File,
     /// Syslog, if it is wanted.
@@ -55,17 +56,12 @@ pub struct Logs {
 impl Logs {
     /// Opens those of a configuration.
     pub fn open(config: &Config, now: SystemTime) -> Result<Self, Error> {
-        let log = |site: &Site| site.worker.access_log.clone();
-        let live: HashSet<String> =
-            config.sites.iter().filter(|site| !site.hosts.is_empty()).map(log).collect();
-        // What a reload has removed gets no new file; what it has replaced logs where its successor does.
-        let name = |site: &Site| Some(log(site)).filter(|log| live.contains(log)).unwrap_or(NO_SITE.into());
-        let names: Vec<String> = config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect();
+        let names = names_of(config);
         let days = config.log.daily.then(|| Days::new(now));
         let (folder, error_file) = (config.server.log_dir.clone(), config.log.error_file.clone());
         directories::own_directory(&folder, 0o755)?;
         Ok(Self {
-            access: access(&folder, &names, days.as_ref().map(|_| now))?,
+            access: access(&folder, &names, days.as_ref(), &HashMap::new())?,
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
@@ -77,17 +73,54 @@ impl Logs {
         })
     }
 
+    /// Opens those of a configuration that takes the place of another. What both have stays open as it is.
+    pub fn open_next(&self, config: &Config, now: SystemTime) -> Result<Self, Error> {
+        let (log, syslog) = (&config.log, config.log.error_syslog);
+        let same_folder = (&self.folder, &self.error_file) == (&config.server.log_dir, &log.error_file);
+        if !same_folder || (self.days.is_some(), self.syslog.is_some()) != (log.daily, syslog) {
+            return Self::open(config, now);
+        }
+        let names = names_of(config);
+        let known = self.names.iter().map(String::as_str).zip(&self.access).collect();
+        Ok(Self {
+            access: access(&self.folder, &names, self.days.as_ref(), &known)?,
+            error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
+            format: log.access_format,
+            flush_ms: log.flush_ms,
+            syslog: syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
+            names,
+            folder: self.folder.clone(),
+            error_file: self.error_file.clone(),
+            days: self.days.clone(),
+        })
+    }
+
+    /// The sites of which `new` has another file; `None` if more than that has changed.
+    pub fn changed_sites(&self, new: &Self) -> Option<Vec<usize>> {
+        let rest = |logs: &Self| {
+            let places = (logs.folder.clone(), logs.error_file.clone());
+            (logs.format, logs.flush_ms, places, logs.days.is_some(), logs.syslog.is_some())
+        };
+        let no_site = |logs: &Self| logs.access.last().cloned();
+        let stays = no_site(self).zip(no_site(new)).is_some_and(|(old, new)| Arc::ptr_eq(&old, &new));
+        if !stays || rest(self) != rest(new) {
+            return None;
+        }
+        let sites = self.access.len().saturating_sub(1);
+        let both = self.access.iter().zip(&new.access).take(sites).enumerate();
+        Some(both.filter(|(_, (old, new))| !Arc::ptr_eq(old, new)).map(|(site, _)| site).collect())
+    }
+
     /// Opens them again, under the names of today. Either all are new ones after it, or none.
     pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
-        let access = access(&self.folder, &self.names, self.days.as_ref().map(|_| now))?;
+        let days = self.days.as_ref().map(|_| Days::new(now));
+        let access = access(&self.folder, &self.names, days.as_ref(), &HashMap::new())?;
         self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
             *syslog = Syslog::connect(Path::new(SYSLOG));
         }
-        if let Some(days) = &mut self.days {
-            *days = Days::new(now);
-        }
+        self.days = days;
         Ok(())
     }
 
@@ -116,11 +149,35 @@ impl Logs {
     }
 }
 
-fn access(folder: &Path, names: &[String], day: Option<SystemTime>) -> Result<Vec<File>, Error> {
-    let suffix = day.map(|now| format!(".{}", name_of(day_of(now)))).unwrap_or_default();
-    let open = |name: &String| directories::log_file(&folder.join(format!("{name}{suffix}")));
-    // There is one for each site.
-    names.iter().map(|name| open(name).map(|file| out_of_the_way(file.into()).into())).collect()
+/// The file of each site, and of those of none.
+fn names_of(config: &Config) -> Vec<String> {
+    let live = config.sites.iter().filter(|site| !site.hosts.is_empty());
+    let live: HashSet<&str> = live.map(|site| site.worker.access_log.as_str()).collect();
+    // What a reload has removed gets no new file; what it has replaced logs where its successor does.
+    let name = |site: &Arc<Site>| {
+        let log = Some(site.worker.access_log.as_str()).filter(|log| live.contains(log));
+        log.unwrap_or(NO_SITE).to_owned()
+    };
+    config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect()
+}
+
+/// Opens the files that are not known.
+fn access(
+    folder: &Path,
+    names: &[String],
+    days: Option<&Days>,
+    known: &HashMap<&str, &Arc<File>>,
+) -> Result<Vec<Arc<File>>, Error> {
+    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
+    let file = |name: &String| match known.get(name.as_str()) {
+        Some(file) => Ok(Arc::clone(file)),
+        None => {
+            let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
+            // There is one for each site.
+            Ok(Arc::new(out_of_the_way(opened.into()).into()))
+        }
+    };
+    names.iter().map(file).collect()
 }
 
 fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
@@ -131,7 +188,7 @@ fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
 }
 
 /// When files of another day are to be opened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Days {
     /// Whose files are open, counted from 1970-01-01.
     day: u64,

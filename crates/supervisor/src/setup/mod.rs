@@ -11,9 +11,11 @@ pub mod names;
 pub mod opened;
 pub mod process_table;
 pub mod reloaded_files;
+pub mod route_table;
 pub mod stapler;
 pub mod tls;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
@@ -29,6 +31,7 @@ use crate::chain_ends::ChainEnds;
 use crate::error::{Error, at, during};
 use crate::setup::log_files::Logs;
 use crate::setup::opened::Opened;
+use crate::setup::route_table::{RouteTable, Routed};
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -66,11 +69,11 @@ impl SpawnContext {
     pub fn site_setup(
         &self,
         spec: &ProcessSpec,
-        specs: &[&ProcessSpec],
+        table: &RouteTable<'_>,
         ticket_keys: Vec<LauncherToSite>,
     ) -> Result<Vec<(LauncherToSite, Option<OwnedFd>)>, Error> {
         let with_descriptors =
-            self.messages().site_messages(spec, specs).into_iter().map(|(message, opened)| {
+            self.messages().site_messages(spec, table).into_iter().map(|(message, opened)| {
                 let descriptor = match opened {
                     None => None,
                     Some(Opened::View(path)) => Some(self.view_of(&path)?),
@@ -94,6 +97,18 @@ impl SpawnContext {
         Ok(messages)
     }
 
+    /// The access log of a site.
+    pub fn access_log(
+        &self,
+        logs: &Logs,
+        index: usize,
+    ) -> Result<(LauncherToLogger, Option<OwnedFd>), Error> {
+        // The last one is for requests of no site.
+        let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
+        let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
+        Ok((LauncherToLogger::AccessLog { site, name }, Some(duplicate(&*logs.access[index])?)))
+    }
+
     /// The format, every log file, and syslog.
     pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
         let format = match logs.format {
@@ -105,11 +120,8 @@ impl SpawnContext {
             (LauncherToLogger::Format { format, flush_ms: logs.flush_ms }, None),
             (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?)),
         ];
-        for (index, file) in logs.access.iter().enumerate() {
-            // The last one is for requests of no site.
-            let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
-            let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
-            messages.push((LauncherToLogger::AccessLog { site, name }, Some(duplicate(file)?)));
+        for index in 0..logs.access.len() {
+            messages.push(self.access_log(logs, index)?);
         }
         if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
             messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
@@ -135,10 +147,10 @@ fn terminal() -> Option<OwnedFd> {
     opened.ok().map(OwnedFd::from)
 }
 
-impl Messages<'_> {
+impl<'a> Messages<'a> {
     /// The site and the service that `spec` stands for, if it is a service.
-    pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
-        let site = self.config.sites.get(usize::from(spec.site))?;
+    pub fn service(&self, spec: &ProcessSpec) -> Option<(&'a Site, &'a Service)> {
+        let site = &**self.config.sites.get(usize::from(spec.site))?;
         (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
     }
 
@@ -153,6 +165,7 @@ impl Messages<'_> {
             start_timeout_ms: limits.start_timeout_ms,
             connections: limits.connections,
             flush_ms: self.config.log.flush_ms,
+            idle_stop_ms: site.idle_stop_ms(&self.config.server).unwrap_or(0),
         }
     }
 
@@ -189,7 +202,8 @@ impl Messages<'_> {
         for (index, _) in self.config.listeners.iter().enumerate().filter(|(_, l)| l.shared_connections) {
             messages.push((LauncherToGate::SharedConnections { listener: index as u16 }, None));
         }
-        self.tls_messages(&mut messages);
+        let protocols = self.protocols().chain(self.redirects(self.config.sites.iter()));
+        messages.extend(protocols.map(|message| (message, None)));
         for (index, listener) in self.config.listeners.iter().enumerate() {
             messages.extend(listener.proxies.iter().map(|network| {
                 let network = Text::new(network.as_str());
@@ -199,32 +213,50 @@ impl Messages<'_> {
                 messages.push((LauncherToGate::Unfiltered { listener: index as u16 }, None));
             }
         }
-        for spec in specs.iter().filter(|spec| matches!(spec.role, Role::Site | Role::Service)) {
-            let (partition, name) = (spec.partition, Text::new(spec.title()));
-            messages.push((LauncherToGate::Name { partition, name }, None));
-        }
-        for (host, path, spec) in self.routes(specs) {
-            for listener in self.listeners_of(spec).filter(|&listener| self.takes_from(spec, listener)) {
-                let (host, path) = (Text::new(host), Text::new(path));
-                let (partition, site) = (spec.partition, spec.site);
-                messages.push((LauncherToGate::Route { listener, host, path, partition, site }, None));
-            }
-        }
+        messages.extend(self.gate_routes(specs, |_| true).into_iter().map(|message| (message, None)));
         messages.push((LauncherToGate::Commit {}, None));
         messages
     }
 
-    /// Every host and path there is, with the site or service that it belongs to.
-    fn routes<'a>(
-        &'a self,
-        specs: &'a [&ProcessSpec],
-    ) -> impl Iterator<Item = (&'a str, &'a str, &'a ProcessSpec)> {
-        let partitions = specs.iter().copied().filter(|spec| matches!(spec.role, Role::Site | Role::Service));
-        partitions.flat_map(|spec| {
-            let site = &self.config.sites[usize::from(spec.site)];
-            let path = self.service(spec).map_or(&site.path, |(_, service)| &service.path);
-            site.hosts.iter().map(move |host| (host.as_str(), path.as_str(), spec))
-        })
+    /// What gates are sent of some hosts whose paths are others' now, and nothing of what is as it was.
+    pub fn gate_changes(&self, hosts: &BTreeSet<String>, specs: &[&ProcessSpec]) -> Vec<LauncherToGate> {
+        let mut messages = vec![LauncherToGate::Change {}];
+        for listener in 0..self.config.listeners.len() as u16 {
+            let forget = |host: &String| LauncherToGate::Forget { listener, host: Text::new(host.as_str()) };
+            messages.extend(hosts.iter().map(forget));
+        }
+        let has = |site: &Site| site.hosts.iter().any(|host| hosts.contains(host));
+        let mut redirects = self.redirects(self.config.sites.iter().filter(|site| has(site)));
+        redirects.retain(|message| match message {
+            LauncherToGate::Redirect { host, .. } => hosts.contains(host.as_str()),
+            _ => false,
+        });
+        messages.extend(redirects);
+        let concerned =
+            |spec: &&ProcessSpec| self.config.sites.get(usize::from(spec.site)).is_some_and(|site| has(site));
+        let specs: Vec<&ProcessSpec> = specs.iter().copied().filter(concerned).collect();
+        messages.extend(self.gate_routes(&specs, |host| hosts.contains(host)));
+        messages.push(LauncherToGate::Commit {});
+        messages
+    }
+
+    /// What sites and services are called, and whose each path of these hosts is.
+    fn gate_routes(&self, specs: &[&ProcessSpec], is_of: impl Fn(&str) -> bool) -> Vec<LauncherToGate> {
+        let mut messages = Vec::new();
+        for spec in specs.iter().filter(|spec| matches!(spec.role, Role::Site | Role::Service)) {
+            let (partition, name) = (spec.partition, Text::new(spec.title()));
+            messages.push(LauncherToGate::Name { partition, name });
+        }
+        for &Routed { host, path, spec } in
+            RouteTable::new(self.config, specs).all().iter().filter(|of| is_of(of.host))
+        {
+            for listener in self.listeners_of(spec).filter(|&listener| self.takes_from(spec, listener)) {
+                let (host, path) = (Text::new(host), Text::new(path));
+                let (partition, site) = (spec.partition, spec.site);
+                messages.push(LauncherToGate::Route { listener, host, path, partition, site });
+            }
+        }
+        messages
     }
 
     /// Whether gates send connections of a listener to this spec, rather than to the site's worker, which relays.
@@ -251,7 +283,7 @@ impl Messages<'_> {
     pub fn site_messages(
         &self,
         spec: &ProcessSpec,
-        specs: &[&ProcessSpec],
+        table: &RouteTable<'_>,
     ) -> Vec<(LauncherToSite, Option<Opened>)> {
         let site = &self.config.sites[usize::from(spec.site)];
         let mut messages = vec![LauncherToSite::Limits { limits: self.limits(site), site: spec.site }];
@@ -277,30 +309,27 @@ impl Messages<'_> {
         // After `Tls` and the rules, which they belong to.
         let files = reloaded_files::for_workers(site).into_iter();
         messages.extend(files.map(|(message, path)| (message, Some(Opened::File(path)))));
-        let rest = self.site_routes(spec, specs).into_iter().chain(self.backends_setup(site));
+        let rest = self.site_routes(spec, table).into_iter().chain(self.backends_setup(site));
         messages.extend(rest.map(|message| (message, None)));
         messages
     }
 
     /// Whose each path is, as far as a site's worker must know, and how much each of its services may have.
-    pub fn site_routes(&self, spec: &ProcessSpec, specs: &[&ProcessSpec]) -> Vec<LauncherToSite> {
+    pub fn site_routes(&self, spec: &ProcessSpec, table: &RouteTable<'_>) -> Vec<LauncherToSite> {
         let site = &self.config.sites[usize::from(spec.site)];
         let mut messages = Vec::new();
-        let any_host = site.hosts.iter().any(|host| host.contains('*'));
         let has = |host: &str| site.hosts.iter().any(|own| own == host);
         let meets = |other: &ProcessSpec| {
             self.listeners_of(spec).any(|one| self.listeners_of(other).any(|two| one == two))
         };
-        // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them. This is asked
-        // first: most of what others have is none of this site's, and each site looks at all of it.
-        let routes = self
-            .routes(specs)
-            .filter(|(host, _, other)| other.site == spec.site || any_host || has(host))
-            .filter(|(_, _, other)| meets(other));
-        for (host, path, other) in routes {
+        // Hosts that this site does not have are another's anyway, unless it has a pattern that covers them.
+        for Routed { host, path, spec: other } in table.of_hosts(&site.hosts) {
+            if !meets(other) {
+                continue;
+            }
             let (target, partition) = match other.role {
                 _ if other.site != spec.site && self.relays(spec, other) && has(host) => {
-                    (RouteTarget::Relayed, partition_of(other.site, specs))
+                    (RouteTarget::Relayed, table.partition_of(other.site))
                 }
                 // Which one it is does not matter here, and changes with each of its successors.
                 _ if other.site != spec.site => (RouteTarget::Elsewhere, NO_PARTITION),
@@ -310,7 +339,7 @@ impl Messages<'_> {
             let (host, path) = (Text::new(host), Text::new(path));
             messages.push(LauncherToSite::Route { host, path, target, partition });
         }
-        for other in specs.iter().filter(|other| other.site == spec.site) {
+        for other in table.of_site(spec.site) {
             if let Some(requests) = self.service(other).and_then(|(_, service)| service.requests) {
                 messages.push(LauncherToSite::Requests { partition: other.partition, requests });
             }
@@ -343,12 +372,6 @@ impl Messages<'_> {
         };
         [limits, LauncherToService::Begin {}]
     }
-}
-
-/// The partition of a site's worker.
-fn partition_of(site: u16, specs: &[&ProcessSpec]) -> u16 {
-    let worker = specs.iter().find(|spec| spec.role == Role::Site && spec.site == site);
-    worker.map_or(NO_PARTITION, |spec| spec.partition)
 }
 
 /// The policies, as gates and sites are sent.

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a certificate for anybody but the signer.
 
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use config::{ClientCertificates, Listener, Resumption, Site, SiteTls, TlsVersion};
 use wire::tls::{ClientAuth, Resume};
@@ -10,30 +10,32 @@ use wire::{CHALLENGES, LauncherToGate, LauncherToSite, Text};
 
 use crate::setup::Messages;
 
-type Told<Message> = (Message, Option<OwnedFd>);
-
 impl Messages<'_> {
-    /// What is spoken on which listener, and where there is https for whom; after the listeners.
-    pub fn tls_messages(&self, messages: &mut Vec<Told<LauncherToGate>>) {
-        for (index, listener) in self.config.listeners.iter().enumerate() {
-            let Listener { tls, h2c, redirect_to_https, .. } = *listener;
-            let index = index as u16;
-            if tls || h2c {
-                messages.push((LauncherToGate::Protocol { listener: index, tls, h2c }, None));
-            }
-            if redirect_to_https {
-                for site in self.config.sites.iter().filter(|site| site.answers_on(listener)) {
-                    let Some(port) = self.https_port(site) else { continue };
-                    for host in &site.hosts {
-                        messages.push(redirect(index, host, "/", port));
-                        if site.root.is_some() || site.vhosts.is_some() {
-                            // Who asks may know of no certificate yet.
-                            messages.push(redirect(index, host, CHALLENGES, 0));
-                        }
+    /// What is spoken on which listener; after the listeners.
+    pub fn protocols(&self) -> impl Iterator<Item = LauncherToGate> {
+        let listeners = (0u16..).zip(&self.config.listeners);
+        listeners
+            .filter(|(_, Listener { tls, h2c, .. })| *tls || *h2c)
+            .map(|(listener, &Listener { tls, h2c, .. })| LauncherToGate::Protocol { listener, tls, h2c })
+    }
+
+    /// Where there is https for the hosts of these sites.
+    pub fn redirects<'s>(&self, sites: impl Iterator<Item = &'s Arc<Site>> + Clone) -> Vec<LauncherToGate> {
+        let mut messages = Vec::new();
+
+        for (index, listener) in (0u16..).zip(&self.config.listeners).filter(|(_, of)| of.redirect_to_https) {
+            for site in sites.clone().filter(|site| site.answers_on(listener)) {
+                let Some(port) = self.https_port(site) else { continue };
+                for host in &site.hosts {
+                    messages.push(redirect(index, host, "/", port));
+                    if site.root.is_some() || site.vhosts.is_some() {
+                        // Who asks may know of no certificate yet.
+                        messages.push(redirect(index, host, CHALLENGES, 0));
                     }
                 }
             }
         }
+        messages
     }
 
     /// The port at which a site has https: the usual one, or else the first.
@@ -73,6 +75,6 @@ impl Messages<'_> {
     }
 }
 
-fn redirect(listener: u16, host: &str, path: &str, port: u16) -> Told<LauncherToGate> {
-    (LauncherToGate::Redirect { listener, host: Text::new(host), path: Text::new(path), port }, None)
+fn redirect(listener: u16, host: &str, path: &str, port: u16) -> LauncherToGate {
+    LauncherToGate::Redirect { listener, host: Text::new(host), path: Text::new(path), port }
 }

@@ -115,7 +115,7 @@ impl SpawnContext {
 
     /// The site and the service that `spec` stands for, if it is a service.
     pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
-        let site = self.config.sites.get(usize::from(spec.site))?;
+        let site = &**self.config.sites.get(usize::from(spec.site))?;
         (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
     }
 
@@ -130,6 +130,15 @@ impl SpawnContext {
         match spec.role {
             Role::Filter => self.chains.get(&spec.generation)?.get(spec.index),
             _ => self.service(spec).map(|(_, service)| service),
+        }
+    }
+
+    /// When the process of a site or a service is replaced though nothing is wrong with it.
+    pub fn recycle(&self, spec: &ProcessSpec) -> config::Recycle {
+        match (spec.role, self.config.sites.get(usize::from(spec.site))) {
+            (Role::Site, Some(site)) => site.recycle,
+            (Role::Service, Some(site)) => site.services[spec.index].recycle,
+            _ => config::Recycle::default(),
         }
     }
 
@@ -169,6 +178,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         takes_connections: false,
         requests: None,
         environment: Vec::new(),
+        recycle: config::Recycle::default(),
     };
     filters.map(service).collect()
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use config::{Service, Site, Target};
+use config::{Service, Target};
 use jail::policy::Policy;
 use jail::{Access, Reach};
 use wire::{NO_PARTITION, Role};
@@ -23,7 +23,7 @@ impl SpawnContext {
     pub fn servers(&self, spec: &ProcessSpec) -> impl Iterator<Item = (u16, &Target)> {
         let of_site = spec.role == Role::Connector && spec.partition == NO_PARTITION;
         let site = self.config.sites.get(usize::from(spec.site)).filter(|_| of_site);
-        let backends = site.into_iter().flat_map(Site::backends);
+        let backends = site.into_iter().flat_map(|site| site.backends());
         backends.flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
     }
 

@@ -89,6 +89,11 @@ impl Destination {
         }
     }
 
+    /// Whether nothing more is sent.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
     /// Sends nothing more.
     pub fn drain(&self) {
         self.draining.set(true);

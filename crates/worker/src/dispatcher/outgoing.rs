@@ -52,6 +52,8 @@ pub trait Owner {
     fn served(&self, requests: u32) {
         let _ = requests;
     }
+    /// Something waits, and there is no worker: said once, until one comes.
+    fn wanted(&self) {}
     /// A worker retires or is gone: what was sent to it should not be used for new work.
     fn retiring(&self);
 }

@@ -30,6 +30,7 @@ impl Dispatcher {
             self.release(client);
         }
         self.owner.retiring();
+        self.want_worker();
     }
 
     /// Does what a worker says; how much of it was nonsense.
@@ -80,6 +81,7 @@ impl Dispatcher {
             (FromWorker::Drain {}, None) => {
                 destination.drain();
                 self.owner.retiring();
+                self.want_worker();
                 0
             }
             _ => self

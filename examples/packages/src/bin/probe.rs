@@ -49,6 +49,9 @@ impl Service for Probe {
             "/probe/fill" => fill(number(&request, "files"), number(&request, "mib")),
             "/probe/plant" => plant(&request.param("kind").unwrap_or_default()),
             "/probe/abort" => std::process::abort(),
+            "/probe/keep" => keep(number(&request, "mib")),
+            "/probe/hang" => hang(),
+            "/probe/spin" => spin(),
             "/probe/allocate" => allocate(number(&request, "mib")),
             _ => Response::status_page(StatusCode::NOT_FOUND),
         }
@@ -123,6 +126,27 @@ fn number(request: &Request, name: &str) -> u64 {
 async fn sleep(ms: u64) -> Response {
     tokio::time::sleep(Duration::from_millis(ms)).await;
     Response::text(format!("slept {ms} ms\n"))
+}
+
+/// Takes so much memory for good.
+fn keep(mib: u64) -> Response {
+    let bytes = usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(MIB);
+    let kept = Vec::leak(vec![1_u8; bytes]);
+    Response::text(format!("keeps {} bytes\n", kept.len()))
+}
+
+/// Does nothing more, and lets nobody else.
+fn hang() -> Response {
+    loop {
+        std::thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+/// The same, and takes a processor for it.
+fn spin() -> Response {
+    loop {
+        std::hint::spin_loop();
+    }
 }
 
 /// Prints so much on standard error, in lines of 1 KiB.

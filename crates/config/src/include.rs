@@ -1,0 +1,178 @@
+//! Sites in files of their own: which folder `include` means, and its files.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's files. Must never: read a file that somebody
+//! else may have written.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::cache::{Cache, KnownFile, Stamp};
+use crate::diagnostic::{Problems, show_path};
+use crate::files;
+use crate::parse::Fault;
+use crate::parse::names;
+use crate::place::At;
+use crate::rules::SITE_FILES_MAX;
+
+/// What the name of a file of sites ends with.
+pub const SUFFIX: &str = ".toml";
+
+/// A file of sites.
+pub(crate) struct SiteFile {
+    pub(crate) path: PathBuf,
+    pub(crate) stamp: Stamp,
+    pub(crate) content: Content,
+}
+
+/// What there is of a file of sites.
+pub(crate) enum Content {
+    /// Its text.
+    Text(String),
+    /// What was made of it before.
+    Known(KnownFile),
+}
+
+/// The folder of `FOLDER/*.toml`.
+pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
+    let rule = "what is included are the `.toml` files of a folder";
+    let folder = text.strip_suffix("/*.toml").filter(|folder| !folder.contains(['*', '?', '[', '{']));
+    let Some(folder) = folder else {
+        let near = text.trim_end_matches(['*', '/']);
+        let near = near.rsplit_once("/*").map_or(near, |(folder, _)| folder).trim_end_matches('/');
+        let good = !near.is_empty() && !near.contains(['*', '?', '[', '{']) && !near.ends_with(SUFFIX);
+        let near = if good { near } else { "sites" };
+        return Err(Fault::with_help(
+            rule,
+            format!("write for example `\"{}/*.toml\"`", near.escape_debug()),
+        ));
+    };
+    if !folder.is_empty() {
+        names::file_path(folder)?;
+    }
+    let folder = dir.join(if folder.is_empty() { "/" } else { folder });
+    // The file itself would be one of its own sites.
+    if crate::check::lexical(&folder) == crate::check::lexical(dir) {
+        let rule = "the files of sites are in a folder of their own, not beside this file";
+        return Err(Fault::with_help(rule, "write for example `\"sites/*.toml\"`"));
+    }
+    Ok(folder)
+}
+
+/// The files of a folder, in the order of their names. Those that begin with a dot are none: they are being written.
+///
+/// What `cache` knows is not read again.
+pub(crate) fn read(folder: &At<PathBuf>, cache: &Cache, problems: &mut Problems) -> Vec<SiteFile> {
+    let mut names = match list(&folder.value) {
+        Ok(names) => names,
+        Err(error) => {
+            let shown = show_path(&folder.value);
+            let message = format!("`include`: the folder {shown} cannot be read: {error}");
+            problems.report_help(folder.offset, message, format!("create the folder: `mkdir {shown}`"));
+            return Vec::new();
+        }
+    };
+    if names.len() > SITE_FILES_MAX {
+        let message = format!(
+            "`include`: {} has {} files; it may have {SITE_FILES_MAX}",
+            show_path(&folder.value),
+            names.len()
+        );
+        problems.report(folder.offset, message);
+        return Vec::new();
+    }
+    names.sort();
+    let found = std::fs::metadata(&folder.value).ok();
+    let owner = found.map(|found| safe(&folder.value, &found, None, folder.offset, problems));
+    let files = names.into_iter().map(|name| folder.value.join(name));
+    files.filter_map(|path| file(path, owner, folder.offset, cache, problems)).collect()
+}
+
+fn list(folder: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let bytes = name.as_encoded_bytes();
+        if bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn file(
+    path: PathBuf,
+    owner: Option<u32>,
+    offset: usize,
+    cache: &Cache,
+    problems: &mut Problems,
+) -> Option<SiteFile> {
+    // Before the file is read: what is written meanwhile is read the next time.
+    let found = std::fs::metadata(&path).map_err(files::Unread::Io);
+    let read = found.and_then(|found| {
+        let stamp = Stamp::of(&found);
+        safe(&path, &found, owner, offset, problems);
+        let content = match cache.known(&path, &stamp) {
+            Some(known) => Content::Known(known),
+            None => Content::Text(files::text(&path)?),
+        };
+        Ok((stamp, content))
+    });
+    match read {
+        Ok((stamp, content)) => Some(SiteFile { path, stamp, content }),
+        Err(why) => {
+            let message = format!("`include`: {}: {why}", show_path(&path));
+            let help = "correct it, or give it a name that does not end with `.toml`";
+            problems.report_help(offset, message, help);
+            None
+        }
+    }
+}
+
+/// Who owns a folder, or a file of `owner`'s folder.
+///
+/// SECURITY: who may write here says which programs run, and which keys are used: the folder's owner and root, nobody else.
+fn safe(path: &Path, found: &Metadata, owner: Option<u32>, offset: usize, problems: &mut Problems) -> u32 {
+    let shown = || show_path(path);
+    if found.mode() & 0o022 != 0 {
+        let shown = shown();
+        let message = format!("`include`: {shown} can be written by others than its owner");
+        problems.report_help(offset, message, format!("run `chmod go-w {shown}`"));
+    } else if let Some(owner) = owner.filter(|owner| ![0, *owner].contains(&found.uid())) {
+        let shown = shown();
+        let message =
+            format!("`include`: {shown} belongs to uid {}, and its folder to uid {owner}", found.uid());
+        problems.report_help(offset, message, format!("run `chown {owner} {shown}`"));
+    }
+    found.uid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_a_folder_and_all_its_files() {
+        let dir = Path::new("/etc/bulkhead");
+        let accepted = |text| folder(text, dir).ok();
+        assert_eq!(accepted("sites/*.toml"), Some("/etc/bulkhead/sites".into()));
+        assert_eq!(accepted("/srv/all sites/*.toml"), Some("/srv/all sites".into()));
+        for wrong in [
+            "sites",
+            "sites/",
+            "*.toml",
+            "./*.toml",
+            "../bulkhead/*.toml",
+            "s*/*.toml",
+            "sites/*",
+            "sites/a.toml",
+            "",
+        ] {
+            assert_eq!(accepted(wrong), None, "{wrong}");
+        }
+        let help = |text| folder(text, dir).unwrap_err().help.unwrap_or_default();
+        assert_eq!(help("vhosts/*"), "write for example `\"vhosts/*.toml\"`");
+        assert_eq!(help("vhosts/"), "write for example `\"vhosts/*.toml\"`");
+        assert_eq!(help("*.toml"), "write for example `\"sites/*.toml\"`");
+    }
+}

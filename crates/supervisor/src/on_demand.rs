@@ -1,0 +1,153 @@
+//! Sites and services that have a process only while somebody wants something of them.
+//!
+//! Runs in: the launcher, as root. Sees: numbers of partitions, which gates and sites say. Never: starts one for a process that
+//! does not relay to the partition; starts so many at once that nothing else gets its turn.
+//!
+//! A gate, or a site that relays, says that a connection waits for a partition without a worker (`Wanted`); the connection waits
+//! there until the worker is attached. A worker says that nobody has come for a while (`Idle`), and retires as if it had a
+//! successor: the channels of gates end before the next one can be wanted, so that none of both messages is lost. What a
+//! partition needs beside its worker, connectors and brokers, comes and goes with it.
+//!
+//! Source: Mihara, "Hi-sap" (2009), the content access scheduler.
+
+use std::collections::HashSet;
+
+use wire::{NO_PARTITION, Role};
+
+use crate::Supervisor;
+use crate::life::Life;
+use crate::process::Stage;
+
+/// LIMIT: processes that are begun to be started in one turn of the loop; others are heard between two turns.
+const STARTS_PER_TURN: usize = 8;
+
+impl Supervisor {
+    /// Whether the process of a slot starts only when it is wanted.
+    pub fn is_on_demand(&self, slot: usize) -> bool {
+        let spec = &self.specs[slot];
+        let of_site = matches!(spec.role, Role::Site | Role::Service | Role::Connector | Role::Broker);
+        let site = self.context.config.sites.get(usize::from(spec.site));
+        of_site && site.is_some_and(|site| site.idle_stop_ms(&self.context.config.server).is_some())
+    }
+
+    /// Leaves slots without a process until they are wanted; one that takes the place of a process is wanted at once.
+    pub fn let_rest(&mut self, slots: std::ops::Range<usize>) {
+        // A new program that does not start must not take the place of one that has.
+        let all = self.specs.iter().zip(&self.slots);
+        let leaving = all.filter(|(_, state)| state.life == Life::Leaving && state.current.is_some());
+        let succeeded: HashSet<(Role, &str)> = leaving.map(|(spec, _)| (spec.role, &*spec.name)).collect();
+        let rest = slots.map(|slot| {
+            let spec = &self.specs[slot];
+            (slot, self.is_on_demand(slot) && !succeeded.contains(&(spec.role, &*spec.name)))
+        });
+        for (slot, rests) in rest.collect::<Vec<_>>() {
+            self.slots[slot].rests = rests;
+        }
+    }
+
+    /// A process says that something waits for a worker of `partition`.
+    pub fn on_wanted(&mut self, serial: u64, partition: u16) {
+        // One that was removed meanwhile is wanted in vain.
+        let Some(slot) = self.slot_of_partition(partition) else { return };
+        if !self.may_want(serial, slot) {
+            return self.protocol_violation(serial);
+        }
+        self.wake(slot);
+    }
+
+    /// SECURITY: a site that was taken over starts nothing but what it may send requests to.
+    fn may_want(&self, serial: u64, slot: usize) -> bool {
+        let (from, wanted) = (self.spec_of(serial), &self.specs[slot]);
+        match from.role {
+            Role::Gate => true,
+            Role::Site if from.site == wanted.site => wanted.role == Role::Service,
+            Role::Site => wanted.role == Role::Site && self.context.messages().relays(from, wanted),
+            _ => false,
+        }
+    }
+
+    /// Has the process of a slot started that rests, and what it needs.
+    fn wake(&mut self, slot: usize) {
+        if !self.slots[slot].rests || self.stopping.is_some() {
+            return;
+        }
+        for slot in self.helpers(slot).into_iter().chain([slot]) {
+            if std::mem::take(&mut self.slots[slot].rests) {
+                self.wanted.push_back(slot);
+            }
+        }
+    }
+
+    /// Wakes what the process of a slot needs that is about to be started.
+    pub(crate) fn wake_helpers(&mut self, slot: usize) {
+        self.slots[slot].rests = false;
+        self.helpers(slot).into_iter().for_each(|slot| self.wake(slot));
+    }
+
+    /// The slots of what works for that of another.
+    fn helpers(&self, slot: usize) -> Vec<usize> {
+        let of_site = self.lookup().of_site(self.specs[slot].site);
+        of_site.iter().copied().filter(|&other| self.helps(other, slot)).collect()
+    }
+
+    /// Whether the process of one slot works for that of another: as its connector, or its broker.
+    fn helps(&self, helper: usize, slot: usize) -> bool {
+        let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
+        let partition = match spec.role {
+            // A site's connector has no partition.
+            Role::Site => NO_PARTITION,
+            _ => spec.partition,
+        };
+        matches!(helper.role, Role::Connector | Role::Broker)
+            && matches!(spec.role, Role::Site | Role::Service)
+            && helper.site == spec.site
+            && helper.partition == partition
+    }
+
+    /// The next slots whose processes are wanted, not too many.
+    pub fn next_wanted(&mut self) -> Vec<usize> {
+        let count = self.wanted.len().min(STARTS_PER_TURN);
+        let fits =
+            |slot: &usize| self.slots[*slot].current.is_none() && self.slots[*slot].life != Life::Removed;
+        let next: Vec<usize> = self.wanted.drain(..count).collect();
+        next.into_iter().filter(fits).collect()
+    }
+
+    /// Whether processes are to be started.
+    pub fn has_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// A process says that it has had no connection for a while: it goes, if it can come again.
+    pub fn on_idle(&mut self, serial: u64) {
+        let Some(process) = self.processes.get(&serial) else { return };
+        let (slot, is_busy) = (process.slot, process.ticket.is_some() || process.owes_commits > 0);
+        let state = &self.slots[slot];
+        let serves = process.stage == Stage::Serving && state.life == Life::Serving;
+        if serves
+            && !is_busy
+            && state.current == Some(serial)
+            && state.next.is_none()
+            && self.is_on_demand(slot)
+        {
+            self.slots[slot].current = None;
+            self.slots[slot].rests = true;
+            self.retire(serial);
+        }
+    }
+
+    /// A process of a site has ended: what has worked for it rests, too.
+    pub(crate) fn let_helpers_rest(&mut self, slot: usize) {
+        let site = self.specs[slot].site;
+        let of_site: Vec<(u64, usize)> =
+            self.index.of_site(site).map(|serial| (serial, self.processes[&serial].slot)).collect();
+        for &(serial, helper) in &of_site {
+            let helps = self.helps(helper, slot) && self.slots[helper].current == Some(serial);
+            if helps && self.slots[slot].rests && !of_site.iter().any(|&(_, other)| other == slot) {
+                self.slots[helper].current = None;
+                self.slots[helper].rests = true;
+                self.retire(serial);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Which slots a process must know of.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: shows a process that serves one that does not hold yet.
+
+use std::collections::BTreeSet;
+
+use wire::Role;
+
+use crate::Supervisor;
+use crate::life::Life;
+use crate::lookup::Lookup;
+use crate::spawn::process_spec::ProcessSpec;
+
+impl Supervisor {
+    pub(crate) fn lookup(&self) -> &Lookup {
+        self.lookup.get_or_init(|| Lookup::new(&self.context.config, &self.order, &self.specs))
+    }
+
+    /// The slot of the worker, or the service, of a partition.
+    pub fn slot_of_partition(&self, partition: u16) -> Option<usize> {
+        let is_it = |slot: &&usize| {
+            matches!(self.specs[**slot].role, Role::Site | Role::Service)
+                && self.slots[**slot].life != Life::Removed
+        };
+        self.lookup().of_partition(partition).iter().find(is_it).copied()
+    }
+
+    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file.
+    pub fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
+        self.sorted((0..self.specs.len()).filter(|&slot| self.is_seen(slot, life)).collect())
+    }
+
+    /// Those of them that the worker of a site may have to know: those of its site, and of sites with a host of its own.
+    pub fn specs_beside(&self, slot: usize) -> Vec<&ProcessSpec> {
+        let (number, life) = (self.specs[slot].site, self.slots[slot].life);
+        let Some(site) = self.context.config.sites.get(usize::from(number)) else { return Vec::new() };
+        // A pattern may have any host in it.
+        if site.hosts.iter().any(|host| host.contains('*')) {
+            return self.specs_for(life);
+        }
+        let lookup = self.lookup();
+        let others = site.hosts.iter().flat_map(|host| lookup.of_host(host));
+        let slots: BTreeSet<usize> = others.chain(lookup.of_site(number)).copied().collect();
+        self.sorted(slots.into_iter().filter(|&slot| self.is_seen(slot, life)).collect())
+    }
+
+    fn is_seen(&self, slot: usize, by: Life) -> bool {
+        let other = if by == Life::Pending { Life::Pending } else { Life::Leaving };
+        let life = self.slots[slot].life;
+        life == Life::Serving || life == other
+    }
+
+    fn sorted(&self, slots: Vec<usize>) -> Vec<&ProcessSpec> {
+        let mut specs: Vec<&ProcessSpec> = slots.into_iter().map(|slot| &self.specs[slot]).collect();
+        if !self.order.is_empty() {
+            let (sites, places) = (&self.context.config.sites, &self.lookup().places);
+            specs.sort_by_cached_key(|spec| {
+                sites.get(usize::from(spec.site)).and_then(|site| places.get(&*site.name)).copied()
+            });
+        }
+        specs
+    }
+}
