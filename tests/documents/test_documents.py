@@ -157,6 +157,8 @@ class Scratch:
         for one in parsed.get("conditioning", {}).get("filters", []):
             about = one if isinstance(one, dict) else {"command": one}
             self.make_runnable(about)
+        if "include" in parsed:
+            self.make_folder(parsed["include"].rpartition("/")[0])
         for site in parsed.get("site", []):
             aliases = (route["alias"] for route in site.get("route", []) if "alias" in route)
             for folder in (*(site[key] for key in ("root", "vhosts") if key in site), *site.get("follow_links", []), *aliases):
