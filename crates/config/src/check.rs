@@ -327,22 +327,14 @@ fn keys_of(raw: &RawConfig, old: bool, resolve: fn(&Path) -> PathBuf) -> Vec<(&P
     let files =
         sites.flat_map(|site| site.resolved(resolve).keys.iter().map(PathBuf::as_path).zip(site.keys()));
     let mut keys: Vec<_> = files.collect();
-    keys.sort_by_key(|(path, _)| bytes(path));
+    keys.sort_by_key(|(path, _)| *path);
     keys
 }
 
-fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_encoded_bytes()
-}
-
-/// Which of sorted paths are in a folder.
+/// Which of sorted paths are a folder, or in the folder: what is opened may be a file, too.
 fn below<T>(sorted: &[(&Path, T)], folder: &Path) -> std::ops::Range<usize> {
-    let mut prefix = bytes(folder).to_vec();
-    if !prefix.ends_with(b"/") {
-        prefix.push(b'/');
-    }
-    let first = sorted.partition_point(|(path, _)| bytes(path) < &prefix[..]);
-    let count = sorted[first..].partition_point(|(path, _)| bytes(path).starts_with(&prefix));
+    let first = sorted.partition_point(|(path, _)| *path < folder);
+    let count = sorted[first..].partition_point(|(path, _)| path.starts_with(folder));
     first..first + count
 }
 
@@ -375,4 +367,25 @@ pub fn lexical(path: &Path) -> PathBuf {
         }
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_opened_is_found_itself_and_in_its_folder() {
+        // In the order of bytes, `/srv/a-b` would stand between `/srv/a` and what is in it.
+        let mut sorted =
+            ["/srv/a", "/srv/a-b", "/srv/a/key", "/srv/a/x/key", "/srv/b"].map(|path| (Path::new(path), ()));
+        sorted.sort();
+        let found = |folder: &str| {
+            let range = below(&sorted, Path::new(folder));
+            sorted[range].iter().map(|(path, ())| path.to_str().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("/srv/a"), ["/srv/a", "/srv/a/key", "/srv/a/x/key"]);
+        assert_eq!(found("/srv/a-b"), ["/srv/a-b"]);
+        assert_eq!(found("/"), ["/srv/a", "/srv/a/key", "/srv/a/x/key", "/srv/a-b", "/srv/b"]);
+        assert!(found("/srv/a/k").is_empty());
+    }
 }

@@ -301,7 +301,6 @@ fn folder(dir: &Path) -> Result<String, Fault> {
 }
 
 /// An absolute path, whether there is something or not.
-/// An absolute path.
 pub fn path(path: &Path) -> Result<String, Fault> {
     let absolute = std::path::absolute(path).map_err(Fault::io(path.display()))?;
     utf8(absolute)
