@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::diagnostic::Text;
-use crate::raw::RawSite;
+use crate::raw::{RawSite, in_files};
 use crate::schema::{Config, Site};
 
 /// LIMIT: a file that was changed so lately is read again the next time, as one more change might have the same time.
@@ -97,8 +97,8 @@ impl Cache {
 
     /// Keeps what was read and found right, and nothing else.
     pub(crate) fn keep(&mut self, read: Vec<ReadFile>, next: usize, config: &Config) {
-        let (now, count) = (SystemTime::now(), read.iter().map(|file| file.sites.len()).sum::<usize>());
-        let mut sites = config.sites.iter().skip(config.sites.len() - count);
+        let now = SystemTime::now();
+        let mut sites = in_files(&read, &config.sites).iter();
         let known = read.into_iter().filter_map(|ReadFile { path, stamp, text, sites: raw }| {
             let sites = raw.into_iter().zip(sites.by_ref().cloned()).collect();
             stamp.is_settled(now).then_some((path, KnownFile { stamp, text, sites }))

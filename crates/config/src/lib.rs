@@ -195,11 +195,8 @@ fn build(
         check::all(raw, &mut problems);
         last_checks(raw, dir, &mut problems);
     }
-    let include = raw.as_ref().and_then(|raw| raw.include.as_ref());
-    let included = include.map_or_else(Vec::new, |include| include.files.clone());
-    let config = raw.and_then(|raw| raw.finish(dir));
-    match config {
-        Some(config) if problems.is_empty() => {
+    match raw.and_then(|raw| raw.finish(dir)) {
+        Some((config, included)) if problems.is_empty() => {
             let next = problems.next();
             Ok(Built { config: Config { warnings: problems.into_warnings(), ..config }, included, next })
         }

@@ -205,19 +205,12 @@ pub(crate) struct RawService {
 }
 
 impl RawConfig {
-    /// Drops the places. `None` only if a mistake was reported.
-    pub(crate) fn finish(self, dir: &Path) -> Option<Config> {
+    /// Drops the places; also returns the files of sites. `None` only if a mistake was reported.
+    pub(crate) fn finish(self, dir: &Path) -> Option<(Config, Vec<ReadFile>)> {
         let sites = self.sites.iter().map(ListedSite::finish).collect::<Option<Vec<_>>>()?;
-        let include = self.include.map(|include| {
-            let mut included = sites.iter().skip(include.first_of(&sites));
-            let files = include.files.into_iter().map(|file| {
-                let sites = included.by_ref().take(file.sites.len()).map(|site| site.name.clone()).collect();
-                SiteFile { path: file.path, sites }
-            });
-            Include { folder: include.folder.value, files: files.collect() }
-        });
-        Some(Config {
-            include,
+        let (include, files) = self.include.map(|include| include.finish(&sites)).unzip();
+        let config = Config {
+            include: include.map(Arc::new),
             dir: dir.to_owned(),
             server: self.server.finish()?,
             listeners: self.listeners.into_iter().map(RawListener::finish).collect(),
@@ -228,15 +221,27 @@ impl RawConfig {
             conditioning: self.conditioning.finish(),
             sites,
             warnings: Vec::new(),
-        })
+        };
+        Some((config, files.unwrap_or_default()))
     }
 }
 
 impl RawInclude {
-    /// Which of all sites is the first of these files.
-    pub(crate) fn first_of<T>(&self, sites: &[T]) -> usize {
-        sites.len() - self.files.iter().map(|file| file.sites.len()).sum::<usize>()
+    /// `sites` are all, of which the last are in these files.
+    fn finish(self, sites: &[Arc<Site>]) -> (Include, Vec<ReadFile>) {
+        let mut included = in_files(&self.files, sites).iter();
+        let files = self.files.iter().map(|file| {
+            let sites = included.by_ref().take(file.sites.len()).map(|site| site.name.clone()).collect();
+            SiteFile { path: file.path.clone(), sites }
+        });
+        (Include { folder: self.folder.value, files: files.collect() }, self.files)
     }
+}
+
+/// Of all sites those that are in files of their own: the last ones.
+pub(crate) fn in_files<'s, T>(files: &[ReadFile], sites: &'s [T]) -> &'s [T] {
+    let count = files.iter().map(|file| file.sites.len()).sum::<usize>();
+    &sites[sites.len() - count..]
 }
 
 impl RawListener {

@@ -31,7 +31,7 @@ pub struct Config {
     /// `[conditioning]`.
     pub conditioning: Conditioning,
     /// `include`: the folder of files of sites.
-    pub include: Option<Include>,
+    pub include: Option<Arc<Include>>,
     /// `[[site]]`, in the order of the file, and then of the files of the folder; at least one, unless there is such a folder.
     pub sites: Vec<Arc<Site>>,
     /// What the file says that is perhaps not meant; nothing of it keeps anything from running.
