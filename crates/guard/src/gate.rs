@@ -71,7 +71,7 @@ impl Gate {
     pub fn send(&mut self, message: &LauncherToGate, descriptor: Option<OwnedFd>) {
         if let Some((process, _)) = &mut self.running {
             // One that does not keep up is ended, which is seen.
-            let _ = process.send(message, descriptor);
+            let _ = process.send(message, descriptor.map(Into::into));
         }
     }
 

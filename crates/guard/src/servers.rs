@@ -130,7 +130,7 @@ impl Server {
     fn send(&mut self, message: &FromGuarded, descriptor: Option<OwnedFd>) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        self.outbox.push(bytes, descriptor, false);
+        self.outbox.push(bytes, descriptor.map(Into::into), false);
         self.flush();
     }
 

@@ -49,6 +49,7 @@ use crate::error::{Error, during};
 use crate::index::Index;
 use crate::life::Life;
 use crate::lookup::Lookup;
+use crate::outbox::Passed;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
@@ -367,6 +368,11 @@ impl Supervisor {
 
     /// Sends a message to a process, now or as soon as its channel has room; ends a process that does not keep up.
     pub fn send(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
+        self.pass(serial, message, descriptor.map(Passed::Own));
+    }
+
+    /// The same, with a descriptor that the launcher may keep.
+    pub fn pass(&mut self, serial: u64, message: &impl Message, descriptor: Option<Passed>) {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
         };

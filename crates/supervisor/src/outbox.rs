@@ -3,8 +3,10 @@
 //! Runs in: the launcher. Sees no untrusted bytes. Never: waits for a child.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// LIMIT: bytes that wait for a child which serves. Sixteen administrators who ask for the status of 5,000 processes at
 /// once are answered within it.
@@ -15,10 +17,34 @@ const DESCRIPTORS_MAX: usize = 1024;
 /// What a message takes besides its own bytes.
 const OVERHEAD: usize = size_of::<Waiting>() + 16;
 
+/// A descriptor that goes with a message.
+#[derive(Debug)]
+pub enum Passed {
+    /// One that the launcher has for this message alone, and closes when it is sent.
+    Own(OwnedFd),
+    /// One that the launcher keeps: however many wait, there are no more descriptors than before.
+    Kept(Arc<File>),
+}
+
+impl From<OwnedFd> for Passed {
+    fn from(own: OwnedFd) -> Self {
+        Self::Own(own)
+    }
+}
+
+impl AsFd for Passed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(own) => own.as_fd(),
+            Self::Kept(kept) => kept.as_fd(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
-    descriptor: Option<OwnedFd>,
+    descriptor: Option<Passed>,
     /// Whether it counts.
     counts: bool,
 }
@@ -34,7 +60,7 @@ pub struct Outbox {
 impl Outbox {
     /// Adds a message. Those of a child's set-up do not count: the configuration says how many there are, and the child
     /// has until its deadline to read them.
-    pub fn push(&mut self, bytes: Vec<u8>, descriptor: Option<OwnedFd>, set_up: bool) {
+    pub fn push(&mut self, bytes: Vec<u8>, descriptor: Option<Passed>, set_up: bool) {
         let message = Waiting { bytes, descriptor, counts: !set_up };
         let (bytes, descriptors) = message.weight();
         self.bytes += bytes;
@@ -81,7 +107,7 @@ impl Waiting {
     /// Bytes and descriptors, as they count.
     fn weight(&self) -> (usize, usize) {
         if self.counts {
-            (self.bytes.len() + OVERHEAD, usize::from(self.descriptor.is_some()))
+            (self.bytes.len() + OVERHEAD, usize::from(matches!(self.descriptor, Some(Passed::Own(_)))))
         } else {
             (0, 0)
         }
@@ -91,10 +117,9 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
 
-    fn null() -> Option<OwnedFd> {
-        Some(File::open("/dev/null").unwrap().into())
+    fn null() -> Option<Passed> {
+        Some(Passed::Own(File::open("/dev/null").unwrap().into()))
     }
 
     /// How many messages are taken before there are too many.
@@ -116,6 +141,13 @@ mod tests {
     #[test]
     fn descriptors_are_bounded_by_themselves() {
         assert_eq!(until_over(2, true, false, 10_000), Some(DESCRIPTORS_MAX + 1));
+    }
+
+    #[test]
+    fn what_the_launcher_keeps_is_no_descriptor_more() {
+        let (mut outbox, kept) = (Outbox::default(), Arc::new(File::open("/dev/null").unwrap()));
+        (0..10_000).for_each(|_| outbox.push(vec![0; 2], Some(Passed::Kept(kept.clone())), false));
+        assert!(!outbox.is_over());
     }
 
     #[test]

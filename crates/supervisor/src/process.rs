@@ -9,7 +9,7 @@ use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Passed};
 use crate::spawn::cgroup::Group;
 use crate::spawn::stderr::Stderr;
 
@@ -119,7 +119,7 @@ impl Process {
 
     /// Tells it something, now or as soon as its channel has room; whether it keeps up. One that does not is ended.
     #[must_use]
-    pub fn send(&mut self, message: &impl Message, descriptor: Option<OwnedFd>) -> bool {
+    pub fn send(&mut self, message: &impl Message, descriptor: Option<Passed>) -> bool {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         self.outbox.push(bytes, descriptor, self.stage == Stage::Starting);

@@ -138,7 +138,7 @@ impl LogRotation {
     pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, first: usize) -> Result<(), Error> {
         let logs = self.logs.open_next(&supervisor.context().config, SystemTime::now())?;
         let sites: Vec<usize> = (first..supervisor.context().config.sites.len()).collect();
-        send_access_logs(supervisor, &logs, &sites)?;
+        send_access_logs(supervisor, &logs, &sites);
         self.staged = Some(logs);
         Ok(())
     }
@@ -150,7 +150,10 @@ impl LogRotation {
         self.logs = logs;
         let handed_over = match changed {
             // Those that are new were staged.
-            Some(sites) => send_access_logs(supervisor, &self.logs, &sites),
+            Some(sites) => {
+                send_access_logs(supervisor, &self.logs, &sites);
+                Ok(())
+            }
             None => self.hand_over(supervisor),
         };
         if let Err(error) = handed_over {
@@ -168,7 +171,7 @@ impl LogRotation {
     fn hand_over(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {
         for logger in supervisor.active(Role::Logger, None) {
             for (message, descriptor) in supervisor.context().log_files(&self.logs)? {
-                supervisor.send(logger, &message, descriptor);
+                supervisor.pass(logger, &message, descriptor);
             }
         }
         let (error_log, syslog) = self.logs.for_own_log()?;
@@ -208,12 +211,11 @@ impl LogRotation {
     }
 }
 
-fn send_access_logs(supervisor: &mut Supervisor, logs: &Logs, sites: &[usize]) -> Result<(), Error> {
+fn send_access_logs(supervisor: &mut Supervisor, logs: &Logs, sites: &[usize]) {
     for logger in supervisor.active(Role::Logger, None) {
         for &site in sites {
-            let (message, file) = supervisor.context().access_log(logs, site)?;
-            supervisor.send(logger, &message, file);
+            let (message, file) = supervisor.context().access_log(logs, site);
+            supervisor.pass(logger, &message, file);
         }
     }
-    Ok(())
 }

@@ -43,7 +43,7 @@ impl Launcher {
         match supervisor.spec(slot).role {
             Role::Logger => {
                 for (message, descriptor) in supervisor.context().logger_setup(&from.log_rotation.logs)? {
-                    supervisor.send(serial, &message, descriptor);
+                    supervisor.pass(serial, &message, descriptor);
                 }
                 supervisor.hand_logs_to(serial)?;
             }

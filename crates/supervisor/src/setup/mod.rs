@@ -29,6 +29,7 @@ use wire::{
 
 use crate::chain_ends::ChainEnds;
 use crate::error::{Error, at, during};
+use crate::outbox::Passed;
 use crate::setup::log_files::Logs;
 use crate::setup::opened::Opened;
 use crate::setup::route_table::{RouteTable, Routed};
@@ -90,27 +91,23 @@ impl SpawnContext {
     }
 
     /// What the logger is sent before it writes; clients are sent of separately.
-    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+    pub fn logger_setup(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<Passed>)>, Error> {
         let mut messages = self.log_files(logs)?;
-        messages.extend(terminal().map(|terminal| (LauncherToLogger::Terminal {}, Some(terminal))));
+        messages.extend(terminal().map(|terminal| (LauncherToLogger::Terminal {}, Some(terminal.into()))));
         messages.push((LauncherToLogger::Begin {}, None));
         Ok(messages)
     }
 
     /// The access log of a site.
-    pub fn access_log(
-        &self,
-        logs: &Logs,
-        index: usize,
-    ) -> Result<(LauncherToLogger, Option<OwnedFd>), Error> {
+    pub fn access_log(&self, logs: &Logs, index: usize) -> (LauncherToLogger, Option<Passed>) {
         // The last one is for requests of no site.
         let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
         let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
-        Ok((LauncherToLogger::AccessLog { site, name }, Some(duplicate(&*logs.access[index])?)))
+        (LauncherToLogger::AccessLog { site, name }, Some(Passed::Kept(logs.access[index].clone())))
     }
 
     /// The format, every log file, and syslog.
-    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<OwnedFd>)>, Error> {
+    pub fn log_files(&self, logs: &Logs) -> Result<Vec<(LauncherToLogger, Option<Passed>)>, Error> {
         let format = match logs.format {
             config::AccessFormat::Common => 0,
             config::AccessFormat::Combined => 1,
@@ -118,13 +115,11 @@ impl SpawnContext {
         };
         let mut messages = vec![
             (LauncherToLogger::Format { format, flush_ms: logs.flush_ms }, None),
-            (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?)),
+            (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?.into())),
         ];
-        for index in 0..logs.access.len() {
-            messages.push(self.access_log(logs, index)?);
-        }
+        messages.extend((0..logs.access.len()).map(|index| self.access_log(logs, index)));
         if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
-            messages.push((LauncherToLogger::Syslog {}, Some(socket.into())));
+            messages.push((LauncherToLogger::Syslog {}, Some(OwnedFd::from(socket).into())));
         } else if logs.syslog.is_none() {
             messages.push((LauncherToLogger::NoSyslog {}, None));
         }
