@@ -241,6 +241,8 @@ class Server:
         self.launcher, self.seen, self.log_at = None, set(), None
         # Words before the command that starts it.
         self.prefix = []
+        # Descriptors of the test that this has as well.
+        self.pass_fds = ()
         for about in self.sites:
             if "root" in about:
                 self.write(f"{about['root']}/index.html", f"<h1>{about['name']}</h1>\n")
@@ -320,7 +322,7 @@ class Server:
         command = [*self.prefix, str(self.own("bulkhead", self.folder)), "run", str(self.config)]
         with open(self.log_at, "ab") as stderr:
             self.launcher = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd="/", **self._user()
+                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd="/", pass_fds=self.pass_fds, **self._user()
             )
         # Not everything is ever up if a service is one that says nothing; then files have to do.
         answer = self.answers or 200

@@ -11,6 +11,7 @@
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
 
 mod components;
+mod given;
 mod launcher;
 mod secret;
 mod transactions;
@@ -18,6 +19,7 @@ mod transactions;
 use std::process::ExitCode;
 
 use components::registry::Started;
+use given::Given;
 use supervisor::examine::{Depth, Examiner};
 
 /// What the user is told who starts it with the wrong words.
@@ -41,6 +43,11 @@ pub fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    // Before anything is opened: the first free number could be that of a passed socket.
+    let given = match Given::take() {
+        Ok(given) => given,
+        Err(error) => return fail(&error),
+    };
     let mut read_files = config::Cache::default();
     let config = config::Config::load_again(&started.config, &Examiner::new(Depth::Start), &mut read_files);
     let config = match config {
@@ -50,11 +57,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match launcher::Launcher::new(config, read_files, started).and_then(launcher::Launcher::run) {
+    match launcher::Launcher::new(config, read_files, started, given).and_then(launcher::Launcher::run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bulkhead: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &supervisor::error::Error) -> ExitCode {
+    eprintln!("bulkhead: {error}");
+    ExitCode::FAILURE
 }

@@ -38,6 +38,14 @@ pub enum Error {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}{}", remedy_of_listening(source))]
     Listen { address: std::net::SocketAddr, source: io::Error },
+    /// A socket that this process was started with cannot be used; what is wrong with it follows its name.
+    #[error("the passed socket `{name}` {problem}")]
+    Passed { name: String, problem: String },
+    /// A variable of the environment has a value that it cannot have.
+    #[error(
+        "the environment has {name}=`{value}`, which must be {rule}; start bulkhead from a service manager that sets it so, or          without it"
+    )]
+    Environment { name: &'static str, value: String, rule: &'static str },
     /// The uid table cannot be read, or has run out of numbers.
     #[error("{}: {problem}", path.display())]
     Identity { path: PathBuf, problem: String },
@@ -126,7 +134,7 @@ fn remedy_of_listening(error: &io::Error) -> &'static str {
             "; `ss -ltnp` names the program that has the port: end it, or choose another `address`"
         }
         io::ErrorKind::PermissionDenied => {
-            "; a port below 1024 needs root: start as root, or choose another `address`"
+            "; a port below 1024 needs root: start as root, have systemd pass the socket, or choose another `address`"
         }
         io::ErrorKind::AddrNotAvailable => "; `ip addr` lists the addresses of this machine",
         _ => "",

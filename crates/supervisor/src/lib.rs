@@ -53,6 +53,7 @@ use crate::outbox::Passed;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
+use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::Version;
 use crate::spawn::{BegunProcess, Jailed, Started};
@@ -95,6 +96,8 @@ pub struct Supervisor {
     rule: Rule,
     /// By listener, then by gate.
     listeners: Vec<Vec<OwnedFd>>,
+    /// Of which some listeners are made.
+    passed: PassedSockets,
     /// The names of the sites, where their numbers do not say in which order they are.
     order: Vec<String>,
     specs: Vec<ProcessSpec>,
@@ -156,6 +159,7 @@ impl Supervisor {
             directories,
             log,
             listeners,
+            passed: PassedSockets::default(),
             order: Vec::new(),
             specs,
             processes: BTreeMap::new(),
@@ -197,6 +201,16 @@ impl Supervisor {
     /// The listening sockets, by listener, then by gate.
     pub fn listeners(&self) -> &[Vec<OwnedFd>] {
         &self.listeners
+    }
+
+    /// The sockets that the launcher was started with.
+    pub fn passed(&self) -> &PassedSockets {
+        &self.passed
+    }
+
+    /// Keeps the sockets that the launcher was started with, until the end begins.
+    pub fn keep_passed(&mut self, passed: PassedSockets) {
+        self.passed = passed;
     }
 
     /// Every process that is to run, or was to.

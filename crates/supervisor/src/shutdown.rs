@@ -9,6 +9,7 @@ use wire::Role;
 
 use crate::Supervisor;
 use crate::process::{Process, Stage};
+use crate::spawn::passed::PassedSockets;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
 const STOP_ORDER: [Role; 10] = [
@@ -33,6 +34,7 @@ impl Supervisor {
         self.log.info("stopping");
         self.stopping = Some((Instant::now(), 0));
         self.listeners.clear();
+        self.passed = PassedSockets::default();
         self.leave_chain();
         self.starts.clear();
         self.wanted.clear();

@@ -13,8 +13,10 @@ pub(crate) mod fan_out;
 pub(crate) mod file_reload;
 pub(crate) mod health;
 pub(crate) mod log_rotation;
+pub(crate) mod notifier;
 pub(crate) mod probes;
 pub(crate) mod registry;
+pub(crate) mod service_manager;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;
 

@@ -29,8 +29,10 @@ use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
 use crate::components::registry::{Registry, Started};
+use crate::components::service_manager::ServiceManager;
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
+use crate::given::Given;
 use crate::transactions::{Asker, Mode, Transactions};
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
@@ -44,7 +46,7 @@ use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
 use supervisor::spawn::context::SpawnContext;
 use supervisor::spawn::inheritance;
-use supervisor::spawn::listeners;
+use supervisor::spawn::passed::PassedSockets;
 use supervisor::spawn::uid_range::{self, UidRange};
 use supervisor::spawn::uids::Uids;
 use supervisor::survivors::{self, Ended};
@@ -64,11 +66,12 @@ struct Components {
     registry: Registry,
     stderr_drain: StderrDrain,
     health: Health,
+    service_manager: ServiceManager,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 11] {
+    fn all(&mut self) -> [&mut dyn Component; 12] {
         let Self {
             admin_commands,
             certificates,
@@ -81,6 +84,7 @@ impl Components {
             registry,
             stderr_drain,
             health,
+            service_manager,
         } = self;
         [
             admin_commands,
@@ -94,6 +98,7 @@ impl Components {
             registry,
             stderr_drain,
             health,
+            service_manager,
         ]
     }
 }
@@ -123,9 +128,10 @@ pub struct Launcher {
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config, read_files: Cache, started: Started) -> Result<Self, Error> {
-        inheritance::occupy_inherited_numbers()?;
+    pub fn new(config: Config, read_files: Cache, started: Started, given: Given) -> Result<Self, Error> {
         inheritance::raise_descriptor_limit();
+        let passed = PassedSockets::new(given.sockets)?;
+        passed.check(&config.listeners)?;
         let root = rustix::process::geteuid().is_root();
         let gates = config.server.gates.map_or_else(processor_count, |gates| gates as usize);
         let directories = Directories::open(&config.server)?;
@@ -146,7 +152,7 @@ impl Launcher {
         let listeners = config
             .listeners
             .iter()
-            .map(|listener| listeners::listen_on(listener.address, gates))
+            .map(|listener| passed.listen_on(listener.address, gates))
             .collect::<Result<_, _>>()?;
         let logs = Logs::open(&config, SystemTime::now())?;
         let (error_log, syslog) = logs.for_own_log()?;
@@ -173,9 +179,11 @@ impl Launcher {
             registry: Registry::default(),
             stderr_drain,
             health: Health::default(),
+            service_manager: ServiceManager::new(given.notifier, given.watchdog),
         };
         let log = OwnLog::new(error_log, syslog);
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
+        supervisor.keep_passed(passed);
         supervisor.watch_pipes(&components.stderr_drain.epoll)?;
         let config_path = started.config.clone();
         components.registry.register(&mut supervisor, started);

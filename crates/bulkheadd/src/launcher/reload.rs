@@ -15,6 +15,7 @@ use std::time::Instant;
 use config::Config;
 use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
+use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
 use crate::transactions::{Asker, Mode, Reload};
 use supervisor::Supervisor;
@@ -27,7 +28,6 @@ use supervisor::setup::process_table::ProcessTable;
 use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Running, sockets_of};
 use supervisor::spawn::context::duplicate;
-use supervisor::spawn::listeners::listen_on;
 use supervisor::spawn::process_spec::ProcessSpec;
 
 /// LIMIT: changes of one reload that are lines of the log.
@@ -47,6 +47,9 @@ impl Launcher {
                 }
                 Asker::Log => self.transactions.is_reload_wanted = true,
             };
+        }
+        if mode == Mode::CarryOut {
+            self.components.service_manager.reload_begins();
         }
         let examiner = Examiner::new(Depth::Start);
         let prepared = Config::load_again(&self.config_path, &examiner, &mut self.read_files);
@@ -68,6 +71,7 @@ impl Launcher {
 
     pub(super) fn refuse_reload(&mut self, asker: Asker, reason: &str) {
         self.supervisor.warn(format!("reload: {reason}; nothing has changed"));
+        self.components.service_manager.reload_ends(&self.supervisor, Reloaded::Nothing);
         if let Asker::Admin { admin, ticket } = asker {
             self.supervisor.answer_to(admin, ticket, Outcome::Failed, reason);
         }
@@ -95,7 +99,7 @@ impl Launcher {
         let known = |address| old.iter().position(|listener| listener.address == address);
         let sockets = config.listeners.iter().map(|listener| match known(listener.address) {
             Some(at) => self.supervisor.listeners()[at].iter().map(duplicate).collect(),
-            None => listen_on(listener.address, gates),
+            None => self.supervisor.passed().listen_on(listener.address, gates),
         });
         sockets.collect()
     }
@@ -264,6 +268,7 @@ impl Launcher {
             let keys = if keys.is_empty() { keys } else { format!(": {keys}") };
             self.supervisor.info(format!("reload: {change} {}{keys}", change.verb().word()));
         }
+        self.components.service_manager.reload_ends(&self.supervisor, Reloaded::All);
         let more = reload.changes.len().saturating_sub(LOGGED_MAX);
         if more > 0 {
             self.supervisor.info(format!("reload: {more} more changes"));

@@ -16,6 +16,7 @@ pub mod jails;
 pub mod libraries;
 pub mod listeners;
 pub mod living;
+pub mod passed;
 pub mod probe;
 pub mod process_spec;
 pub mod program;
