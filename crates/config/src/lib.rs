@@ -48,7 +48,7 @@ pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
     Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
-    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker,
+    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
 };
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
 

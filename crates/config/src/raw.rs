@@ -15,7 +15,7 @@ use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle, Restart,
-    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker,
+    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
 };
 use crate::statics_schema::{Redirect, Statics};
 use crate::tls::{RawCertificate, RawSiteTls};
@@ -155,6 +155,7 @@ pub(crate) struct RawSite {
     pub(crate) start: Option<Start>,
     pub(crate) idle_stop_ms: Option<u32>,
     pub(crate) recycle: Recycle,
+    pub(crate) workers: Workers,
     /// Its paths, once they have been followed.
     pub(crate) resolved: OnceCell<Resolved>,
 }
@@ -202,6 +203,7 @@ pub(crate) struct RawService {
     pub(crate) requests: Option<u32>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) recycle: Recycle,
+    pub(crate) workers: Workers,
 }
 
 impl RawConfig {
@@ -367,6 +369,7 @@ impl RawSite {
             start: self.start,
             idle_stop_ms: self.idle_stop_ms,
             recycle: self.recycle,
+            workers: self.workers,
         })
     }
 }
@@ -401,6 +404,7 @@ impl RawService {
             requests: self.requests,
             environment: self.environment,
             recycle: self.recycle,
+            workers: self.workers,
         })
     }
 }

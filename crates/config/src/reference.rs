@@ -16,19 +16,19 @@ const BEGIN: &str = "<!-- keys of ";
 const END: &str = "<!-- end -->";
 const HEADER: &str = "| key | type | default | rule |\n| --- | --- | --- | --- |\n";
 
-/// The tables of the page, each with its keys in `rules` and what the page says of them.
-const PAGE: &[(rules::Keys, &[Row])] = &[
-    (rules::SERVER, general::SERVER),
-    (rules::LISTEN, general::LISTEN),
-    (rules::TLS, general::TLS),
-    (rules::LOG, general::LOG),
-    (rules::RESTART, general::RESTART),
-    (rules::LIMITS, general::LIMITS),
-    (rules::CONDITIONING, general::CONDITIONING),
-    (rules::SITE, site::SITE),
-    (rules::COMPRESS, site::COMPRESS),
-    (rules::ROUTE, site::ROUTE),
-    (rules::SERVICE, site::SERVICE),
+/// The tables of the page, each with its keys in `rules` and what the page says of them, which several may share.
+const PAGE: &[(rules::Keys, &[&[Row]])] = &[
+    (rules::SERVER, &[general::SERVER]),
+    (rules::LISTEN, &[general::LISTEN]),
+    (rules::TLS, &[general::TLS]),
+    (rules::LOG, &[general::LOG]),
+    (rules::RESTART, &[general::RESTART]),
+    (rules::LIMITS, &[general::LIMITS]),
+    (rules::CONDITIONING, &[general::CONDITIONING]),
+    (rules::SITE, &[site::SITE, site::PROCESSES]),
+    (rules::COMPRESS, &[site::COMPRESS]),
+    (rules::ROUTE, &[site::ROUTE]),
+    (rules::SERVICE, &[site::SERVICE, site::PROCESSES]),
 ];
 
 /// How the value of a key is written.
@@ -149,7 +149,7 @@ fn every_key_has_a_row_and_every_row_a_key() {
     let tables = rules::TABLES.iter().map(|table| table.0).filter(|name| *name != rules::ROOT.0);
     assert_eq!(described, tables.collect());
     for (table, rows) in PAGE {
-        let cells: Vec<String> = rows.iter().map(Row::first_cell).collect();
+        let cells: Vec<String> = rows.iter().copied().flatten().map(Row::first_cell).collect();
         let mut named: Vec<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         let mut known = table.1.to_vec();
         named.sort_unstable();
@@ -167,7 +167,7 @@ fn the_page_has_the_tables_of_the_code() {
         let begin = format!("{BEGIN}{} -->\n", table.0);
         let start = text.find(&begin).unwrap_or_else(|| panic!("the page has no {begin}")) + begin.len();
         let end = start + text[start..].find(END).unwrap();
-        let lines: String = rows.iter().map(Row::text).collect();
+        let lines: String = rows.iter().copied().flatten().map(Row::text).collect();
         text.replace_range(start..end, &format!("{HEADER}{lines}"));
     }
     if std::env::var_os("BLESS").is_some() {
@@ -180,7 +180,7 @@ fn the_page_has_the_tables_of_the_code() {
 /// A bar would begin another cell, and a line break another row.
 #[test]
 fn a_description_keeps_to_its_cell() {
-    for row in PAGE.iter().flat_map(|(_, rows)| *rows) {
+    for row in PAGE.iter().flat_map(|(_, rows)| rows.iter().copied().flatten()) {
         assert!(!row.text().trim_matches(['|', '\n', ' ']).contains('\n'), "{}", row.keys);
         assert_eq!(row.text().matches('|').count(), 5, "{}", row.keys);
     }

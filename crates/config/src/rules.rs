@@ -27,6 +27,8 @@ const TIB: u64 = 1024 * 1024 * MIB;
 
 /// LIMIT: 64 gates keep the 64 cores of the largest machine meant busy; each costs a process and its channels.
 pub(crate) const GATES: Bounds = Bounds { min: 1, max: 64, default: None };
+/// LIMIT: 0 would never answer; each of 64 is a process, and a channel of each gate and each worker that relays to it.
+pub(crate) const WORKERS: Bounds = Bounds { min: 1, max: 64, default: None };
 /// LIMIT: under a second a worker would go between two requests of a page; over a day it is as good as never.
 pub(crate) const IDLE_STOP_MS: Bounds = Bounds::new(SECOND, 24 * HOUR, 10 * MINUTE);
 /// LIMIT: under 10 ms a flush is a system call per line; over a minute a crash loses a minute of log.
@@ -295,6 +297,7 @@ pub(crate) const SITE: Keys = (
         "worker",
         "start",
         "idle_stop",
+        "workers",
         "max_requests",
         "max_age",
         "max_memory",
@@ -335,6 +338,7 @@ pub(crate) const CERTIFICATE: Keys = ("a table of `certificates`", &["certificat
 pub(crate) const COMPRESS: Keys =
     ("`compress`", &["encodings", "static_level", "dynamic_level", "max_bytes"]);
 pub(crate) const REDIRECT: Keys = ("`redirect`", &["to", "status"]);
+pub(crate) const WORKERS_TABLE: Keys = ("`workers`", &["min", "max"]);
 pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
@@ -354,6 +358,7 @@ pub(crate) const SERVICE: Keys = (
         "takes_connections",
         "requests",
         "environment",
+        "workers",
         "max_requests",
         "max_age",
         "max_memory",

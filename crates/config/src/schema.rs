@@ -273,6 +273,21 @@ pub struct Recycle {
     pub memory: Option<u64>,
 }
 
+/// How many processes, each with a jail of its own, serve one site or one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// That serve in any case, at least 1.
+    pub min: u16,
+    /// That serve if there is so much to do, at least `min`.
+    pub max: u16,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { min: 1, max: 1 }
+    }
+}
+
 /// `[limits]`: what one request or connection may cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -398,13 +413,21 @@ pub struct Site {
     pub idle_stop_ms: Option<u32>,
     /// When its worker is replaced.
     pub recycle: Recycle,
+    /// How many workers it has.
+    pub workers: Workers,
 }
 
 impl Site {
-    /// After how long without a connection its processes go, in milliseconds, if they start on demand.
-    pub fn idle_stop_ms(&self, server: &Server) -> Option<u32> {
-        let start = self.start.unwrap_or(server.start);
-        (start == Start::OnDemand).then(|| self.idle_stop_ms.unwrap_or(server.idle_stop_ms))
+    /// Whether its processes start only when somebody wants something of them.
+    pub fn is_on_demand(&self, server: &Server) -> bool {
+        self.start.unwrap_or(server.start) == Start::OnDemand
+    }
+
+    /// After how long without a connection a process of it goes, in milliseconds, if it is one of so many `workers` that it
+    /// may go.
+    pub fn idle_stop_ms(&self, server: &Server, workers: Workers) -> Option<u32> {
+        let may_go = self.is_on_demand(server) || workers.max > workers.min;
+        may_go.then(|| self.idle_stop_ms.unwrap_or(server.idle_stop_ms))
     }
 }
 
@@ -502,4 +525,6 @@ pub struct Service {
     pub environment: Vec<(String, String)>,
     /// When its process is replaced.
     pub recycle: Recycle,
+    /// How many processes it has.
+    pub workers: Workers,
 }

@@ -68,6 +68,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
         statics: statics::statics(&table, problems),
         limits: limits(&table, problems),
         recycle: sections::recycle(&table, problems),
+        workers: sections::workers(&table, problems),
         start: sections::start(&table, problems),
         idle_stop_ms: table
             .get("idle_stop")
@@ -180,6 +181,7 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
         takes_connections: takes_connections.unwrap_or(false),
         environment: environment.unwrap_or_default(),
         recycle: sections::recycle(&table, problems),
+        workers: sections::workers(&table, problems),
         label: table.label,
     }
 }

@@ -46,6 +46,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         requests: None,
         environment: Vec::new(),
         recycle: config::Recycle::default(),
+        workers: config::Workers::default(),
     }
 }
 
@@ -71,6 +72,7 @@ fn bare_site() -> Site {
         start: None,
         idle_stop_ms: None,
         recycle: config::Recycle::default(),
+        workers: config::Workers::default(),
     }
 }
 
@@ -296,6 +298,19 @@ fn rates_are_numbers_or_words_and_bring_a_second_worth_of_burst() {
     assert_eq!(rate(""), (None, 0));
     assert_eq!(rate("rate_max = 7"), (Some(7), 7));
     assert_eq!(rate("rate_max = '7/s'\nrate_burst = 1"), (Some(7), 1));
+}
+
+#[test]
+fn workers_are_so_many_or_the_least_and_the_most() {
+    let workers = |keys: &str| {
+        let text = format!(
+            "[[listen]]\naddress = '[::1]:80'\n[[site]]\nname = 'a'\nhost = ['*']\nroot = 'r'\n{keys}\n"
+        );
+        parse(&text).map(|config| (config.sites[0].workers.min, config.sites[0].workers.max)).unwrap()
+    };
+    assert_eq!([workers(""), workers("workers = 3")], [(1, 1), (3, 3)]);
+    assert_eq!(workers("workers = { min = 2, max = 64 }"), (2, 64));
+    assert_eq!(workers("workers = { max = 4 }"), (1, 4));
 }
 
 #[test]

@@ -146,8 +146,6 @@ impl Owner for Workers {
         let is_there = !self.reports.removed.get() && !self.reports.broken.get();
         self.gate.upgrade().filter(|_| is_there).into_iter().for_each(|gate| gate.want(self.number));
     }
-
-    fn retiring(&self) {}
 }
 
 /// What the chain of filters tells.
@@ -178,6 +176,4 @@ impl Owner for Filters {
 
     /// A filter has only the one way on.
     fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
-
-    fn retiring(&self) {}
 }

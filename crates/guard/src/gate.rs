@@ -35,7 +35,7 @@ pub struct Gate {
 /// The spec of a role of the guard.
 pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> ProcessSpec {
     let (partition, site) = (NO_PARTITION, NO_PARTITION);
-    ProcessSpec { role, name: role.name().into(), partition, site, index, generation: 0, identity }
+    ProcessSpec { role, name: role.name().into(), partition, site, index, worker: 0, generation: 0, identity }
 }
 
 impl Gate {

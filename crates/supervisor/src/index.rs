@@ -57,6 +57,7 @@ mod tests {
             partition: site,
             site,
             index: 0,
+            worker: 0,
             generation: 0,
             identity: None,
         };

@@ -31,6 +31,7 @@ pub mod spawn;
 pub mod staged_chain;
 pub mod survivors;
 pub mod unread;
+mod workers;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};

@@ -10,7 +10,7 @@
 //!
 //! Source: Mihara, "Hi-sap" (2009), the content access scheduler.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use wire::{NO_PARTITION, Role};
 
@@ -27,32 +27,37 @@ impl Supervisor {
         let spec = &self.specs[slot];
         let of_site = matches!(spec.role, Role::Site | Role::Service | Role::Connector | Role::Broker);
         let site = self.context.config.sites.get(usize::from(spec.site));
-        of_site && site.is_some_and(|site| site.idle_stop_ms(&self.context.config.server).is_some())
+        of_site && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
     }
 
-    /// Leaves slots without a process until they are wanted; one that takes the place of a process is wanted at once.
+    /// Leaves slots without a process until they are wanted; as many as take the place of processes are wanted at once.
     pub fn let_rest(&mut self, slots: std::ops::Range<usize>) {
-        // A new program that does not start must not take the place of one that has.
-        let all = self.specs.iter().zip(&self.slots);
-        let leaving = all.filter(|(_, state)| state.life == Life::Leaving && state.current.is_some());
-        let succeeded: HashSet<(Role, &str)> = leaving.map(|(spec, _)| (spec.role, &*spec.name)).collect();
+        // A new program that does not start must not take the place of one that has, nor fewer processes that of many.
+        let mut leaving: HashMap<(Role, &str), u16> = HashMap::new();
+        for (spec, state) in self.specs.iter().zip(&self.slots) {
+            if state.life == Life::Leaving && state.current.is_some() {
+                *leaving.entry((spec.role, &*spec.name)).or_default() += 1;
+            }
+        }
         let rest = slots.map(|slot| {
             let spec = &self.specs[slot];
-            (slot, self.is_on_demand(slot) && !succeeded.contains(&(spec.role, &*spec.name)))
+            let least = if self.is_on_demand(slot) { 0 } else { self.context.messages().workers(spec).min };
+            let succeeded = leaving.get(&(spec.role, &*spec.name)).copied().unwrap_or_default();
+            (slot, spec.worker >= least.max(succeeded))
         });
         for (slot, rests) in rest.collect::<Vec<_>>() {
             self.slots[slot].rests = rests;
         }
     }
 
-    /// A process says that something waits for a worker of `partition`.
+    /// A process says that something waits for a worker of `partition`, or for another one.
     pub fn on_wanted(&mut self, serial: u64, partition: u16) {
         // One that was removed meanwhile is wanted in vain.
-        let Some(slot) = self.slot_of_partition(partition) else { return };
+        let Some(&slot) = self.slots_of_partition(partition).first() else { return };
         if !self.may_want(serial, slot) {
             return self.protocol_violation(serial);
         }
-        self.wake(slot);
+        self.wake_workers(slot);
     }
 
     /// SECURITY: a site that was taken over starts nothing but what it may send requests to.
@@ -67,7 +72,7 @@ impl Supervisor {
     }
 
     /// Has the process of a slot started that rests, and what it needs.
-    fn wake(&mut self, slot: usize) {
+    pub(crate) fn wake(&mut self, slot: usize) {
         if !self.slots[slot].rests || self.stopping.is_some() {
             return;
         }
@@ -124,26 +129,24 @@ impl Supervisor {
         let (slot, is_busy) = (process.slot, process.ticket.is_some() || process.owes_commits > 0);
         let state = &self.slots[slot];
         let serves = process.stage == Stage::Serving && state.life == Life::Serving;
-        if serves
-            && !is_busy
-            && state.current == Some(serial)
-            && state.next.is_none()
-            && self.is_on_demand(slot)
-        {
+        if serves && !is_busy && state.current == Some(serial) && state.next.is_none() && self.may_go(slot) {
             self.slots[slot].current = None;
             self.slots[slot].rests = true;
             self.retire(serial);
         }
     }
 
-    /// A process of a site has ended: what has worked for it rests, too.
+    /// A process of a site has ended: what has worked for it, and for no other, rests, too.
     pub(crate) fn let_helpers_rest(&mut self, slot: usize) {
         let site = self.specs[slot].site;
         let of_site: Vec<(u64, usize)> =
             self.index.of_site(site).map(|serial| (serial, self.processes[&serial].slot)).collect();
+        let workers = self.workers_beside(slot);
+        let rests = workers.iter().all(|&slot| self.slots[slot].rests)
+            && !of_site.iter().any(|(_, other)| workers.contains(other));
         for &(serial, helper) in &of_site {
             let helps = self.helps(helper, slot) && self.slots[helper].current == Some(serial);
-            if helps && self.slots[slot].rests && !of_site.iter().any(|&(_, other)| other == slot) {
+            if helps && rests {
                 self.slots[helper].current = None;
                 self.slots[helper].rests = true;
                 self.retire(serial);

@@ -74,19 +74,20 @@ impl Supervisor {
 
     /// Notes that a slot is broken, with the version of the program that failed, or is no more.
     pub fn set_broken(&mut self, slot: usize, broken: Option<Option<Version>>) {
-        let now = broken.is_some();
-        if self.slots[slot].broken.is_some() != now {
-            let told = self.processes.iter().filter(|(_, process)| process.is_configured);
-            for serial in told.map(|(&serial, _)| serial).collect::<Vec<_>>() {
-                self.send_broken(serial, slot, now);
-            }
-        }
-        if now {
+        let before = self.is_partition_broken(slot);
+        if broken.is_some() {
             self.broken.insert(slot);
         } else {
             self.broken.remove(&slot);
         }
         self.slots[slot].broken = broken;
+        let now = self.is_partition_broken(slot);
+        if before != now {
+            let told = self.processes.iter().filter(|(_, process)| process.is_configured);
+            for serial in told.map(|(&serial, _)| serial).collect::<Vec<_>>() {
+                self.send_broken(serial, slot, now);
+            }
+        }
     }
 
     /// Takes notice that a process is ready; returns the transaction that it is part of.
@@ -427,7 +428,7 @@ impl Supervisor {
     /// Tells a new gate or site which of its partitions are broken.
     pub fn send_all_broken(&mut self, serial: u64) {
         for slot in self.broken.clone() {
-            self.send_broken(serial, slot, true);
+            self.send_broken(serial, slot, self.is_partition_broken(slot));
         }
     }
 

@@ -16,16 +16,16 @@ impl Supervisor {
         self.lookup.get_or_init(|| Lookup::new(&self.context.config, &self.order, &self.specs))
     }
 
-    /// The slot of the worker, or the service, of a partition.
-    pub fn slot_of_partition(&self, partition: u16) -> Option<usize> {
-        let is_it = |slot: &&usize| {
-            matches!(self.specs[**slot].role, Role::Site | Role::Service)
-                && self.slots[**slot].life != Life::Removed
+    /// The slots of the workers of a site, or of the processes of a service, by its partition.
+    pub fn slots_of_partition(&self, partition: u16) -> Vec<usize> {
+        let is_it = |slot: &usize| {
+            matches!(self.specs[*slot].role, Role::Site | Role::Service)
+                && self.slots[*slot].life != Life::Removed
         };
-        self.lookup().of_partition(partition).iter().find(is_it).copied()
+        self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }
 
-    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file.
+    /// Every process that is to run, the first of each partition for all of it, as the process of a slot of this life sees them, in the order of the file.
     pub fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
         self.sorted((0..self.specs.len()).filter(|&slot| self.is_seen(slot, life)).collect())
     }
@@ -47,7 +47,7 @@ impl Supervisor {
     fn is_seen(&self, slot: usize, by: Life) -> bool {
         let other = if by == Life::Pending { Life::Pending } else { Life::Leaving };
         let life = self.slots[slot].life;
-        life == Life::Serving || life == other
+        self.specs[slot].worker == 0 && (life == Life::Serving || life == other)
     }
 
     fn sorted(&self, slots: Vec<usize>) -> Vec<&ProcessSpec> {

@@ -219,7 +219,8 @@ messages! {
         24 => ChainCut { chain: u32 },
         /// From a gate or a site: what has followed `Update` holds.
         25 => Committed {},
-        /// From a gate or a site: something waits for a worker of this partition, and there is none.
+        /// From a gate or a site: something waits for a worker of this partition, and there is none; or none that there is keeps
+        /// up with what it is sent, and then again for as long as that lasts, a second later.
         26 => Wanted { partition: u16 },
         /// From a gate or a site: it has sent something to a worker of this partition, the first thing for a while.
         28 => Used { partition: u16 },

@@ -12,6 +12,7 @@
 mod destination;
 mod guarded;
 mod keeping;
+mod load;
 mod outgoing;
 mod receive;
 
@@ -79,7 +80,7 @@ impl Waits for Dispatcher {
 pub struct Dispatcher {
     name: RefCell<String>,
     owner: Rc<dyn Owner>,
-    /// The newest first: during a relaunch the successor gets the work as soon as it can take it.
+    /// The newest first.
     destinations: RefCell<Vec<Rc<Destination>>>,
     /// Those that came in this turn of the loop, for which there was room: they leave together at its end.
     outbox: RefCell<VecDeque<Ready>>,
@@ -101,6 +102,8 @@ pub struct Dispatcher {
     sweeping: Cell<bool>,
     /// Whether the owner knows that a worker is wanted.
     is_wanted: Cell<bool>,
+    /// Whether somebody looks whether the workers keep up.
+    watching: Cell<bool>,
     unavailable: Cell<u64>,
     /// Those for which there was no room to park.
     over_share: Cell<u64>,
@@ -133,6 +136,7 @@ impl Dispatcher {
             next_id: Cell::new(0),
             sweeping: Cell::new(false),
             is_wanted: Cell::new(false),
+            watching: Cell::new(false),
             unavailable: Cell::new(0),
             over_share: Cell::new(0),
         })
@@ -173,6 +177,7 @@ impl Dispatcher {
         let destination = Destination::new(descriptor, Kind::Credits)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
         self.is_wanted.set(false);
+        self.count_workers();
         let listening = tokio::task::spawn_local(self.clone().listen(destination.clone()));
         destination.heard_by(listening);
         Ok(())
@@ -294,6 +299,7 @@ impl Dispatcher {
     fn send_outbox(self: &Rc<Self>) {
         let mut outbox = self.outbox.take();
         self.send_batch(&mut outbox);
+        self.watch_load();
         outbox.into_iter().for_each(|unsent| self.enqueue(unsent));
     }
 
@@ -315,6 +321,7 @@ impl Dispatcher {
         self.queue.borrow_mut().push(outgoing.peer.ip(), deadline, (outgoing, client));
         self.keep_deadlines();
         self.want_worker();
+        self.watch_load();
     }
 
     /// Has the owner know that something waits, if there is no worker that could take it.
@@ -388,18 +395,19 @@ impl Dispatcher {
         destinations.iter().map(|destination| destination.room(held_max)).find(|&room| room > 0).unwrap_or(0)
     }
 
-    /// Sends to the first worker that has room, and the next ones; leaves those for which there is none.
+    /// Sends to the workers that have room, the least busy first; leaves those for which there is none.
     fn send_batch(&self, batch: &mut VecDeque<Ready>) {
         let sent = |address| {
             self.served(address);
             self.owner.delivered();
         };
-        for destination in self.destinations.borrow().iter() {
-            while !batch.is_empty() {
-                let count = destination.room(self.held_max()).min(batch.len());
-                if count == 0 || !destination.send_batch(batch, count, &self.next_id, sent) {
-                    break;
-                }
+        // One that has room and takes nothing is gone, or full.
+        let mut failed: Vec<Rc<Destination>> = Vec::new();
+        while !batch.is_empty()
+            && let Some((destination, count)) = self.next_destination(batch.len(), &failed)
+        {
+            if !destination.send_batch(batch, count, &self.next_id, sent) {
+                failed.push(destination);
             }
         }
     }

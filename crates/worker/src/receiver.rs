@@ -297,8 +297,11 @@ impl Receiver {
             let (credits, mut done) = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
             source.returns.borrow_mut().1 = rest;
-            let credits = if self.draining.get() { 0 } else { self.adapted(source, credits) };
-            if credits == 0 && done.is_empty() {
+            let is_draining = self.draining.get();
+            // The source waits for a word that connections have arrived, also if their credits do not come back.
+            let has_taken = credits > 0 && !is_draining;
+            let credits = if is_draining { 0 } else { self.adapted(source, credits) };
+            if !has_taken && credits == 0 && done.is_empty() {
                 return;
             }
             // Before they are sent: they may be used before this is gone on with.

@@ -175,7 +175,7 @@ impl AdminCommands {
                 lines.push(LauncherToAdmin::Process {
                     ticket,
                     role: spec.role,
-                    name: Text::new(spec.name.as_str()),
+                    name: Text::new(spec.label()),
                     pid,
                     uid: spec.identity.map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
                     state: Text::new(state),
@@ -191,7 +191,7 @@ impl AdminCommands {
                 let age_ms = process.since.elapsed().as_millis() as u64;
                 line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
             }
-            if processes.is_empty() && slot.life != Life::Removed {
+            if processes.is_empty() && slot.life != Life::Removed && !supervisor.is_vacant(index) {
                 let state = match (slot.broken.is_some(), slot.rests) {
                     (true, _) => "broken",
                     (false, true) => "resting",

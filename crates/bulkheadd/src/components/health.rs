@@ -59,7 +59,7 @@ impl Health {
         if !matches!(supervisor.spec_of(serial).role, Role::Gate | Role::Site) {
             return supervisor.protocol_violation(serial);
         }
-        self.used.extend(supervisor.slot_of_partition(partition));
+        self.used.extend(supervisor.slots_of_partition(partition));
         self.next = self.next.min(Instant::now() + PERIOD);
     }
 

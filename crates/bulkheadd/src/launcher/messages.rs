@@ -103,7 +103,11 @@ impl Launcher {
             }
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.slots(target) {
-                Some(&[slot, ..]) => to.probes.begin_probe(supervisor, admin, ticket, slot, kind),
+                Some(slots @ &[first, ..]) => {
+                    let has_process = |slot: &usize| supervisor.slot(*slot).current.is_some();
+                    let slot = slots.iter().copied().find(has_process).unwrap_or(first);
+                    to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
+                }
                 Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
                 None => supervisor.protocol_violation(admin),
             },

@@ -311,7 +311,8 @@ impl Launcher {
         }
         for &slot in removed {
             let partition = supervisor.spec(slot).partition;
-            if matches!(supervisor.spec(slot).role, Role::Site | Role::Service) {
+            let spec = supervisor.spec(slot);
+            if spec.worker == 0 && matches!(spec.role, Role::Site | Role::Service) {
                 supervisor.send(gate, &LauncherToGate::RemovePartition { partition }, None);
             }
         }
@@ -341,7 +342,8 @@ impl Launcher {
             .map(|(_, spec)| ((spec.role, &*spec.name), spec.partition))
             .collect();
         let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
-        let answering = specs.filter(|spec| matches!(spec.role, Role::Site | Role::Service));
+        let is_partition = |spec: &&ProcessSpec| matches!(spec.role, Role::Site | Role::Service);
+        let answering = specs.filter(|spec| spec.worker == 0 && is_partition(spec));
         let successors = answering.map(|old| (old.partition, serving.get(&(old.role, &*old.name)).copied()));
         for (old, new) in successors.collect::<Vec<_>>() {
             self.components.bans.move_to(&mut self.supervisor, old, new);

@@ -73,7 +73,7 @@ impl Launcher {
         if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Filter) {
             return self.stage_chain(id, Life::Serving);
         }
-        slots.into_iter().for_each(|slot| self.launch(id, slot));
+        self.supervisor.relaunched(&slots).into_iter().for_each(|slot| self.launch(id, slot));
     }
 
     /// Starts a chain of filters for a transaction.

@@ -56,7 +56,7 @@ pub(super) const SERVER: &[Row] = &[
         "idle_stop",
         Unit::Duration,
         &IDLE_STOP_MS,
-        "after how long without a connection processes go that start on demand",
+        "after how long without a connection processes go that start on demand or are above the least of `workers`",
     ),
 ];
 

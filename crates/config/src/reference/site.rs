@@ -218,25 +218,9 @@ pub(super) const SITE: &[Row] = &[
         "idle_stop",
         Unit::Duration,
         &IDLE_STOP_MS,
-        "after how long without a connection they go, if they start on demand",
+        "after how long without a connection one of its processes goes, if it starts on demand or is above the least of `workers`",
     )
     .absent("as of `[server]`"),
-    Row::number(
-        "max_requests",
-        Unit::Count,
-        &MAX_REQUESTS,
-        "after so many requests a new process takes its place",
-    )
-    .absent("never"),
-    Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
-        .absent("never"),
-    Row::number(
-        "max_memory",
-        Unit::Size,
-        &MEMORY_MAX,
-        "with so much memory of its own a new process takes its place",
-    )
-    .absent("never"),
     Row::other(
         "access_log",
         "file name",
@@ -410,8 +394,8 @@ pub(super) const SERVICE: &[Row] = &[
         "memory_max",
         Unit::Size,
         &MEMORY_MAX,
-        "memory of all its processes, where a control group can be made; and private writable memory of \
-         each of them (`RLIMIT_DATA`)",
+        "memory of all processes of a worker, where a control group can be made; and private writable memory of \
+         each of them (`RLIMIT_DATA`). This and the next three hold for each of its `workers`",
     )
     .absent("no limit"),
     Row::number(
@@ -481,6 +465,16 @@ pub(super) const SERVICE: &[Row] = &[
         "`{}`",
         "its whole environment; names of letters, digits and `_`",
     ),
+];
+
+/// Keys of a site and of a service alike: how many processes it has, and when one takes the place of another.
+pub(super) const PROCESSES: &[Row] = &[
+    Row::other(
+        "workers",
+        "integer, 1 to 64, or `{ min, max }`",
+        "`1`",
+        "its processes: [so many, or as many as there is work for](guide/operating.md#several-processes)",
+    ),
     Row::number(
         "max_requests",
         Unit::Count,
@@ -494,7 +488,7 @@ pub(super) const SERVICE: &[Row] = &[
         "max_memory",
         Unit::Size,
         &MEMORY_MAX,
-        "with so much memory of its own a new process takes its place; `memory_max` is what it cannot exceed",
+        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`",
     )
     .absent("never"),
 ];

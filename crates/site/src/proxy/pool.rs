@@ -36,6 +36,8 @@ struct Shared<C> {
     /// With when they are closed; the one that was used last is the last.
     idle: RefCell<Vec<(C, Option<Instant>)>>,
     generation: Cell<u64>,
+    /// Whether any are kept.
+    is_allowed: Cell<bool>,
     /// When the task looks again that closes connections in their time, while there is one.
     next_look: Cell<Option<Instant>>,
     /// Has the task look now.
@@ -52,7 +54,8 @@ impl<C: Reusable> Pool<C> {
     /// An empty pool.
     pub fn new(bounds: Bounds) -> Self {
         let (idle, generation, next_look) = (RefCell::default(), Cell::default(), Cell::default());
-        Self(Rc::new(Shared { bounds, idle, generation, next_look, sooner: Notify::new() }))
+        let (is_allowed, sooner) = (Cell::new(true), Notify::new());
+        Self(Rc::new(Shared { bounds, idle, generation, is_allowed, next_look, sooner }))
     }
 
     /// The connection that was used last, of those that can be used again.
@@ -73,7 +76,8 @@ impl<C: Reusable> Pool<C> {
         if idle.len() >= shared.bounds.connections {
             idle.retain(|(one, _)| one.is_reusable());
         }
-        if generation != self.generation()
+        if !shared.is_allowed.get()
+            || generation != self.generation()
             || idle.len() >= shared.bounds.connections
             || !connection.is_reusable()
         {
@@ -107,6 +111,11 @@ impl<C: Reusable> Pool<C> {
     pub fn clear(&self) {
         self.0.generation.set(self.generation() + 1);
         self.0.idle.borrow_mut().clear();
+    }
+
+    /// Keeps connections from now on, or none.
+    pub fn allow(&self, is_allowed: bool) {
+        self.0.is_allowed.set(is_allowed);
     }
 
     /// Closes each connection in its time, until none is left that has one.
@@ -166,6 +175,9 @@ mod tests {
         assert_eq!(taken(&pool), None);
         pool.put(good(3), pool.generation());
         assert_eq!(taken(&pool), Some(3));
+        pool.allow(false);
+        pool.put(good(4), pool.generation());
+        assert_eq!(taken(&pool), None);
     }
 
     #[test]

@@ -30,6 +30,10 @@ use crate::proxy::timeout::Timeouts;
 /// LIMIT: pairs that are kept for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
 
+/// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has least to do,
+/// is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
+const PAIR_AGE: Duration = Duration::from_secs(1);
+
 /// The way to one service, or to one other site.
 pub struct ServiceProxy {
     /// Where new pairs go.
@@ -92,9 +96,11 @@ impl Owner for ServicePool {
         (self.tell)(ChildToLauncher::Wanted { partition: self.partition });
     }
 
-    /// Pairs that nobody uses are closed, which lets the worker go, and no other from before is kept.
-    fn retiring(&self) {
+    /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers, each
+    /// request is for the one that has least to do, which a pair from before would not ask.
+    fn workers_changed(&self, count: usize) {
         self.pool.clear();
+        self.pool.allow(count <= 1);
     }
 }
 
@@ -149,7 +155,8 @@ impl ServiceProxy {
         self.pairs.waiting.set(self.pairs.waiting.get() + 1);
         let preread = Vec::new();
         self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
-        BackendStream::of_pair(ours).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+        let pair = BackendStream::of_pair(ours).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        Ok(pair.used_until(tokio::time::Instant::now() + PAIR_AGE))
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use worker::pair::Pair;
 
 use super::pool::Reusable;
@@ -23,6 +24,7 @@ pub(crate) struct BackendStream {
     stream: Stream,
     /// The server takes no more.
     deaf: bool,
+    until: Option<Instant>,
 }
 
 enum Stream {
@@ -36,7 +38,7 @@ impl BackendStream {
     /// # Errors
     /// It is no stream that a server could be at the other end of.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: Stream::new(socket)?, deaf: false })
+        Ok(Self { stream: Stream::new(socket)?, deaf: false, until: None })
     }
 
     /// Takes over one end of a socket pair.
@@ -44,7 +46,12 @@ impl BackendStream {
     /// # Errors
     /// There is no room for it.
     pub fn of_pair(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: Stream::Unix(Pair::new(socket)?), deaf: false })
+        Ok(Self { stream: Stream::Unix(Pair::new(socket)?), deaf: false, until: None })
+    }
+
+    /// The same connection, on which no request begins after `until`.
+    pub fn used_until(self, until: Instant) -> Self {
+        Self { until: Some(until), ..self }
     }
 
     /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the runtime
@@ -83,6 +90,10 @@ impl BackendStream {
 impl Reusable for BackendStream {
     fn is_reusable(&self) -> bool {
         !self.deaf && self.is_quiet()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.until
     }
 }
 

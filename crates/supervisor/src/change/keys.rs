@@ -70,6 +70,7 @@ pub(super) fn site(old: &Site, new: &Site) -> Vec<&'static str> {
             start: "start",
             idle_stop_ms: "idle_stop",
             recycle: _,
+            workers: "workers",
         }
     );
     keys.extend(statics(&old.statics, &new.statics));
@@ -165,6 +166,7 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
             requests: "requests",
             environment: "environment",
             recycle: _,
+            workers: "workers",
         }
     );
     keys.extend(recycle(&old.recycle, &new.recycle));

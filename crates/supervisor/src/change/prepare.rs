@@ -153,7 +153,7 @@ fn sort_workers(
     let stays = |spec: &ProcessSpec| !gone.contains(&spec.site);
     let added = table(config, None, supervisor, first);
     let new_specs = slots.iter().map(|&slot| supervisor.spec(slot)).filter(|spec| stays(spec)).chain(&added);
-    let new_specs = in_order(new_specs.collect(), config, order);
+    let new_specs = in_order(new_specs.filter(|spec| is_first(spec)).collect(), config, order);
     let (mut updated, mut replaced) = (Vec::new(), Vec::new());
     let (old, new) = (supervisor.context().messages(), Messages { config });
     let (old_table, new_table) =
@@ -176,7 +176,8 @@ fn sort_workers(
         }
         match own(&before).eq(own(&after)) {
             true => updated.push(slot),
-            false => replaced.push(spec.site),
+            false if is_first(spec) => replaced.push(spec.site),
+            false => {}
         }
     }
     let again: Vec<Arc<Site>> =
@@ -184,6 +185,11 @@ fn sort_workers(
     config.sites.extend(again);
     gone.extend(replaced);
     updated
+}
+
+/// Whether a process stands for all of its partition.
+fn is_first(spec: &ProcessSpec) -> bool {
+    spec.worker == 0
 }
 
 /// Whether only sites differ.
@@ -286,8 +292,9 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
     let Prepared { changes, config, first, gone, .. } = prepared;
     let mut effects = Vec::new();
     let mut add = |act, process: String, why: String| effects.push(Effect { act, process, why });
-    let serving: Vec<usize> =
-        (0..supervisor.specs().len()).filter(|&slot| supervisor.slot(slot).life == Life::Serving).collect();
+    let serves =
+        |&slot: &usize| supervisor.slot(slot).life == Life::Serving && is_first(supervisor.spec(slot));
+    let serving: Vec<usize> = (0..supervisor.specs().len()).filter(serves).collect();
     if changes.iter().any(|change| matches!(change, Change::Log(..) | Change::Server(..))) {
         add(
             Act::Update,
@@ -299,7 +306,8 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
         let site_or_tls = |change: &Change| change.is_of_a_site() || matches!(change, Change::Tls(..));
         add(act, role.name().into(), reasons(changes, site_or_tls));
     }
-    let new = table(config, None, supervisor, *first);
+    let mut new = table(config, None, supervisor, *first);
+    new.retain(is_first);
     let is_leaving = |slot: &&usize| gone.contains(&supervisor.spec(**slot).site);
     let leaving: Vec<&ProcessSpec> =
         serving.iter().filter(is_leaving).map(|&slot| supervisor.spec(slot)).collect();
@@ -316,7 +324,7 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
             add(Act::Stop, title, site_reasons(changes, &config.sites[usize::from(spec.site)].name));
         }
     }
-    for &slot in &prepared.updated {
+    for &slot in prepared.updated.iter().filter(|&&slot| is_first(supervisor.spec(slot))) {
         let others = |change: &Change| change.is_of_a_site() || matches!(change, Change::Listener(_));
         add(Act::Update, supervisor.spec(slot).title(), reasons(changes, others));
     }

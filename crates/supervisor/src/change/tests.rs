@@ -34,7 +34,8 @@ impl Random {
 }
 
 fn service(random: &mut Random, name: &str) -> String {
-    let more = random.one(&["", "memory_max = '64MiB'", "environment = { A = 'b' }", "jit = true"]);
+    let more =
+        random.one(&["", "memory_max = '64MiB'", "environment = { A = 'b' }", "jit = true", "workers = 2"]);
     format!("[[site.service]]\nname = '{name}'\npath = '/{name}'\ncommand = ['bin/{name}']\n{more}\n")
 }
 

@@ -21,7 +21,7 @@ use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use config::{Checks, Config, Listener, Priority, Service, Site};
+use config::{Checks, Config, Listener, Priority, Service, Site, Workers};
 use wire::{
     Conditioning, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, NO_PARTITION, Role,
     RouteTarget, Text, WorkerLimits,
@@ -149,8 +149,18 @@ impl<'a> Messages<'a> {
         (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
     }
 
-    /// Those of a site's processes.
-    fn limits(&self, site: &Site) -> WorkerLimits {
+    /// How many processes the partition of `spec` has; one, if it is no site's worker and no service.
+    pub fn workers(&self, spec: &ProcessSpec) -> Workers {
+        match (spec.role, self.config.sites.get(usize::from(spec.site))) {
+            (Role::Site, Some(site)) => site.workers,
+            (Role::Service, Some(site)) => site.services[spec.index].workers,
+            _ => Workers::default(),
+        }
+    }
+
+    /// Those of a process of a site.
+    fn limits(&self, spec: &ProcessSpec) -> WorkerLimits {
+        let site = &self.config.sites[usize::from(spec.site)];
         let limits = site.limits.over(&self.config.limits, &site.routes);
         WorkerLimits {
             head_bytes: limits.head_bytes,
@@ -160,7 +170,7 @@ impl<'a> Messages<'a> {
             start_timeout_ms: limits.start_timeout_ms,
             connections: limits.connections,
             flush_ms: self.config.log.flush_ms,
-            idle_stop_ms: site.idle_stop_ms(&self.config.server).unwrap_or(0),
+            idle_stop_ms: site.idle_stop_ms(&self.config.server, self.workers(spec)).unwrap_or(0),
         }
     }
 
@@ -281,7 +291,7 @@ impl<'a> Messages<'a> {
         table: &RouteTable<'_>,
     ) -> Vec<(LauncherToSite, Option<Opened>)> {
         let site = &self.config.sites[usize::from(spec.site)];
-        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(site), site: spec.site }];
+        let mut messages = vec![LauncherToSite::Limits { limits: self.limits(spec), site: spec.site }];
         messages.push(LauncherToSite::Conditioning { conditioning: policies(self.config) });
         for network in &self.config.conditioning.exempt {
             messages.push(LauncherToSite::Exempt { network: Text::new(network.as_str()) });
@@ -358,13 +368,8 @@ impl<'a> Messages<'a> {
             .service(spec)
             .is_some_and(|(_, service)| service.core_max.is_some() || service.network.is_granted());
         let jit = self.service(spec).is_some_and(|(_, service)| service.jit);
-        let limits = LauncherToService::Limits {
-            limits: self.limits(&self.config.sites[usize::from(spec.site)]),
-            site: spec.site,
-            owns_host,
-            dumps,
-            jit,
-        };
+        let limits =
+            LauncherToService::Limits { limits: self.limits(spec), site: spec.site, owns_host, dumps, jit };
         [limits, LauncherToService::Begin {}]
     }
 }

@@ -78,6 +78,7 @@ impl<'a> ProcessTable<'a> {
     pub fn add_site(&mut self, site: usize, partition: usize) -> Result<(), Error> {
         let about = &self.config.sites[site];
         self.add(Role::Site, &about.name, partition, site, 0)?;
+        self.add_workers(about.workers.max);
         for (index, service) in about.services.iter().enumerate() {
             let (name, partition) = (format!("{}/{}", about.name, service.name), self.next_partition());
             // Before the service, which may connect at once.
@@ -86,12 +87,20 @@ impl<'a> ProcessTable<'a> {
                 self.add(Role::Broker, &format!("{name}{BROKER_OF}"), partition, site, index)?;
             }
             self.add(Role::Service, &name, partition, site, index)?;
+            self.add_workers(service.workers.max);
         }
         if about.backends().next().is_some() {
             let name = format!("{}{CONNECTOR_OF}", about.name);
             self.add(Role::Connector, &name, usize::from(NO_PARTITION), site, 0)?;
         }
         Ok(())
+    }
+
+    /// Has the process that was added last be the first of `count` of the same partition, which share its uid.
+    fn add_workers(&mut self, count: u16) {
+        if let Some(first) = self.specs.last().cloned() {
+            self.specs.extend((1..count).map(|worker| ProcessSpec { worker, ..first.clone() }));
+        }
     }
 
     fn add(
@@ -128,6 +137,7 @@ impl<'a> ProcessTable<'a> {
             partition,
             site,
             index,
+            worker: 0,
             generation,
             identity,
         });

@@ -179,6 +179,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         requests: None,
         environment: Vec::new(),
         recycle: config::Recycle::default(),
+        workers: config::Workers::default(),
     };
     filters.map(service).collect()
 }

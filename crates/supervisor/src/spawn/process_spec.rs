@@ -11,7 +11,7 @@ pub const CONNECTOR_OF: &str = ":connector";
 pub const BROKER_OF: &str = ":broker";
 
 /// One process that is to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ProcessSpec {
     /// What it does.
     pub role: Role,
@@ -24,6 +24,8 @@ pub struct ProcessSpec {
     pub site: u16,
     /// Which service of the site (or whose), which gate or which filter it is.
     pub index: usize,
+    /// Which of the processes of its partition it is, from 0 on; 0 for everything but sites and services.
+    pub worker: u16,
     /// Of which chain of filters it is, by the number of the configuration that has it; 0 for what is no filter.
     pub generation: u32,
     /// Its uid and gid; `None` in a rootless run.
@@ -31,10 +33,18 @@ pub struct ProcessSpec {
 }
 
 impl ProcessSpec {
+    /// Its name, and behind the first process of a partition which one it is: `blog`, `blog#2`.
+    pub fn label(&self) -> String {
+        match self.worker {
+            0 => self.name.clone(),
+            worker => format!("{}#{}", self.name, worker + 1),
+        }
+    }
+
     /// How messages about it begin.
     pub fn title(&self) -> String {
         match self.role {
-            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.name),
+            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.label()),
             Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
             Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
             Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),

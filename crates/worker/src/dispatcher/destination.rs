@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -40,6 +41,8 @@ pub struct Destination {
     /// How much more may be sent. A channel that has room gives itself as many as there may be.
     pub(super) credits: Cell<u32>,
     draining: Cell<bool>,
+    /// Since when the worker has said nothing of what it was sent; nothing, if it has said something since.
+    unheard: Cell<Option<Instant>>,
     /// Notified when a channel has no more room.
     pub(super) full: Notify,
     /// What the worker holds, and whose it is.
@@ -66,6 +69,7 @@ impl Destination {
             kind,
             credits: Cell::new(if limited { 0 } else { CREDITS_MAX }),
             draining: Cell::new(false),
+            unheard: Cell::new(None),
             full: Notify::new(),
             sent: RefCell::default(),
             violation_logged: Cell::new(false),
@@ -87,6 +91,31 @@ impl Destination {
             Kind::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
             Kind::Filter => 1,
         }
+    }
+
+    /// Whether this is the way to a worker, which gives credits.
+    pub fn has_credits(&self) -> bool {
+        matches!(self.kind, Kind::Credits)
+    }
+
+    /// How many connections the worker holds that were sent here.
+    pub fn held(&self) -> usize {
+        self.sent.borrow().len()
+    }
+
+    /// The worker has said something.
+    pub fn has_heard(&self) {
+        self.unheard.set(None);
+    }
+
+    /// Whether the worker has said nothing since something was sent.
+    pub fn owes_word(&self) -> bool {
+        self.unheard.get().is_some()
+    }
+
+    /// Whether the worker has said nothing of what was sent `before` this.
+    pub fn is_late(&self, before: Instant) -> bool {
+        self.unheard.get().is_some_and(|since| since <= before)
     }
 
     /// Whether nothing more is sent.
@@ -201,6 +230,9 @@ impl Destination {
         match &self.kind {
             Kind::Credits => {
                 self.credits.set(self.credits.get() - 1);
+                if self.unheard.get().is_none() {
+                    self.unheard.set(Some(Instant::now()));
+                }
                 self.sent.borrow_mut().insert(id, (client, peer));
             }
             Kind::Server(guarded, dispatcher) => guarded.sent(id, client, dispatcher),

@@ -52,10 +52,13 @@ pub trait Owner {
     fn served(&self, requests: u32) {
         let _ = requests;
     }
-    /// Something waits, and there is no worker: said once, until one comes.
+    /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again and again.
     fn wanted(&self) {}
-    /// A worker retires or is gone: what was sent to it should not be used for new work.
-    fn retiring(&self);
+    /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not be used
+    /// for new work.
+    fn workers_changed(&self, count: usize) {
+        let _ = count;
+    }
 }
 
 /// A partition of a guarded server, as the server's processes see it.

@@ -29,7 +29,7 @@ impl Dispatcher {
         for (_, (client, _)) in destination.sent.take() {
             self.release(client);
         }
-        self.owner.retiring();
+        self.count_workers();
         self.want_worker();
     }
 
@@ -55,6 +55,7 @@ impl Dispatcher {
                     violations +=
                         self.protocol_violation(destination, "the end of a connection that it does not hold");
                 }
+                destination.has_heard();
                 let credits = destination.credits.get().saturating_add(credits.into());
                 if credits > CREDITS_MAX {
                     violations +=
@@ -80,7 +81,7 @@ impl Dispatcher {
             }
             (FromWorker::Drain {}, None) => {
                 destination.drain();
-                self.owner.retiring();
+                self.count_workers();
                 self.want_worker();
                 0
             }

@@ -10,6 +10,7 @@ use worker::dispatcher::{Outgoing, Owner};
 pub struct Counts {
     pub delivered: Cell<usize>,
     pub undelivered: Cell<usize>,
+    pub wanted: Cell<usize>,
 }
 
 impl Owner for Counts {
@@ -20,5 +21,7 @@ impl Owner for Counts {
         self.undelivered.set(self.undelivered.get() + 1);
     }
     fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
-    fn retiring(&self) {}
+    fn wanted(&self) {
+        self.wanted.set(self.wanted.get() + 1);
+    }
 }

@@ -44,6 +44,7 @@ impl Service for Probe {
             "/probe" => Response::json(self.report().to_string()),
             "/probe/echo" => echo(request).await,
             "/probe/sleep" => sleep(number(&request, "ms")).await,
+            "/probe/block" => block(number(&request, "ms")),
             "/probe/exit" => std::process::exit(i32::try_from(number(&request, "code")).unwrap_or(1)),
             "/probe/print" => print(number(&request, "kib")),
             "/probe/fill" => fill(number(&request, "files"), number(&request, "mib")),
@@ -126,6 +127,12 @@ fn number(request: &Request, name: &str) -> u64 {
 async fn sleep(ms: u64) -> Response {
     tokio::time::sleep(Duration::from_millis(ms)).await;
     Response::text(format!("slept {ms} ms\n"))
+}
+
+/// As `sleep`, and lets nobody else do anything meanwhile.
+fn block(ms: u64) -> Response {
+    std::thread::sleep(Duration::from_millis(ms));
+    Response::text(format!("blocked {ms} ms\n"))
 }
 
 /// Takes so much memory for good.
