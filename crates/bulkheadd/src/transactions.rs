@@ -43,8 +43,8 @@ pub(crate) struct Transaction {
     pub(crate) has_chain: bool,
     pub(crate) awaits_chain: bool,
     pub(crate) failures: Vec<String>,
-    /// Processes that are to take the place of others.
-    pub(crate) successors: Vec<u64>,
+    /// Processes that are to take the place of others, each with its slot.
+    pub(crate) successors: Vec<(usize, u64)>,
     pub(crate) is_reload: bool,
     /// What becomes of the configuration, if that changes; nothing, if that was undone.
     pub(crate) reload: Option<Reload>,
@@ -148,6 +148,8 @@ pub(crate) struct Reload {
     pub(crate) effects: Vec<Effect>,
     /// What holds again if one process does not come up.
     pub(crate) before: Option<Running>,
+    /// Sites that come, by number.
+    pub(crate) added: Vec<u16>,
     /// Sites that go, by number.
     pub(crate) gone: Vec<u16>,
     /// The slots of workers that stay, and learn whose other paths are.

@@ -78,7 +78,8 @@ impl Gate {
     /// Says what has waited for room; returns whether something still does.
     pub fn flush(&mut self) -> bool {
         self.running.as_mut().is_some_and(|(process, _)| {
-            process.flush();
+            // As in `send`.
+            let _ = process.flush();
             process.has_waiting()
         })
     }

@@ -100,8 +100,12 @@ impl Files {
             wire::NO_PARTITION => "access log of no site".into(),
             _ => format!("access log of site {name}"),
         };
-        let output = self.access.entry(site).or_insert_with(|| Output::new(String::new()));
-        output.name = name;
+        let output = self.access.entry(site).or_insert_with(|| Output::new(name.clone()));
+        if output.name != name {
+            // The number was another site's, whose lines are not for this file.
+            write_access(output, &mut self.clock, self.format, now);
+            std::mem::replace(output, Output::new(name)).give_up();
+        }
         write_access(output, &mut self.clock, self.format, now);
         output.replace(file);
         write_access(output, &mut self.clock, self.format, now);
@@ -279,6 +283,23 @@ mod tests {
     use super::*;
     use std::fs::{OpenOptions, read_to_string};
 
+    fn access(site: u16) -> Access<'static> {
+        Access {
+            time_us: 0,
+            duration_us: 0,
+            site,
+            peer: "192.0.2.7:4711".parse().unwrap(),
+            status: 200,
+            body_bytes: 0,
+            version: 1,
+            method: b"GET",
+            target: b"/",
+            host: b"",
+            referer: b"",
+            agent: b"",
+        }
+    }
+
     #[test]
     fn a_full_disk_loses_only_what_is_over_the_limit() {
         let path = std::env::temp_dir().join(format!("bulkhead-output-{}", std::process::id()));
@@ -311,20 +332,7 @@ mod tests {
         let mut files = Files::default();
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
         (0..100).for_each(|site| files.set_access(site, "a", full()));
-        let access = Access {
-            time_us: 0,
-            duration_us: 0,
-            site: 7,
-            peer: "192.0.2.7:4711".parse().unwrap(),
-            status: 200,
-            body_bytes: 0,
-            version: 1,
-            method: b"GET",
-            target: b"/",
-            host: b"",
-            referer: b"",
-            agent: b"",
-        };
+        let access = access(7);
         files.access(&access);
         files.write_large(Instant::now());
         assert!(files.waits(), "it is not much");
@@ -334,6 +342,21 @@ mod tests {
         assert!(files.waits(), "it is another's");
         files.set_access(7, "a", File::create(&path).unwrap());
         assert!(!files.waits());
+        assert_eq!(read_to_string(&path).unwrap().lines().count(), 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_waits_for_a_site_is_not_written_for_another_of_its_number() {
+        let path = std::env::temp_dir().join(format!("bulkhead-output-number-{}", std::process::id()));
+        let mut files = Files::default();
+        files.set_access(7, "a", OpenOptions::new().write(true).open("/dev/full").unwrap());
+        files.access(&access(7));
+        files.write(Instant::now());
+        files.set_access(7, "b", File::create(&path).unwrap());
+        assert!(!files.waits());
+        files.access(&access(7));
+        files.close();
         assert_eq!(read_to_string(&path).unwrap().lines().count(), 1);
         std::fs::remove_file(&path).unwrap();
     }

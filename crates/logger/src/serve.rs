@@ -94,8 +94,10 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
 struct Logger {
     files: RefCell<Files>,
     sources: RefCell<Vec<Rc<Source>>>,
-    /// Whether the launcher has said `Begin`; sources are not read before, or their log might be missing.
-    begun: Cell<bool>,
+    /// Whether the launcher has said `Read`: all logs are there, and no other logger reads the same sources.
+    ///
+    /// INVARIANT: what is looked at and then discarded is one message, as nobody else takes any.
+    reads: Cell<bool>,
     counters: Counters,
     terminal: RefCell<Option<Terminal>>,
     /// One buffer for all sources: each message is done with before the next is read.
@@ -129,7 +131,7 @@ impl Default for Logger {
         Self {
             files: RefCell::default(),
             sources: RefCell::default(),
-            begun: Cell::new(false),
+            reads: Cell::new(false),
             counters: Counters::default(),
             terminal: RefCell::default(),
             buffer: RefCell::new(vec![0; MESSAGE_MAX]),
@@ -146,9 +148,10 @@ impl Logger {
     ) -> Result<(), ServeError> {
         while let Some((message, descriptor)) = control.receive().await.map_err(ServeError::Control)? {
             let answer = match message {
-                LauncherToLogger::Begin {} => {
-                    self.begin();
-                    ChildToLauncher::Ready {}
+                LauncherToLogger::Begin {} => ChildToLauncher::Ready {},
+                LauncherToLogger::Read {} => {
+                    self.read_all();
+                    continue;
                 }
                 LauncherToLogger::Report {} => {
                     ChildToLauncher::Counters { counters: self.counters.snapshot() }
@@ -199,7 +202,10 @@ impl Logger {
                 *self.terminal.borrow_mut() = Some(Terminal::new(File::from(descriptor?)));
             }
             LauncherToLogger::LastLines { label } => self.show_last_lines(label.as_str()),
-            LauncherToLogger::Begin {} | LauncherToLogger::Report {} | LauncherToLogger::Confirm { .. } => {}
+            LauncherToLogger::Begin {}
+            | LauncherToLogger::Read {}
+            | LauncherToLogger::Report {}
+            | LauncherToLogger::Confirm { .. } => {}
         }
         Ok(())
     }
@@ -211,7 +217,7 @@ impl Logger {
         };
         let fills = |source: &&Rc<Source>| matches!(&*source.reader.borrow(), Reader::Lines(lines) if lines.fills(&tail));
         let source = self.sources.borrow().iter().find(fills).cloned();
-        if let Some(source) = source {
+        if let Some(source) = source.filter(|_| self.reads.get()) {
             // What is left of its descendants may go on writing.
             let mut turns = 0..LAST_TURNS;
             while turns.next().is_some() && self.read(&source) == Left::More {}
@@ -226,14 +232,14 @@ impl Logger {
         rustix::io::ioctl_fionbio(&descriptor, true).map_err(io::Error::from)?;
         let source = Rc::new(Source { descriptor: watch(descriptor)?, reader: RefCell::new(reader) });
         self.sources.borrow_mut().push(source.clone());
-        if self.begun.get() {
+        if self.reads.get() {
             tokio::task::spawn_local(self.clone().attend(source));
         }
         Ok(())
     }
 
-    fn begin(self: &Rc<Self>) {
-        if !self.begun.replace(true) {
+    fn read_all(self: &Rc<Self>) {
+        if !self.reads.replace(true) {
             for source in self.sources.borrow().iter() {
                 tokio::task::spawn_local(self.clone().attend(source.clone()));
             }
@@ -314,6 +320,8 @@ impl Logger {
         })
     }
 
+    /// Writes the records of the next batch, and then takes the batch out of the channel: the next logger finds there what
+    /// one that is killed has not written.
     fn read_batch(
         &self,
         source: &Source,
@@ -322,17 +330,19 @@ impl Logger {
         files: &mut Files,
         now: Instant,
     ) -> io::Result<Left> {
-        match sys::seqpacket::receive(&source.descriptor, buffer) {
+        match sys::seqpacket::peek(&source.descriptor, buffer) {
             Ok(None) => return Ok(Left::Ended),
-            Ok(Some(got)) => {
-                let records = client.take(&buffer[..got.len], files, now);
+            Ok(Some(length)) => {
+                let records = client.take(&buffer[..length], files, now);
                 self.counters.requests.set(self.counters.requests.get() + records);
+                files.write(now);
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 client.malformed(DecodeError::Limit(MESSAGE_MAX));
             }
             Err(error) => return Err(error),
         }
+        sys::seqpacket::discard(&source.descriptor)?;
         Ok(Left::More)
     }
 
@@ -346,8 +356,11 @@ impl Logger {
         self.dirty.notify_one();
     }
 
-    /// Reads all that is queued anywhere.
+    /// Reads all that is queued anywhere, unless another logger does.
     fn drain(&self) {
+        if !self.reads.get() {
+            return;
+        }
         let until = Instant::now() + DRAIN_MAX;
         for source in self.sources.take() {
             while self.read(&source) == Left::More && Instant::now() < until {}

@@ -35,6 +35,13 @@ struct Bench {
 
 impl Bench {
     async fn new(name: &str, format: u8) -> Self {
+        let bench = Self::successor(name, format).await;
+        bench.send(LauncherToLogger::Read {}, None).await;
+        bench
+    }
+
+    /// One beside which another logger still reads.
+    async fn successor(name: &str, format: u8) -> Self {
         let directory = std::env::temp_dir().join(format!("bulkhead-logger-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
@@ -252,6 +259,43 @@ fn what_is_queued_is_written_at_the_end() {
         let written = fs::read_to_string(directory.0.join("access.1")).unwrap();
         assert_eq!(written.lines().count(), 1000);
         assert!(written.lines().all(|line| line.starts_with("{\"time\":\"2026-11-21T04:05:06.789Z\"")));
+    });
+}
+
+/// Two that look at one channel would each discard what the other has looked at.
+#[test]
+fn a_successor_leaves_everything_where_it_is_until_it_is_told_to_read() {
+    run(async || {
+        let bench = Bench::successor("successor", 0).await;
+        let (client, theirs) = sys::seqpacket::pair().unwrap();
+        let seen = theirs.try_clone().unwrap();
+        let (label, right) = (Text::new("site a"), AccessRight::Site(1));
+        bench.send(LauncherToLogger::Client { label, right }, Some(theirs)).await;
+        send(&client, &batch(0, &[Record::Access(access(1, b"/own"))]));
+        bench.send(LauncherToLogger::Report {}, None).await;
+        bench.receive().await;
+        let (directory, _) = bench.end().await;
+        assert_eq!(fs::read_to_string(directory.0.join("access.1")).unwrap(), "");
+        assert!(
+            sys::seqpacket::peek(&seen, &mut [0; 1024]).unwrap().is_some(),
+            "it is there for the next one"
+        );
+    });
+}
+
+#[test]
+fn what_is_written_has_left_the_channel() {
+    run(async || {
+        let bench = Bench::new("written", 0).await;
+        let (client, theirs) = sys::seqpacket::pair().unwrap();
+        let seen = theirs.try_clone().unwrap();
+        let (label, right) = (Text::new("site a"), AccessRight::Site(1));
+        bench.send(LauncherToLogger::Client { label, right }, Some(theirs)).await;
+        send(&client, &batch(0, &[Record::Access(access(1, b"/own"))]));
+        bench.await_text("access.1", "/own").await;
+        let error = sys::seqpacket::peek(&seen, &mut [0; 1024]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(bench.end().await.1, Ok(()));
     });
 }
 

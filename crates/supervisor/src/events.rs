@@ -89,11 +89,10 @@ impl Supervisor {
 
     /// Takes the next message of a child, and sends it what waits.
     pub fn receive(&mut self, serial: u64, buffer: &mut [u8]) -> Received {
-        let Some(process) = self.processes.get_mut(&serial) else {
+        self.flush(serial);
+        let Some(control) = self.processes.get(&serial).and_then(|process| process.control()) else {
             return Received::Nothing;
         };
-        process.flush();
-        let Some(control) = process.control() else { return Received::Nothing };
         match sys::seqpacket::receive(control, buffer) {
             // No child has a descriptor to send.
             Ok(Some(got)) if got.descriptor.is_some() => {

@@ -17,6 +17,7 @@ pub mod examine;
 mod index;
 pub mod life;
 mod lookup;
+pub mod numbers;
 pub mod on_demand;
 pub mod outbox;
 pub mod own_log;
@@ -30,6 +31,7 @@ pub mod slots;
 pub mod spawn;
 pub mod staged_chain;
 pub mod survivors;
+mod telling;
 pub mod unread;
 mod workers;
 
@@ -41,16 +43,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use sys::process::{Child, out_of_the_way};
-use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
+use wire::{Message, Role};
 
 use crate::backoff::{Backoff, Rule};
 use crate::chain_ends::{Chain, StagedChain};
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::index::Index;
-use crate::life::Life;
+use crate::life::{Life, Removed};
 use crate::lookup::Lookup;
-use crate::outbox::Passed;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
@@ -86,6 +87,8 @@ pub struct Slot {
     pub life: Life,
     /// Whether it has no process until one is wanted.
     pub rests: bool,
+    /// When it was removed, if it was.
+    removed: Option<Removed>,
 }
 
 /// All processes, and what is needed to start them.
@@ -365,36 +368,6 @@ impl Supervisor {
         self.send(one, of_one, Some(its));
         self.send(other, of_other, Some(others));
         Ok(())
-    }
-
-    /// Answers a command of the administrator.
-    pub fn answer(&mut self, ticket: u32, outcome: Outcome, reason: &str) {
-        let current = self.specs.iter().position(|spec| spec.role == Role::Admin);
-        if let Some(admin) = current.and_then(|slot| self.slots[slot].current) {
-            self.answer_to(admin, ticket, outcome, reason);
-        }
-    }
-
-    /// Answers a command that came from this admin process.
-    pub fn answer_to(&mut self, admin: u64, ticket: u32, outcome: Outcome, reason: &str) {
-        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
-        self.send(admin, &answer, None);
-    }
-
-    /// Sends a message to a process, now or as soon as its channel has room; ends a process that does not keep up.
-    pub fn send(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
-        self.pass(serial, message, descriptor.map(Passed::Own));
-    }
-
-    /// The same, with a descriptor that the launcher may keep.
-    pub fn pass(&mut self, serial: u64, message: &impl Message, descriptor: Option<Passed>) {
-        let Some(process) = self.processes.get_mut(&serial) else {
-            return;
-        };
-        if !process.send(message, descriptor) {
-            let (pid, title) = (process.child.pid, self.specs[process.slot].title());
-            self.log.warning(format!("{title} (pid {pid}) does not read what it is told and was ended"));
-        }
     }
 
     /// Watches the channels for room to which something waits to be sent.

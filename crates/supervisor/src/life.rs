@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher. Sees no input.
 
+use std::time::Instant;
+
 /// How long a slot is there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Life {
@@ -14,4 +16,21 @@ pub enum Life {
     Leaving,
     /// No more. Processes that were started for it may still retire.
     Removed,
+    /// No more, and nobody knows of it: it can become another.
+    Free,
+}
+
+impl Life {
+    /// Whether it is there no more.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Removed | Self::Free)
+    }
+}
+
+/// When a slot was removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    /// The last process that may have heard of it.
+    pub(crate) last: u64,
+    pub(crate) at: Instant,
 }

@@ -21,11 +21,16 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    pub(crate) fn new(config: &Config, order: &[String], specs: &[ProcessSpec]) -> Self {
+    /// Of these slots.
+    pub(crate) fn new<'a>(
+        config: &Config,
+        order: &[String],
+        specs: impl Iterator<Item = (usize, &'a ProcessSpec)>,
+    ) -> Self {
         let places = order.iter().cloned().zip(0..).collect();
         let mut lookup =
             Self { places, by_partition: HashMap::new(), by_site: HashMap::new(), by_host: HashMap::new() };
-        for (slot, spec) in specs.iter().enumerate() {
+        for (slot, spec) in specs {
             if spec.partition != NO_PARTITION {
                 lookup.by_partition.entry(spec.partition).or_default().push(slot);
             }

@@ -31,7 +31,7 @@ impl Supervisor {
     }
 
     /// Leaves slots without a process until they are wanted; as many as take the place of processes are wanted at once.
-    pub fn let_rest(&mut self, slots: std::ops::Range<usize>) {
+    pub fn let_rest(&mut self, slots: impl IntoIterator<Item = usize>) {
         // A new program that does not start must not take the place of one that has, nor fewer processes that of many.
         let mut leaving: HashMap<(Role, &str), u16> = HashMap::new();
         for (spec, state) in self.specs.iter().zip(&self.slots) {
@@ -39,7 +39,7 @@ impl Supervisor {
                 *leaving.entry((spec.role, &*spec.name)).or_default() += 1;
             }
         }
-        let rest = slots.map(|slot| {
+        let rest = slots.into_iter().map(|slot| {
             let spec = &self.specs[slot];
             let least = if self.is_on_demand(slot) { 0 } else { self.context.messages().workers(spec).min };
             let succeeded = leaving.get(&(spec.role, &*spec.name)).copied().unwrap_or_default();
@@ -112,8 +112,7 @@ impl Supervisor {
     /// The next slots whose processes are wanted, not too many.
     pub fn next_wanted(&mut self) -> Vec<usize> {
         let count = self.wanted.len().min(STARTS_PER_TURN);
-        let fits =
-            |slot: &usize| self.slots[*slot].current.is_none() && self.slots[*slot].life != Life::Removed;
+        let fits = |slot: &usize| self.slots[*slot].current.is_none() && !self.slots[*slot].life.is_over();
         let next: Vec<usize> = self.wanted.drain(..count).collect();
         next.into_iter().filter(fits).collect()
     }

@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher. Sees: fixed-size messages of children. Never: blocks on a child.
 
+use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -31,6 +33,27 @@ impl Stage {
             Self::Starting => "starting",
             Self::Serving => "serving",
             Self::Retiring => "retiring",
+        }
+    }
+}
+
+/// Why a child cannot be told something.
+#[derive(Debug)]
+pub enum Untold {
+    /// It does not read.
+    Slow,
+    /// The kernel did not take the message.
+    Refused(io::Error),
+    /// What it is to be told could not be made ready.
+    Unmade(String),
+}
+
+impl fmt::Display for Untold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow => write!(f, "does not read what it is told"),
+            Self::Refused(error) => write!(f, "could not be told of a change ({error})"),
+            Self::Unmade(reason) => write!(f, "could not be told of a change ({reason})"),
         }
     }
 }
@@ -117,29 +140,44 @@ impl Process {
         self.control.as_ref().map(AsFd::as_fd)
     }
 
-    /// Tells it something, now or as soon as its channel has room; whether it keeps up. One that does not is ended.
-    #[must_use]
-    pub fn send(&mut self, message: &impl Message, descriptor: Option<Passed>) -> bool {
+    /// Tells it something, now or as soon as its channel has room.
+    ///
+    /// # Errors
+    /// It cannot be told, and is ended for it: without one of several messages, it would go on with half a change.
+    pub fn send(&mut self, message: &impl Message, descriptor: Option<Passed>) -> Result<(), Untold> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         self.outbox.push(bytes, descriptor, self.stage == Stage::Starting);
-        self.flush();
-        let keeps_up = !self.outbox.is_over();
-        if !keeps_up {
-            self.child.kill();
-            // It is never told anything more.
-            self.outbox.clear();
-            self.control = None;
+        self.flush()?;
+        if self.outbox.is_over() {
+            self.cut_off();
+            return Err(Untold::Slow);
         }
-        keeps_up
+        Ok(())
     }
 
     /// Sends what waits, as far as there is room. A child that is gone is dealt with when its exit is seen.
-    pub fn flush(&mut self) {
-        let sent = self.control.as_ref().map(|control| self.outbox.flush(control.as_fd()));
-        if !matches!(sent, Some(Ok(()))) {
-            self.outbox.clear();
+    ///
+    /// # Errors
+    /// As for [`Process::send`].
+    pub fn flush(&mut self) -> Result<(), Untold> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self.control.as_ref().map(|control| self.outbox.flush(control.as_fd())) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) if !matches!(error.kind(), BrokenPipe | ConnectionReset) => {
+                self.cut_off();
+                return Err(Untold::Refused(error));
+            }
+            _ => self.outbox.clear(),
         }
+        Ok(())
+    }
+
+    /// Ends it at once, and tells it nothing more.
+    pub(crate) fn cut_off(&mut self) {
+        self.child.kill();
+        self.outbox.clear();
+        self.control = None;
     }
 
     /// Whether something waits for room.

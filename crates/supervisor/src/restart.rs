@@ -104,9 +104,10 @@ impl Supervisor {
         ticket
     }
 
-    /// Has a successor that is ready take the place of the process before it; its transaction has ended.
-    pub fn take_over(&mut self, serial: u64) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+    /// Has a successor that is ready take the place of the process before it; its transaction has ended. Whether it is
+    /// there to do so.
+    pub fn take_over(&mut self, serial: u64) -> bool {
+        let Some(process) = self.processes.get_mut(&serial) else { return false };
         let slot = process.slot;
         process.ticket = None;
         if self.slots[slot].life == Life::Serving {
@@ -118,6 +119,7 @@ impl Supervisor {
             self.leave_chain_to_others(old);
             self.retire(old);
         }
+        true
     }
 
     /// Has a gate that goes, while others stay, take nothing more from the filters.
@@ -147,7 +149,7 @@ impl Supervisor {
         let up = |state: &Slot| {
             state.broken.is_some()
                 || state.rests
-                || state.life == Life::Removed
+                || state.life.is_over()
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
         if self.announced {
@@ -241,7 +243,17 @@ impl Supervisor {
         }
         self.retire_departing();
         self.let_helpers_rest(slot);
+        if self.specs[slot].role == Role::Logger {
+            self.let_logger_read();
+        }
         failed
+    }
+
+    /// Has the oldest logger read what others say. A successor waits until it is the oldest: a record leaves its channel when
+    /// it is written, so that two could not read at once.
+    pub fn let_logger_read(&mut self) {
+        let oldest = self.index.of_role(Role::Logger).next();
+        oldest.into_iter().for_each(|logger| self.send(logger, &LauncherToLogger::Read {}, None));
     }
 
     /// Whether a slot is for a filter that no gate knows yet.

@@ -13,14 +13,18 @@ use crate::spawn::process_spec::ProcessSpec;
 
 impl Supervisor {
     pub(crate) fn lookup(&self) -> &Lookup {
-        self.lookup.get_or_init(|| Lookup::new(&self.context.config, &self.order, &self.specs))
+        let new = || {
+            let lives = self.slots.iter().map(|slot| slot.life);
+            let there = (0..).zip(&self.specs).zip(lives).filter(|(_, life)| *life != Life::Free);
+            Lookup::new(&self.context.config, &self.order, there.map(|(spec, _)| spec))
+        };
+        self.lookup.get_or_init(new)
     }
 
     /// The slots of the workers of a site, or of the processes of a service, by its partition.
     pub fn slots_of_partition(&self, partition: u16) -> Vec<usize> {
         let is_it = |slot: &usize| {
-            matches!(self.specs[*slot].role, Role::Site | Role::Service)
-                && self.slots[*slot].life != Life::Removed
+            matches!(self.specs[*slot].role, Role::Site | Role::Service) && !self.slots[*slot].life.is_over()
         };
         self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }

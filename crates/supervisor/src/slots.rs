@@ -1,6 +1,7 @@
 //! Slots that come and go while the others are filled.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: moves a slot, or gives the number of one to another.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: moves a slot, or
+//! gives the number of one to another that anybody knows it by.
 //!
 //! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
 //! all have come up, they take their places, or else they go and nothing has changed.
@@ -15,7 +16,7 @@ use wire::{LauncherToLogger, Role};
 
 use crate::backoff::Rule;
 use crate::error::Error;
-use crate::life::Life;
+use crate::life::{Life, Removed};
 use crate::process::{Process, Stage};
 use crate::spawn::context::{chain, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
@@ -38,13 +39,21 @@ pub fn sockets_of(listeners: &[Vec<OwnedFd>], gate: usize) -> Result<Vec<OwnedFd
 }
 
 impl Supervisor {
-    /// Adds slots, which others know nothing of until the change is committed.
-    pub fn add_slots(&mut self, specs: Vec<ProcessSpec>) -> std::ops::Range<usize> {
-        let first = self.specs.len();
-        self.slots.extend(specs.iter().map(|_| Slot { life: Life::Pending, ..Slot::default() }));
-        self.specs.extend(specs);
+    /// Adds slots, which others know nothing of until the change is committed; returns them, in the order of `specs`.
+    pub fn add_slots(&mut self, specs: Vec<ProcessSpec>) -> Vec<usize> {
+        let free: Vec<usize> = self.slots_of_life(Life::Free).take(specs.len()).collect();
+        let numbers: Vec<usize> = free.into_iter().chain(self.specs.len()..).take(specs.len()).collect();
+        for (&number, spec) in numbers.iter().zip(specs) {
+            let slot = Slot { life: Life::Pending, ..Slot::default() };
+            if number < self.specs.len() {
+                (self.slots[number], self.specs[number]) = (slot, spec);
+            } else {
+                self.slots.push(slot);
+                self.specs.push(spec);
+            }
+        }
         self.lookup.take();
-        first..self.specs.len()
+        numbers
     }
 
     /// The configuration that runs, with the sites that serve in the order of the file.
@@ -54,13 +63,6 @@ impl Supervisor {
         let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
         config.sites.sort_by_key(|site| places.get(&*site.name).copied());
         config
-    }
-
-    /// The first number that no partition has had.
-    pub fn next_partition(&self) -> usize {
-        let numbers = self.specs.iter().map(|spec| spec.partition);
-        let last = numbers.filter(|&number| number != wire::NO_PARTITION).max();
-        last.map_or(0, |last| usize::from(last) + 1)
     }
 
     /// Has the slots of a site go with the change.
@@ -75,12 +77,13 @@ impl Supervisor {
     /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves. Those that are
     /// removed, as slots.
     pub fn end_change(&mut self, committed: bool) -> Vec<usize> {
-        let mut removed = Vec::new();
+        let (mut removed, now) = (Vec::new(), Removed { last: self.serial, at: Instant::now() });
         for (number, slot) in self.slots.iter_mut().enumerate() {
             slot.life = match (slot.life, committed) {
                 (Life::Pending, true) | (Life::Leaving, false) => Life::Serving,
                 (Life::Pending, false) | (Life::Leaving, true) => {
                     removed.push(number);
+                    slot.removed = Some(now);
                     Life::Removed
                 }
                 (life, _) => life,
@@ -218,9 +221,7 @@ impl Supervisor {
     pub fn set_filters(&mut self, generation: u32, config: &Config) {
         let used = |generation: &u32| {
             let slots = self.specs.iter().zip(&self.slots);
-            slots
-                .filter(|(_, slot)| slot.life != Life::Removed)
-                .any(|(spec, _)| spec.generation == *generation)
+            slots.filter(|(_, slot)| !slot.life.is_over()).any(|(spec, _)| spec.generation == *generation)
         };
         let unused: Vec<u32> =
             self.context.chains.keys().copied().filter(|generation| !used(generation)).collect();

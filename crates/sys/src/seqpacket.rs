@@ -106,8 +106,28 @@ pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Recei
     let keep = |arrived: OwnedFd| {
         descriptor.get_or_insert(arrived);
     };
-    let received = receive_with(channel, buffer, &mut space, keep)?;
+    let received = receive_with(channel, buffer, &mut space, RecvFlags::empty(), keep)?;
     Ok(received.map(|len| Received { len, descriptor }))
+}
+
+/// Looks at the next message, which stays in the channel; how many bytes of the buffer it fills, or `None` at the end of
+/// the channel. Descriptors that came along are closed.
+///
+/// # Errors
+/// Those of [`receive`]; the message stays there all the same.
+pub fn peek(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    receive_with(channel, buffer, &mut space, RecvFlags::PEEK, drop)
+}
+
+/// Takes the next message out of the channel unread.
+///
+/// # Errors
+/// `WouldBlock` when nothing is there.
+pub fn discard(channel: impl AsFd) -> io::Result<()> {
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(channel, &mut [], &mut RecvAncillaryBuffer::default(), flags)?;
+    Ok(())
 }
 
 /// As [`receive`], where more descriptors may come along, at most [`MANY_MAX`]: they are added to `descriptors` in their
@@ -122,7 +142,8 @@ pub fn receive_many(
 ) -> io::Result<Option<usize>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY_MAX))];
     let before = descriptors.len();
-    let received = receive_with(channel, buffer, &mut space, |arrived| descriptors.push(arrived));
+    let keep = |arrived| descriptors.push(arrived);
+    let received = receive_with(channel, buffer, &mut space, RecvFlags::empty(), keep);
     // The kernel rounds the space up.
     let too_many = descriptors.len() - before > MANY_MAX;
     if too_many || received.is_err() {
@@ -138,10 +159,11 @@ fn receive_with(
     channel: impl AsFd,
     buffer: &mut [u8],
     space: &mut [MaybeUninit<u8>],
+    how: RecvFlags,
     keep: impl FnMut(OwnedFd),
 ) -> io::Result<Option<usize>> {
     let mut control = RecvAncillaryBuffer::new(space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | how;
     let message = recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
     let rights = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(arrived) => Some(arrived),
@@ -176,6 +198,25 @@ mod tests {
         let (a, b) = pair().unwrap();
         send(&a, &[7; 32], None).unwrap();
         assert_eq!(receive(&b, &mut [0; 16]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_message_stays_until_it_is_discarded() {
+        let (a, b) = pair().unwrap();
+        let file = File::open("/dev/null").unwrap();
+        send(&a, b"first", Some(file.as_fd())).unwrap();
+        send(&a, &[7; 32], None).unwrap();
+        let mut buffer = [0; 16];
+        for _ in 0..2 {
+            assert_eq!(peek(&b, &mut buffer).unwrap(), Some(5));
+            assert_eq!(&buffer[..5], b"first");
+        }
+        discard(&b).unwrap();
+        assert_eq!(peek(&b, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        discard(&b).unwrap();
+        assert_eq!(discard(&b).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(a);
+        assert_eq!(peek(&b, &mut buffer).unwrap(), None);
     }
 
     #[test]

@@ -382,7 +382,7 @@ messages! {
         4 => Client { label: Text<128>, right: AccessRight },
         /// The standard error of a process comes along: lines for the error log, marked with `label`.
         5 => Stderr { label: Text<128> },
-        /// All of the above has been said: write.
+        /// All of the above has been said.
         6 => Begin {},
         /// Asks for `Counters`.
         7 => Report {},
@@ -396,6 +396,8 @@ messages! {
         11 => Terminal {},
         /// The process that is called `label` could not start: its last lines are for the terminal, too.
         12 => LastLines { label: Text<128> },
+        /// After `Begin`: no other logger is there, read what clients and processes say.
+        13 => Read {},
     }
 }
 

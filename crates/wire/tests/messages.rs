@@ -606,6 +606,7 @@ impl Samples for LauncherToLogger {
             Self::Terminal {},
             Self::LastLines { label: text(0) },
             Self::LastLines { label: text(128) },
+            Self::Read {},
             Self::Confirm { ticket: u32::MAX },
         ]
     }

@@ -12,7 +12,6 @@ use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use supervisor::Supervisor;
 use supervisor::examine::{Depth, Examiner};
-use supervisor::life::Life;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
@@ -191,7 +190,7 @@ impl AdminCommands {
                 let age_ms = process.since.elapsed().as_millis() as u64;
                 line(process.child.pid, process.stage.word(), age_ms, process.counters.clone());
             }
-            if processes.is_empty() && slot.life != Life::Removed && !supervisor.is_vacant(index) {
+            if processes.is_empty() && !slot.life.is_over() && !supervisor.is_vacant(index) {
                 let state = match (slot.broken.is_some(), slot.rests) {
                     (true, _) => "broken",
                     (false, true) => "resting",

@@ -113,9 +113,8 @@ impl Bans {
         self.bans.retain(|_, until| *until > now);
         let bans: Vec<_> = self.bans.iter().map(|(key, until)| (*key, *until)).collect();
         for ((partition, address), until) in bans {
-            let slot =
-                supervisor.specs().iter().find(|spec| spec.role == Role::Site && spec.partition == partition);
-            let name = Text::new(slot.map_or("", |spec| spec.name.as_str()));
+            let slot = supervisor.slots_of_partition(partition).first().copied();
+            let name = Text::new(slot.map_or("", |slot| supervisor.spec(slot).name.as_str()));
             let (address_high, address_low) = wire::halves(address.into());
             let seconds = u32::try_from(until.saturating_duration_since(now).as_secs()).unwrap_or(u32::MAX);
             let line = LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds };

@@ -36,6 +36,10 @@ pub(crate) struct CoreCopies {
 }
 
 impl Component for CoreCopies {
+    fn holds(&self, slot: usize) -> bool {
+        self.copies.values().any(|copy| copy.slot == slot)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.copies.values().map(|copy| copy.deadline).min()
     }

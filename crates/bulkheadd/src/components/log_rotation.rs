@@ -133,12 +133,11 @@ impl LogRotation {
         self.hand_over(supervisor)
     }
 
-    /// Opens the logs of the configuration that is to be. Loggers get those of the sites from `first` on, which nobody
-    /// else has.
-    pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, first: usize) -> Result<(), Error> {
+    /// Opens the logs of the configuration that is to be. Loggers get those of the sites that come, which nobody else has.
+    pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, added: &[u16]) -> Result<(), Error> {
         let logs = self.logs.open_next(&supervisor.context().config, SystemTime::now())?;
-        let sites: Vec<usize> = (first..supervisor.context().config.sites.len()).collect();
-        send_access_logs(supervisor, &logs, &sites);
+        let added: Vec<usize> = added.iter().copied().map(usize::from).collect();
+        send_access_logs(supervisor, &logs, &added);
         self.staged = Some(logs);
         Ok(())
     }

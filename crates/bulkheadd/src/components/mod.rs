@@ -43,6 +43,11 @@ pub(crate) trait Component {
         false
     }
 
+    /// Whether this component has yet to do something that names a slot.
+    fn holds(&self, _slot: usize) -> bool {
+        false
+    }
+
     /// Whether the launcher may end without waiting for this component.
     fn is_idle(&self) -> bool {
         true

@@ -47,6 +47,10 @@ pub(crate) struct Probes {
 }
 
 impl Component for Probes {
+    fn holds(&self, slot: usize) -> bool {
+        self.probes.values().any(|probe| probe.slot == slot)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.probes.values().map(|probe| probe.deadline).min()
     }

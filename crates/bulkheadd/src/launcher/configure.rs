@@ -46,6 +46,7 @@ impl Launcher {
                     supervisor.pass(serial, &message, descriptor);
                 }
                 supervisor.hand_logs_to(serial)?;
+                supervisor.let_logger_read();
             }
             Role::Admin => self.configure_admin(serial)?,
             Role::Gate => {

@@ -11,7 +11,7 @@ mod messages;
 mod reload;
 mod transaction;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -113,8 +113,6 @@ pub struct Launcher {
     config_path: PathBuf,
     /// Files of sites as they were read last.
     read_files: Cache,
-    /// Gates that go on with what they had, as they could not be told of a change.
-    stale_gates: BTreeSet<u64>,
     /// Which uid is whose; `None` in a rootless run.
     identities: Option<Uids>,
     transactions: Transactions,
@@ -193,7 +191,6 @@ impl Launcher {
             admin_socket,
             config_path,
             read_files,
-            stale_gates: BTreeSet::new(),
             identities,
             transactions: Transactions::default(),
             uid_range,

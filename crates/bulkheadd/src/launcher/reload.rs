@@ -24,6 +24,7 @@ use supervisor::change::prepare::{Effect, Prepared, leave_place, prepare};
 use supervisor::error::Error;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
+use supervisor::process::Untold;
 use supervisor::setup::process_table::ProcessTable;
 use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Running, sockets_of};
@@ -51,6 +52,7 @@ impl Launcher {
         if mode == Mode::CarryOut {
             self.components.service_manager.reload_begins();
         }
+        self.free_numbers();
         let examiner = Examiner::new(Depth::Start);
         let prepared = Config::load_again(&self.config_path, &examiner, &mut self.read_files);
         let prepared = prepared.map_err(|mistakes| mistakes.to_string());
@@ -112,7 +114,7 @@ impl Launcher {
             effects,
             config,
             order,
-            first,
+            added,
             gone,
             updated,
             replaces_gates,
@@ -124,10 +126,11 @@ impl Launcher {
         let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
         let hosts = hosts.filter(|_| !replaces_chain);
         let reload =
-            Reload { changes, effects, before, gone, updated, hosts, replaces_gates, replaces_chain };
+            Reload { changes, effects, before, added, gone, updated, hosts, replaces_gates, replaces_chain };
+        let started = self.add_slots(&reload.added, &certificate_roles, replaces_chain);
+        let staged = |()| self.components.log_rotation.stage(&mut self.supervisor, &reload.added);
+        let started = started.and_then(staged);
         self.transactions.set_reload(id, reload);
-        let started = self.add_slots(first, &certificate_roles, replaces_chain);
-        let started = started.and_then(|()| self.components.log_rotation.stage(&mut self.supervisor, first));
         match started.and_then(|()| self.adopt_sites()) {
             Ok(()) => self.launch_all(id, &certificate_roles, replaces_gates, replaces_chain),
             Err(error) => self.transactions.fail(id, error.to_string()),
@@ -135,20 +138,27 @@ impl Launcher {
         self.release(id);
     }
 
-    /// Adds the processes of the sites from this number on, of filters, and of roles that there were none of.
-    fn add_slots(&mut self, first: usize, roles: &[(Role, Act)], replaces_chain: bool) -> Result<(), Error> {
+    /// Has numbers used again that nobody knows any more.
+    fn free_numbers(&mut self) {
+        let Self { supervisor, components, .. } = self;
+        let components = components.all();
+        supervisor.free_numbers(|slot| components.iter().any(|component| component.holds(slot)));
+    }
+
+    /// Adds the processes of these sites, of filters, and of roles that there were none of.
+    fn add_slots(&mut self, sites: &[u16], roles: &[(Role, Act)], replaces_chain: bool) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
         let generation = supervisor.next_generation();
-        let next = supervisor.next_partition();
+        let partitions = supervisor.numbers().partitions;
         let config = supervisor.context().config.clone();
-        let mut table = ProcessTable::new(&config, self.identities.as_mut(), next);
+        let mut table = ProcessTable::new(&config, self.identities.as_mut(), partitions);
         table.generation = generation;
         for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Start) {
             table.add_role(role, 0)?;
         }
-        for site in first..config.sites.len() {
+        for &site in sites {
             let partition = table.next_partition();
-            table.add_site(site, partition)?;
+            table.add_site(usize::from(site), partition)?;
         }
         for filter in (0..config.conditioning.filters.len()).filter(|_| replaces_chain) {
             table.add_role(Role::Filter, filter)?;
@@ -199,10 +209,15 @@ impl Launcher {
     /// Makes an end of what was added; what was there serves on.
     pub(super) fn roll_back(&mut self, reload: Reload) {
         let Some(mut before) = reload.before else { return };
-        // Their numbers are not given out again.
-        let mut tried = self.supervisor.context().config.sites[before.config.sites.len()..].to_vec();
-        tried.iter_mut().for_each(leave_place);
-        before.config.sites.extend(tried);
+        // Until their processes have ended, the sites that were tried keep their numbers.
+        for &number in &reload.added {
+            let mut tried = self.supervisor.context().config.sites[usize::from(number)].clone();
+            leave_place(&mut tried);
+            match before.config.sites.get_mut(usize::from(number)) {
+                Some(place) => *place = tried,
+                None => before.config.sites.push(tried),
+            }
+        }
         self.supervisor.replace_config(before);
         for slot in self.supervisor.end_change(false) {
             self.supervisor.empty_slot(slot);
@@ -239,8 +254,8 @@ impl Launcher {
             let stays = !replaces_gates || self.supervisor.is_successor(gate);
             match self.update_gate(gate, &removed, hosts.as_ref(), replaces_chain) {
                 Err(error) => {
-                    self.stale_gates.insert(gate);
-                    self.transactions.fail(id, format!("a gate goes on with what it had: {error}"));
+                    self.supervisor.cut_off(gate, &Untold::Unmade(error.to_string()));
+                    self.transactions.fail(id, format!("a gate has to be started again: {error}"));
                 }
                 Ok(()) => self.expect_commit(id, gate, stays),
             }
@@ -295,7 +310,7 @@ impl Launcher {
     ) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
         let specs = supervisor.specs_for(Life::Serving);
-        if let Some(hosts) = hosts.filter(|_| !self.stale_gates.contains(&gate)) {
+        if let Some(hosts) = hosts {
             for message in supervisor.context().messages().gate_changes(hosts, &specs) {
                 supervisor.send(gate, &message, None);
             }
@@ -307,7 +322,6 @@ impl Launcher {
             for (message, descriptor) in chain.into_iter().chain(tables) {
                 supervisor.send(gate, &message, descriptor);
             }
-            self.stale_gates.remove(&gate);
         }
         for &slot in removed {
             let partition = supervisor.spec(slot).partition;

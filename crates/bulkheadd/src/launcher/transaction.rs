@@ -14,6 +14,7 @@ use crate::launcher::Launcher;
 use crate::transactions::{Asker, Mode, Stage, Transaction};
 use supervisor::change::Change;
 use supervisor::life::Life;
+use supervisor::process::Untold;
 
 /// Processes that others have channels to: if a successor is given up, the channels to the one that stays are made again.
 const CONNECTED: [Role; 4] = [Role::Signer, Role::Stapler, Role::Connector, Role::Broker];
@@ -95,7 +96,7 @@ impl Launcher {
                 self.transactions.await_process(id, serial);
                 let replaces = self.supervisor.slot(slot).life != Life::Pending;
                 if let Some(transaction) = self.transactions.get(id).filter(|_| replaces) {
-                    transaction.successors.push(serial);
+                    transaction.successors.push((slot, serial));
                 }
             }
             Err(reason) => {
@@ -160,8 +161,10 @@ impl Launcher {
         if let Some(reload) = reload {
             self.roll_back(reload);
         }
-        for serial in successors {
-            let Some(slot) = self.supervisor.process(serial).map(|process| process.slot) else { continue };
+        for (slot, serial) in successors {
+            if self.supervisor.process(serial).is_none() {
+                continue;
+            }
             self.supervisor.abandon(serial);
             let role = self.supervisor.spec(slot).role;
             let stays = self.supervisor.slot(slot).current.filter(|_| CONNECTED.contains(&role));
@@ -186,7 +189,12 @@ impl Launcher {
         }
         // After the answer: the admin process that passes it on may be one that goes.
         if stage == Stage::Committed {
-            successors.into_iter().for_each(|serial| self.supervisor.take_over(serial));
+            for (slot, serial) in successors {
+                let is_there = self.supervisor.take_over(serial);
+                if let Some(before) = self.supervisor.slot(slot).current.filter(|_| !is_there && is_reload) {
+                    self.supervisor.cut_off(before, &Untold::Unmade("its successor has ended".into()));
+                }
+            }
         }
         if std::mem::take(&mut self.transactions.is_reload_wanted) {
             self.begin_reload(Asker::Log, Mode::CarryOut);

@@ -2,8 +2,8 @@
 //!
 //! Runs in: the launcher, as root. Sees: two checked configurations. Never: changes anything.
 //!
-//! INVARIANT: the number of a site is its place in the configuration that runs, for as long as the launcher lives. A site
-//! that is changed gets another number, and one that has gone keeps its place.
+//! INVARIANT: the number of a site is its place in the configuration that runs, for as long as anybody knows the site by it.
+//! A site that is changed gets another number, and one that has gone keeps its place until it is forgotten.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use wire::{Act, LauncherToSite, NO_PARTITION, Role, RouteTarget};
 use crate::Supervisor;
 use crate::change::{Change, plan::plan_config, restart};
 use crate::life::Life;
+use crate::numbers::{Places, is_live};
 use crate::setup::opened::Opened;
 use crate::setup::process_table::{ProcessTable, signs};
 use crate::setup::route_table::RouteTable;
@@ -42,8 +43,8 @@ pub struct Prepared {
     pub config: Config,
     /// The names of the sites in the order of the file.
     pub order: Vec<String>,
-    /// The number of the first site that is new, or takes the place of one that has changed.
-    pub first: usize,
+    /// Sites that are new, or take the place of one that has changed, by number.
+    pub added: Vec<u16>,
     /// Sites that go, by number.
     pub gone: Vec<u16>,
     /// The slots of workers that stay, and learn whose other paths are.
@@ -72,32 +73,37 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         return Err(format!("{}; restart the server", refused.join("; ")));
     }
     let changes = plan_config(&old, &new);
-    let numbered = &supervisor.context().config;
-    let first = numbered.sites.len();
+    let (numbered, numbers) = (&supervisor.context().config, supervisor.numbers());
     let order: Vec<String> = new.sites.iter().map(|site| site.name.clone()).collect();
-    let (mut config, mut gone) = merge(&numbered.sites, new);
+    let mut places = Places::new(numbered.sites.clone(), &numbers);
+    let (mut config, mut gone) = merge(&mut places, new);
     let is_same = is_same_but_for_sites(numbered, &config);
-    let updated = sort_workers(supervisor, &mut config, &mut gone, &order, (first, is_same));
-    if config.sites.len() >= usize::from(NO_PARTITION) {
-        return Err(format!(
-            "sites have changed {} times since the start, and no more numbers are left; restart the server",
-            numbered.sites.len()
-        ));
+    let updated = sort_workers(supervisor, &config, (&mut places, &mut gone), &order, is_same);
+    config.sites = places.sites;
+    let added = places.added;
+    let partitions = added.iter().map(|&site| 1 + config.sites[usize::from(site)].services.len());
+    let partitions = numbers.partitions.len() + partitions.sum::<usize>();
+    if config.sites.len().max(partitions) >= usize::from(NO_PARTITION) {
+        return Err(
+            "no more numbers are left for so many sites and services: those that have gone have processes \
+                    yet; try again when these have ended"
+                .into(),
+        );
     }
     let gate = |config| Messages { config }.gate_limits();
     let is_same =
         is_same && first_sites(numbered, &order_of(&old), &[]) == first_sites(&config, &order, &gone);
-    let hosts = is_same.then(|| hosts_of_changes(&config, &gone, first));
+    let hosts = is_same.then(|| hosts_of_changes(&config, &gone, &added));
     let mut prepared = Prepared {
         hosts,
         replaces_gates: gate(&old) != gate(&config),
         replaces_chain: old.conditioning.filters != config.conditioning.filters,
-        certificate_roles: certificate_roles(numbered, &config, first, &gone),
+        certificate_roles: certificate_roles(numbered, &config, &added, &gone),
         effects: Vec::new(),
         changes,
         config,
         order,
-        first,
+        added,
         gone,
         updated,
     };
@@ -105,26 +111,22 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
     Ok(prepared)
 }
 
-/// Puts new sites behind those that there are, which keep their numbers; also says which go. A site that is as it was
+/// Gives new sites places beside those that there are, which keep their numbers; also says which go. A site that is as it was
 /// stays what it is.
-fn merge(old: &[Arc<Site>], mut new: Config) -> (Config, Vec<u16>) {
-    let live = (0u16..).zip(old).filter(|(_, site)| is_live(site));
+fn merge(places: &mut Places, mut new: Config) -> (Config, Vec<u16>) {
+    let old = places.sites.clone();
+    let live = (0u16..).zip(&old).filter(|(_, site)| is_live(site));
     let (old_names, new_names) = (by_name(live.clone().map(|(_, site)| site)), by_name(new.sites.iter()));
     let stays = |site: &Arc<Site>, others: &HashMap<&str, &Arc<Site>>| others.get(&*site.name) == Some(&site);
     let gone = live.filter(|(_, site)| !stays(site, &new_names)).map(|(number, _)| number).collect();
-    let added: Vec<Arc<Site>> = new.sites.iter().filter(|site| !stays(site, &old_names)).cloned().collect();
-    new.sites = old.iter().cloned().chain(added).collect();
+    new.sites.iter().filter(|site| !stays(site, &old_names)).for_each(|site| places.add(site.clone()));
+    new.sites = places.sites.clone();
     (new, gone)
 }
 
 /// Sites by their names, of which those that serve have one each.
 fn by_name<'a>(sites: impl Iterator<Item = &'a Arc<Site>>) -> HashMap<&'a str, &'a Arc<Site>> {
     sites.map(|site| (site.name.as_str(), site)).collect()
-}
-
-/// Whether this is the place of a site that serves.
-pub fn is_live(site: &Site) -> bool {
-    !site.hosts.is_empty()
 }
 
 /// Makes a place of a site that has gone: no route, no file and no certificate is its. What its processes were started
@@ -141,24 +143,24 @@ pub fn leave_place(site: &mut Arc<Site>) {
 /// whose other paths are is updated, and returned; other sites are added as new ones.
 fn sort_workers(
     supervisor: &Supervisor,
-    config: &mut Config,
-    gone: &mut Vec<u16>,
+    config: &Config,
+    (places, gone): (&mut Places, &mut Vec<u16>),
     order: &[String],
-    (first, is_same): (usize, bool),
+    is_same: bool,
 ) -> Vec<usize> {
     let serving = |slot: &usize| supervisor.slot(*slot).life == Life::Serving;
     let sites = |slot: &usize| supervisor.spec(*slot).role == Role::Site;
     let slots: Vec<usize> = (0..supervisor.specs().len()).filter(serving).collect();
     let old_specs = supervisor.specs_for(Life::Serving);
     let stays = |spec: &ProcessSpec| !gone.contains(&spec.site);
-    let added = table(config, None, supervisor, first);
+    let added = table(config, supervisor, &places.added);
     let new_specs = slots.iter().map(|&slot| supervisor.spec(slot)).filter(|spec| stays(spec)).chain(&added);
     let new_specs = in_order(new_specs.filter(|spec| is_first(spec)).collect(), config, order);
     let (mut updated, mut replaced) = (Vec::new(), Vec::new());
     let (old, new) = (supervisor.context().messages(), Messages { config });
     let (old_table, new_table) =
         (RouteTable::new(old.config, &old_specs), RouteTable::new(new.config, &new_specs));
-    let hosts = hosts_of_changes(config, gone, first);
+    let hosts = hosts_of_changes(config, gone, &places.added);
     let has_pattern = hosts.iter().any(|host| is_pattern(host));
     let going: HashSet<u16> = gone.iter().copied().collect();
     for slot in slots.into_iter().filter(sites) {
@@ -180,9 +182,7 @@ fn sort_workers(
             false => {}
         }
     }
-    let again: Vec<Arc<Site>> =
-        replaced.iter().map(|&site| config.sites[usize::from(site)].clone()).collect();
-    config.sites.extend(again);
+    replaced.iter().for_each(|&site| places.add(config.sites[usize::from(site)].clone()));
     gone.extend(replaced);
     updated
 }
@@ -203,9 +203,9 @@ fn is_pattern(host: &str) -> bool {
 }
 
 /// The hosts of sites that go, and of those that come.
-fn hosts_of_changes(config: &Config, gone: &[u16], first: usize) -> BTreeSet<String> {
-    let gone = gone.iter().map(|&site| &config.sites[usize::from(site)]);
-    gone.chain(&config.sites[first..]).flat_map(|site| &site.hosts).cloned().collect()
+fn hosts_of_changes(config: &Config, gone: &[u16], added: &[u16]) -> BTreeSet<String> {
+    let changed = gone.iter().chain(added).map(|&site| &config.sites[usize::from(site)]);
+    changed.flat_map(|site| &site.hosts).cloned().collect()
 }
 
 fn order_of(config: &Config) -> Vec<String> {
@@ -237,18 +237,13 @@ fn own(told: &Told) -> impl Iterator<Item = &(LauncherToSite, Option<Opened>)> {
     told.iter().filter(move |(message, _)| !elsewhere(message))
 }
 
-/// The processes of the sites from this number on.
-fn table(
-    config: &Config,
-    identities: Option<&mut crate::spawn::uids::Uids>,
-    supervisor: &Supervisor,
-    first: usize,
-) -> Vec<ProcessSpec> {
-    let mut table = ProcessTable::new(config, identities, supervisor.next_partition());
-    for site in first..config.sites.len() {
+/// The processes of these sites.
+fn table(config: &Config, supervisor: &Supervisor, sites: &[u16]) -> Vec<ProcessSpec> {
+    let mut table = ProcessTable::new(config, None, supervisor.numbers().partitions);
+    for &site in sites {
         let partition = table.next_partition();
         // Without a table of uids, nothing fails.
-        let _ = table.add_site(site, partition);
+        let _ = table.add_site(usize::from(site), partition);
     }
     table.specs
 }
@@ -265,11 +260,10 @@ fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[Strin
 }
 
 /// Certificates are read by a successor of the signer, which never had the keys of a site that has gone.
-fn certificate_roles(old: &Config, new: &Config, first: usize, gone: &[u16]) -> Vec<(Role, Act)> {
+fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) -> Vec<(Role, Act)> {
     let serves = |number: usize| !gone.iter().any(|&site| usize::from(site) == number);
     let has_tls = |site: &Arc<Site>| site.tls.is_some();
-    let others = new.sites[first..].iter().any(has_tls)
-        || gone.iter().any(|&site| has_tls(&new.sites[usize::from(site)]));
+    let others = added.iter().chain(gone).any(|&site| has_tls(&new.sites[usize::from(site)]));
     let mut after = new.clone();
     let live = |(number, site): (usize, &Arc<Site>)| serves(number).then(|| site.clone());
     after.sites = new.sites.iter().enumerate().filter_map(live).collect();
@@ -289,7 +283,7 @@ fn certificate_roles(old: &Config, new: &Config, first: usize, gone: &[u16]) -> 
 
 /// What the changes mean for each process, gates last as they are changed last.
 fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
-    let Prepared { changes, config, first, gone, .. } = prepared;
+    let Prepared { changes, config, added, gone, .. } = prepared;
     let mut effects = Vec::new();
     let mut add = |act, process: String, why: String| effects.push(Effect { act, process, why });
     let serves =
@@ -306,7 +300,7 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
         let site_or_tls = |change: &Change| change.is_of_a_site() || matches!(change, Change::Tls(..));
         add(act, role.name().into(), reasons(changes, site_or_tls));
     }
-    let mut new = table(config, None, supervisor, *first);
+    let mut new = table(config, supervisor, added);
     new.retain(is_first);
     let is_leaving = |slot: &&usize| gone.contains(&supervisor.spec(**slot).site);
     let leaving: Vec<&ProcessSpec> =
@@ -383,6 +377,7 @@ fn reasons(changes: &[Change], which: impl Fn(&Change) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::Numbers;
     use std::path::Path;
 
     fn config(parts: &[(&str, &str)]) -> Config {
@@ -395,17 +390,24 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_when_others_go() {
+    fn numbers_stay_when_others_go_and_are_used_again_when_they_are_free() {
         let old = config(&[("a", "/a"), ("b", "/b"), ("c", "/c")]);
-        let (merged, gone) = merge(&old.sites, config(&[("c", "/c"), ("d", "/d"), ("b", "/other")]));
+        let mut places = Places::new(old.sites, &Numbers::default());
+        let (merged, gone) = merge(&mut places, config(&[("c", "/c"), ("d", "/d"), ("b", "/other")]));
         let names: Vec<&str> = merged.sites.iter().map(|site| &*site.name).collect();
         assert_eq!((names, &gone[..]), (vec!["a", "b", "c", "d", "b"], &[0, 1][..]));
         let mut sites = merged.sites;
         gone.iter().for_each(|&gone| leave_place(&mut sites[usize::from(gone)]));
         // One that comes back is a new one.
-        let new = config(&[("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other")]);
-        let (merged, gone) = merge(&sites, new);
-        assert_eq!((merged.sites.len(), &gone[..]), (6, &[][..]));
+        let new = [("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other"), ("e", "/e")];
+        let mut places = Places::new(sites.clone(), &Numbers::default());
+        let (merged, gone) = merge(&mut places, config(&new));
+        assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (7, &[][..], &[5, 6][..]));
         assert_eq!(&*merged.sites[5].name, "a");
+        // One of the two places is known to nobody.
+        let mut places = Places::new(sites, &Numbers { sites: vec![1], ..Numbers::default() });
+        let (merged, gone) = merge(&mut places, config(&new));
+        assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (6, &[][..], &[1, 5][..]));
+        assert_eq!((&*merged.sites[1].name, &*merged.sites[5].name), ("a", "e"));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher. Sees: the checked configuration. Never: gives a number to two partitions.
 
+use std::collections::BTreeSet;
+
 use config::Config;
 use wire::{NO_PARTITION, Role};
 
@@ -16,7 +18,8 @@ pub fn process_table(
     gates: usize,
     identities: Option<&mut Uids>,
 ) -> Result<Vec<ProcessSpec>, Error> {
-    let mut table = ProcessTable::new(config, identities, config.sites.len());
+    let sites = (0..config.sites.len() as u16).collect();
+    let mut table = ProcessTable::new(config, identities, sites);
     table.add_role(Role::Logger, 0)?;
     table.add_role(Role::Admin, 0)?;
     // Before the sites, which are to have their certificates at once.
@@ -48,8 +51,10 @@ pub fn signs(config: &Config) -> bool {
 pub struct ProcessTable<'a> {
     config: &'a Config,
     identities: Option<&'a mut Uids>,
-    /// The number of the next partition.
-    partitions: usize,
+    /// The numbers of partitions that are in use.
+    partitions: BTreeSet<u16>,
+    /// The number from which on the next partition's is looked for.
+    next: u16,
     /// The generation of filters that are added.
     pub generation: u32,
     /// The processes.
@@ -57,15 +62,18 @@ pub struct ProcessTable<'a> {
 }
 
 impl<'a> ProcessTable<'a> {
-    /// An empty table; the partitions that it numbers have numbers from `partitions` on.
-    pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: usize) -> Self {
-        Self { config, identities, partitions, generation: 0, specs: Vec::new() }
+    /// An empty table; the partitions that it numbers have none of the numbers in `partitions`.
+    pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: BTreeSet<u16>) -> Self {
+        Self { config, identities, partitions, next: 0, generation: 0, specs: Vec::new() }
     }
 
     /// A number that no partition has.
     pub fn next_partition(&mut self) -> usize {
-        self.partitions += 1;
-        self.partitions - 1
+        while self.partitions.contains(&self.next) {
+            self.next += 1;
+        }
+        self.next += 1;
+        usize::from(self.next) - 1
     }
 
     /// Adds a process that belongs to no site.

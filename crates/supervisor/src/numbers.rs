@@ -1,0 +1,108 @@
+//! Numbers of what has gone: slots, partitions and sites are used again once nobody knows them by what they were.
+//!
+//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: gives a number to another while a process lives that could
+//! take the new one for the old one; gives out a uid a second time.
+//!
+//! A process learns that a number has gone by a message, and a channel keeps its messages in order. So those that have said
+//! that they use what they were sent, and those that were started later, know; a process that retires, or has yet to say so,
+//! may not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::Site;
+
+use crate::Supervisor;
+use crate::life::Life;
+use crate::process::{Process, Stage};
+
+/// How long a number rests in any case, beside twice the time that a line may wait for the logger: a gate may still have a
+/// line of the site that has gone.
+const REST: Duration = Duration::from_secs(1);
+
+/// Numbers that the next sites and partitions can have.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Places of sites that have gone, the lowest first.
+    pub sites: Vec<u16>,
+    /// Numbers of partitions that are in use.
+    pub partitions: BTreeSet<u16>,
+}
+
+/// Sites at their numbers, while some come.
+pub(crate) struct Places {
+    pub(crate) sites: Vec<Arc<Site>>,
+    /// Places that are free, the lowest last.
+    free: Vec<u16>,
+    /// The numbers of those that have come.
+    pub(crate) added: Vec<u16>,
+}
+
+impl Places {
+    pub(crate) fn new(sites: Vec<Arc<Site>>, numbers: &Numbers) -> Self {
+        Self { sites, free: numbers.sites.iter().rev().copied().collect(), added: Vec::new() }
+    }
+
+    /// Gives a site a number.
+    pub(crate) fn add(&mut self, site: Arc<Site>) {
+        let number = self.free.pop().map_or(self.sites.len(), usize::from);
+        match self.sites.get_mut(number) {
+            Some(place) => *place = site,
+            None => self.sites.push(site),
+        }
+        self.added.push(number as u16);
+    }
+}
+
+/// Whether this is the place of a site that serves.
+pub(crate) fn is_live(site: &Site) -> bool {
+    !site.hosts.is_empty()
+}
+
+impl Supervisor {
+    /// Frees the numbers that nobody knows any more. `is_held` says which slots something of the launcher's still names.
+    pub fn free_numbers(&mut self, is_held: impl Fn(usize) -> bool) {
+        let now = Instant::now();
+        let rest = REST + 2 * Duration::from_millis(self.context.config.log.flush_ms.into());
+        let ignorant = |process: &&Process| process.stage == Stage::Retiring || process.owes_commits > 0;
+        let first_ignorant = self
+            .processes
+            .iter()
+            .find(|(_, process)| ignorant(process))
+            .map_or(u64::MAX, |(&serial, _)| serial);
+        let mut in_use: BTreeSet<usize> = self.processes.values().map(|process| process.slot).collect();
+        in_use.extend(&self.departing);
+        in_use.extend(self.unread_logs.iter().map(|(slot, _, _)| *slot));
+        let is_forgotten = |slot: &usize| {
+            let removed = self.slots[*slot].removed;
+            removed.is_some_and(|removed| removed.last < first_ignorant && now - removed.at >= rest)
+                && !in_use.contains(slot)
+                && !is_held(*slot)
+        };
+        let free: BTreeSet<usize> = self.slots_of_life(Life::Removed).filter(is_forgotten).collect();
+        if free.is_empty() {
+            return;
+        }
+        free.iter().for_each(|&slot| self.slots[slot].life = Life::Free);
+        for process in self.processes.values_mut() {
+            process.relays_to.retain(|slot| !free.contains(slot));
+        }
+        self.lookup.take();
+    }
+
+    /// The slots of this life, the lowest first.
+    pub(crate) fn slots_of_life(&self, life: Life) -> impl Iterator<Item = usize> {
+        (0..self.slots.len()).filter(move |&slot| self.slots[slot].life == life)
+    }
+
+    /// The numbers that new sites and partitions can have.
+    pub fn numbers(&self) -> Numbers {
+        let known = self.specs.iter().zip(&self.slots).filter(|(_, slot)| slot.life != Life::Free);
+        let (sites, partitions): (BTreeSet<u16>, BTreeSet<u16>) =
+            known.map(|(spec, _)| (spec.site, spec.partition)).unzip();
+        let places = (0..).zip(&self.context.config.sites);
+        let free = places.filter(|(number, site)| !is_live(site) && !sites.contains(number));
+        Numbers { sites: free.map(|(number, _)| number).collect(), partitions }
+    }
+}
