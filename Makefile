@@ -8,10 +8,10 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning clean
+.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
-process protocol rootless sweep sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
+process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
 
 all: build
 
@@ -90,12 +90,19 @@ others:
 	@$(MAKE) --no-print-directory --jobs=1 cc protocol rootless
 	@nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
 
-# Every value of every argument that a policy of system calls might look at, from inside each kind of process.
+# Every value of every argument that a policy of system calls might look at, from inside each kind of process; and a reload
+# that fails, or whose launcher is killed, at each of its system calls.
 sweep: build
 	@./tests/prepare process
 	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
+	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection
+
+# Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
+soak: build
+	@./tests/prepare process
+	BULKHEAD_SOAK=1200 python3 tests/run test_soak
 
 # The tests of jails under another kernel, Debian's, in an emulator: needs root and qemu-system-x86.
 sweep-kernel: build
@@ -142,6 +149,11 @@ bench-check:
 conditioning: build
 	@./tests/prepare conditioning
 	python3 bench/conditioning/run
+
+# What clients lose when the configuration changes: ours, and nginx and Caddy where they are installed. Needs root.
+changes: build
+	@./tests/prepare bench
+	python3 bench/changes/run --bulkhead $(OUT) --json target/changes.json
 
 clean:
 	cargo clean

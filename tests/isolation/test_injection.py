@@ -8,15 +8,13 @@ comes up. So a step that is added to the jail is tried without being listed here
 
 import re
 import resource
-import signal
-import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
 import harness
 from client import until
 from harness import Server, service, site, wait_for_time
+from tracing import end, traced
 
 TITLE = "service main/probe"
 #: Starts follow each other quickly, and nothing is given up.
@@ -44,28 +42,6 @@ FIRST, LAST = 2, 3
 FAILS_WITHIN = 4
 #: The launcher's share of a processor, at most, while every start fails.
 SHARE = 0.6
-
-
-def traced(words, pid):
-    """A tracer of the launcher and of the children that it starts; it is there when this returns."""
-    tracer = subprocess.Popen(["strace", "-f", *words, "-p", str(pid)],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    status = Path(f"/proc/{pid}/status")
-    attached = lambda: f"TracerPid:\t{tracer.pid}\n" in status.read_text()
-    if not until(attached, 5, pause=0.005):
-        end(tracer)
-        raise AssertionError("the tracer does not attach")
-    return tracer
-
-
-def end(tracer):
-    """Ends a tracer; what it traced goes on."""
-    tracer.send_signal(signal.SIGTERM)
-    try:
-        tracer.wait(5)
-    except subprocess.TimeoutExpired:
-        tracer.kill()
-        tracer.wait(5)
 
 
 class Injection(unittest.TestCase):

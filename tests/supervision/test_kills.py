@@ -1,0 +1,192 @@
+"""Every role is killed under load, at random times: what fails is what was inside the process, and no log line is lost.
+
+Each client has one request at a time. So a kill costs at most as many requests as there are clients whose connections the
+process has in its hands: those of its site or service, those that pass a gate at the moment, none for a role that has no
+connection. An answer that came whole has a line in the access log; but for what the killed process itself had yet to tell
+the logger, which is no older than `flush`.
+
+BULKHEAD_KILLS=50 kills each role so often. A run prints its seed, which BULKHEAD_SEED repeats.
+"""
+
+import os
+import random
+import re
+import time
+import unittest
+from pathlib import Path
+
+import pytest
+
+import client
+import harness
+from backend import Raw, response
+from client import until
+from counting import Counting, TlsConnection
+from filter_program import FILTER, PYTHON, library
+from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site, wait_for_time
+from tls_server import certificate, insecure
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+KILLS = int(os.environ.get("BULKHEAD_KILLS", 2))
+SEED = int(os.environ.get("BULKHEAD_SEED", random.randrange(1 << 32)))
+CLIENTS = 2
+#: What a process may keep before it tells the logger, and what a busy machine adds.
+FLUSH, MARGIN = 0.05, 0.3
+#: A process that has lived so long is started again at once.
+HEALTHY = 1.1
+
+#: Whose connections a process has in its hands, by its title.
+HANDS = {
+    "gate 0": {"new", "direct", "tls"}, "gate 1": {"new", "direct", "tls"},
+    "site main": {"page", "probe", "behind", "caller"}, "site other": {"new"}, "site secret": {"tls"},
+    "bin/probe": {"probe"}, "bin/direct": {"direct"}, "bin/caller": {"caller"},
+    "connector main": {"behind"}, "connector main/caller": {"caller"}, "broker main/caller": {"caller"},
+    "signer": {"tls"}, "stapler": set(), "logger": set(), "admin": set(), harness.REAPER: set(),
+}
+#: Those that tell the logger of requests.
+TELL = ("gate", "site", "bin/direct")
+
+
+class Killing(Server):
+    """A server that has a process of each role."""
+
+    def __init__(self, behind, *filters):
+        self.tls, self.behind = free_port(), behind
+        host, port = behind.at.split(":")
+        network = {"command": ["bin/caller"], "network": [f"tcp:{host}:{port}"]}
+        sites = [
+            site("main", [service("probe"), service("caller", "/caller", **network)],
+                 route=[{"path": "/behind", "upstream": behind.at}]),
+            site("other"), site("direct", [service("direct", "/probe", takes=True)]),
+            site("secret", certificates=["secret.pem"]),
+        ]
+        listen = f'\n[[listen]]\naddress = "127.0.0.1:{self.tls}"\ntls = true\nunfiltered = true\n'
+        settings = {"log": {"flush": f"{FLUSH * 1000:.0f}ms"},
+                    "conditioning": {"exempt": ["127.0.0.0/8"], "filters": list(filters)}}
+        super().__init__(sites, programs=("probe", "caller"), files={"filters/filter.py": FILTER},
+                         text=lambda port: configuration(port, sites, settings) + listen)
+        self.copy_program("probe", "direct")
+        made = self.write("secret.pem", b"".join(certificate(self.folder, "secret", "ec", "secret.test")))
+        made.chmod(0o600)
+        if ROOTLESS and os.geteuid() == 0:
+            os.chown(made, harness.NOBODY, harness.NOBODY)
+
+    def clients(self):
+        """Clients of every path, by what is in whose hands."""
+        plain, tls = (lambda: client.Connection(self.port)), (lambda: TlsConnection(self.tls, insecure(), "secret.test"))
+        caller = f"/caller/tokio?to={self.behind.at}"
+        return [
+            Counting("page", plain, "/", "main.test", CLIENTS), Counting("probe", plain, "/probe", "main.test", CLIENTS),
+            Counting("behind", plain, "/behind", "main.test", CLIENTS), Counting("caller", plain, caller, "main.test", CLIENTS),
+            Counting("direct", plain, "/probe", "direct.test", CLIENTS),
+            Counting("new", plain, "/", "other.test", CLIENTS, close=True),
+            Counting("tls", tls, "/", "secret.test", CLIENTS, close=True),
+        ]
+
+    def living(self, title):
+        """The process that is called so, if there is one."""
+        found = children(self.launcher.pid) if title == harness.REAPER else self.processes(title)
+        return next((process for process in found if process.title == title.removeprefix("bulkhead: ")
+                     or title.startswith(("bin/", PYTHON))), None)
+
+    def logged(self):
+        """The marks of requests that have a line."""
+        logs = (self.folder / "log").glob("*access.log")
+        return {mark for path in logs for mark in re.findall(r"mark=(\w+-\d+\.)", path.read_text(errors="replace"))}
+
+
+def behind():
+    """A server behind the site, which closes after a request of the service's, as that waits for it."""
+    def answer(request):
+        if not request.line.endswith("HTTP/1.0"):
+            return response(b"behind")
+        request.connection.sendall(response(b"behind"))
+        return None
+
+    return Raw(answer=answer)
+
+
+def children(pid):
+    """The child processes of a launcher, its reaper among them."""
+    names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [harness.Process(int(name)) for name in names]
+
+
+class Kills(unittest.TestCase):
+    def kill_each(self, server, titles, hands):
+        """Kills each of these so often under load, and looks at what that has cost."""
+        print(f"BULKHEAD_SEED={SEED}")
+        chance, clients, kills = random.Random(SEED), server.clients(), []
+        born = dict.fromkeys(titles, time.monotonic())
+        for _ in range(KILLS):
+            for title in chance.sample(titles, len(titles)):
+                wait_for_time(max(born[title] + HEALTHY - time.monotonic(), chance.uniform(0.02, 0.2)))
+                victim = server.living(title)
+                self.assertIsNotNone(victim, f"no process {title}")
+                under_way = {mark for one in clients if one.name in hands[title] for mark in one.under_way.values()}
+                kills.append((time.monotonic(), title, under_way))
+                victim.kill()
+                again = lambda: (new := server.living(title)) and new != victim or title == harness.REAPER
+                self.assertTrue(until(again, 10), f"{title} does not come back")
+                born[title] = time.monotonic()
+        wait_for_time(0.5)
+        clients = [one.finish() for one in clients]
+        self.assertGreater(sum(len(one.answered) for one in clients), 100)
+        self.look_at_failures(clients, kills, hands)
+        self.look_at_lines(server, clients, kills, hands)
+
+    def look_at_failures(self, clients, kills, hands):
+        """Each is of a process that was killed just before, and there are no more than clients that it had."""
+        cost, strange = [[] for _ in kills], []
+        for one in clients:
+            for mark, (at, why) in one.failed.items():
+                before = [number for number, (killed, _, _) in enumerate(kills) if killed <= at]
+                # One that is slow to fail may do so when the next process is gone.
+                blamed = [number for number in before[-3:] if one.name in hands[kills[number][1]]]
+                if blamed:
+                    cost[blamed[-1]].append((mark, why))
+                else:
+                    strange.append((mark, at, why, [kills[number][1] for number in before[-3:]]))
+        for title in hands:
+            of_it = [(len(under_way), len(lost)) for (_, killed, under_way), lost in zip(kills, cost) if killed == title]
+            print(f"{title}: {len(of_it)} kills, {sum(way for way, _ in of_it)} requests under way, "
+                  f"{sum(lost for _, lost in of_it)} failed")
+        self.assertEqual(strange, [], "they were in no killed process")
+        for (_, title, _), lost in zip(kills, cost):
+            self.assertLessEqual(len(lost), CLIENTS * len(hands[title]), f"{title} had no more clients: {lost}")
+
+    def look_at_lines(self, server, clients, kills, hands):
+        """Each answer that came whole has its line."""
+        def untold(name, at):
+            return any(title.startswith(TELL) and name in hands[title] and killed - FLUSH - MARGIN <= at <= killed + MARGIN
+                       for killed, title, _ in kills)
+
+        def missing():
+            logged = server.logged()
+            return [mark for one in clients for mark, at in one.answered.items()
+                    if mark not in logged and not untold(one.name, at)]
+
+        self.assertTrue(until(lambda: not missing(), 5), f"without a line: {missing()[:20]}")
+
+
+@rootless_too
+class Roles(Kills):
+    def test_a_kill_costs_what_was_inside(self):
+        with behind() as at, Killing(at) as server:
+            titles = [title for title in HANDS if server.living(title)]
+            self.assertLessEqual(set(HANDS) - {harness.REAPER}, set(titles))
+            self.kill_each(server, titles, {title: HANDS[title] for title in titles})
+
+
+class Filters(Kills):
+    def test_a_killed_filter_costs_what_was_inside(self):
+        """All filters are started anew with one, so that what is in any of them is lost."""
+        filters = [{"command": [PYTHON, "-I", "filters/filter.py"], "read": [library(), "filters"]}] * 2
+        with behind() as at, Killing(at, *filters) as server:
+            every = {"page", "probe", "behind", "caller", "direct", "new", "tls"}
+            self.kill_each(server, [PYTHON], {PYTHON: every})
+
+
+if __name__ == "__main__":
+    unittest.main()
