@@ -19,7 +19,7 @@ use worker::counters::Counters;
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Changed, Process, Reply};
+use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
 use crate::secret::Secret;
 
 /// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
@@ -58,6 +58,7 @@ struct Gathered {
     certificates: Vec<Certificate>,
     changes: Vec<Changed>,
     effects: Vec<Affected>,
+    upgraded: Vec<Upgraded>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
 }
@@ -106,6 +107,7 @@ impl Admin {
             | Command::Unban { .. }
             | Command::Reopen {}
             | Command::Reload { .. }
+            | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
         };
         let message = match command {
@@ -113,6 +115,7 @@ impl Admin {
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
+            Command::Upgrade { dry_run } => AdminToLauncher::Upgrade { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
             Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },
             Command::Unban { address } => {
@@ -230,6 +233,13 @@ impl Admin {
         }
     }
 
+    /// Takes what has become of the processes of a role.
+    pub(crate) fn upgraded(&self, ticket: u32, upgraded: Upgraded) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.upgraded.push(upgraded);
+        }
+    }
+
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str) {
         self.finish(ticket, |gathered| Reply::status(missing.to_owned(), gathered.processes));
@@ -240,6 +250,9 @@ impl Admin {
         self.finish(ticket, |gathered| match outcome {
             Outcome::Done if !gathered.changes.is_empty() => {
                 Reply::Reloaded { ok: true, changes: gathered.changes, processes: gathered.effects }
+            }
+            Outcome::Done if !gathered.upgraded.is_empty() => {
+                Reply::Upgraded { ok: true, roles: gathered.upgraded }
             }
             Outcome::Done => Reply::done(),
             Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),

@@ -22,6 +22,8 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 ///
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.
 pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &Slot) {
@@ -47,16 +49,20 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
         Some(Err(_)) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
         None => return Reply::failed("no request before others needed the place, or the server stopped"),
     };
+    let time = match command {
+        Command::Upgrade { .. } => UPGRADE_TIMEOUT,
+        _ => COMMAND_TIMEOUT,
+    };
     note(&command, peer.uid(), peer.pid());
     let carried_out = async {
         let _turn = slot.turn().await;
         admin.command(command).await
     };
-    match timeout(COMMAND_TIMEOUT, carried_out).await {
+    match timeout(time, carried_out).await {
         Ok(reply) => reply,
         Err(_) => Reply::failed(format!(
             "no answer within {} s; the order may still be carried out",
-            COMMAND_TIMEOUT.as_secs()
+            time.as_secs()
         )),
     }
 }
@@ -98,6 +104,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         | Command::Bans {}
         | Command::Certificates {}
         | Command::Reload { dry_run: true }
+        | Command::Upgrade { dry_run: true }
         | Command::Probe { .. } => Ok(()),
         Command::Unban { address } => {
             log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
@@ -105,6 +112,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Command::Reload { dry_run: false } => log(&format!("reload ordered by uid {uid}, pid {pid}")),
+        Command::Upgrade { dry_run: false } => log(&format!("upgrade ordered by uid {uid}, pid {pid}")),
         Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
     };
 }

@@ -49,6 +49,12 @@ pub enum Command {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Put the programs that are installed now in the place of those that run.
+    Upgrade {
+        /// Only say whether that can be done.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// End the server in order.
     Stop {},
 }
@@ -89,6 +95,7 @@ mod tests {
         assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
         assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
+        assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();
@@ -112,6 +119,7 @@ mod tests {
             r#"{"command":"unban","address":"everybody"}"#,
             r#"{"command":"relaunch","name":1}"#,
             r#"{"command":"stop","now":true}"#,
+            r#"{"command":"upgrade","to":"/tmp/x"}"#,
             r#"{"command":"stop"}{"command":"stop"}"#,
         ] {
             assert!(Command::parse(text.as_bytes()).is_err(), "{text}");

@@ -94,6 +94,16 @@ pub(crate) struct Affected {
     pub(crate) why: String,
 }
 
+/// What an upgrade has done to the processes of a role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Upgraded {
+    pub(crate) role: &'static str,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) replaced: u32,
+    pub(crate) kept: u32,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -108,6 +118,8 @@ pub(crate) enum Reply {
     Certificates { ok: bool, certificates: Vec<Certificate> },
     /// What has changed, or would.
     Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
+    /// What an upgrade has done, or of which version the new programs are.
+    Upgraded { ok: bool, roles: Vec<Upgraded> },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.

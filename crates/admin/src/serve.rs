@@ -19,7 +19,7 @@ use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::reply::{Affected, Changed, Process};
+use crate::reply::{Affected, Changed, Process, Upgraded};
 use crate::secret::Secret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
@@ -140,6 +140,10 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Affected { ticket, act, process, why } => {
             let (process, why) = (process.as_str().to_owned(), why.as_str().to_owned());
             admin.affected(ticket, Affected { action: act.word(), process, why });
+        }
+        LauncherToAdmin::Upgraded { ticket, role, from, to, replaced, kept } => {
+            let (from, to) = (from.as_str().to_owned(), to.as_str().to_owned());
+            admin.upgraded(ticket, Upgraded { role: role.name(), from, to, replaced, kept });
         }
         LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
         LauncherToAdmin::BansEnd { ticket } => admin.bans_end(ticket),

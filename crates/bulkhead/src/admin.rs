@@ -25,7 +25,12 @@ const ANSWER_MAX: u64 = 32 << 20;
 
 /// Gives an order and takes the answer, whose `ok` is true.
 pub fn give(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
-    let answer = ask(run_dir, command)?;
+    give_for(run_dir, command, WAIT)
+}
+
+/// The same for an order that may take so long.
+pub fn give_for(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> {
+    let answer = ask(run_dir, command, wait)?;
     if answer["ok"] == true {
         return Ok(answer);
     }
@@ -58,19 +63,19 @@ pub fn list<T: DeserializeOwned>(
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
+fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> {
     let path = run_dir.join("admin.sock");
     // Read first: who connects and then says nothing makes room for others.
     let secret = secret(&run_dir.join("admin.secret"));
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
-    let text = exchange(&mut stream, &secret?, command).map_err(Fault::io(path.display()))?;
+    let text = exchange(&mut stream, &secret?, command, wait).map_err(Fault::io(path.display()))?;
     serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
 }
 
-fn exchange(stream: &mut UnixStream, secret: &str, command: &Value) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(WAIT))?;
-    stream.set_write_timeout(Some(WAIT))?;
+fn exchange(stream: &mut UnixStream, secret: &str, command: &Value, wait: Duration) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(wait))?;
+    stream.set_write_timeout(Some(wait))?;
     // One that has answered and gone without reading all (it refuses the secret) is to be heard nevertheless; the
     // kernel then reports a reset after the answer.
     let sent = stream.write_all(format!("{secret}\n{command}\n").as_bytes());

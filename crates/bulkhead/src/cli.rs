@@ -215,6 +215,31 @@ to the launcher does the same; its result is in the log.")]
         #[arg(long)]
         json: bool,
     },
+    /// Put the programs that are installed now in the place of those of a running server; no connection is refused or reset.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead upgrade                           after a package has put other programs in the place of those that run
+  bulkhead upgrade --dry-run                 (whether the new programs could take over)
+  bulkhead upgrade --to /opt/bulkhead-2/bin/bulkheadd
+
+The new launcher is tried first, while the old one serves: one that does not read the configuration, or what the old one
+hands to it, is refused, and nothing has changed. Then it takes over in the same process, and every process gets a
+successor. What does not come up leaves the process of before, and the answer says so. SIGUSR2 to the launcher does the
+same; its result is in the log. To go back to the version before, upgrade to that.")]
+    Upgrade {
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// The new `bulkheadd`, with the programs of the roles beside it or in ../libexec/bulkhead [default: where the running one was]
+        #[arg(long, value_name = "PROGRAM")]
+        to: Option<PathBuf>,
+        /// Try the new launcher, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print an object with the array `roles`.
+        #[arg(long)]
+        json: bool,
+    },
     /// Add, remove, enable, disable and list the sites of the folder that `include` names; a server that runs follows at once.
     #[command(after_help = "\
 EXAMPLES:

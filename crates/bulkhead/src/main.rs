@@ -29,6 +29,7 @@ mod serve;
 mod site;
 mod status;
 mod table;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -72,6 +73,9 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Upgrade { server, to, dry_run, json } => {
+            upgrade::upgrade(&find::run_dir(&server)?, to.as_deref(), dry_run, json)
+        }
         Command::Site { config, command } => site::site(config.as_deref(), &command),
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),

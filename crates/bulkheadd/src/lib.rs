@@ -11,14 +11,18 @@
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
 
 mod components;
+mod entry;
 mod given;
 mod launcher;
 mod secret;
 mod transactions;
+mod upgrade;
+mod upgrades;
 
 use std::process::ExitCode;
 
 use components::registry::Started;
+use entry::Entry;
 use given::Given;
 use supervisor::examine::{Depth, Examiner};
 
@@ -39,31 +43,33 @@ pub fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let Some(started) = Started::parse(arguments) else {
+    let (entry, words) = Entry::parse(arguments.collect());
+    let Some(started) = Started::parse(words.into_iter()) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     // Before anything is opened: the first free number could be that of a passed socket.
     let given = match Given::take() {
         Ok(given) => given,
-        Err(error) => return fail(&error),
+        Err(error) => return upgrade::failed(&error.to_string()),
     };
+    match entry {
+        Some(entry) => upgrade::main(&entry, started, given),
+        None => start(started, given),
+    }
+}
+
+/// A launcher that nobody was before.
+fn start(started: Started, given: Given) -> ExitCode {
     let mut read_files = config::Cache::default();
     let config = config::Config::load_again(&started.config, &Examiner::new(Depth::Start), &mut read_files);
-    let config = match config {
-        Ok(config) => config,
+    let loaded = match config {
+        Ok(loaded) => loaded,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");
             return ExitCode::from(2);
         }
     };
-    match launcher::Launcher::new(config, read_files, started, given).and_then(launcher::Launcher::run) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-fn fail(error: &supervisor::error::Error) -> ExitCode {
-    eprintln!("bulkhead: {error}");
-    ExitCode::FAILURE
+    let launcher = launcher::Launcher::new(loaded, read_files, started, given);
+    upgrade::ended(launcher.and_then(launcher::Launcher::run))
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use config::Source;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
 use supervisor::slots::Running;
@@ -18,6 +19,8 @@ pub(crate) enum Asker {
     Admin { admin: u64, ticket: u32 },
     /// Whoever reads the log.
     Log,
+    /// The upgrade that is under way, for one name.
+    Upgrade,
 }
 
 /// How far a transaction is.
@@ -33,6 +36,8 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) asker: Asker,
+    /// What gets successors, if this is part of an upgrade.
+    pub(crate) name: String,
     pub(crate) begun: Instant,
     pub(crate) stage: Stage,
     /// Whether more is to be started before anything can end it.
@@ -63,6 +68,7 @@ impl Transaction {
     fn new(asker: Asker) -> Self {
         Self {
             asker,
+            name: String::new(),
             begun: Instant::now(),
             stage: Stage::Starting,
             is_held: true,
@@ -146,6 +152,8 @@ pub(crate) enum Mode {
 pub(crate) struct Reload {
     pub(crate) changes: Vec<Change>,
     pub(crate) effects: Vec<Effect>,
+    /// The texts of the configuration that is to run.
+    pub(crate) source: Source,
     /// What holds again if one process does not come up.
     pub(crate) before: Option<Running>,
     /// Sites that come, by number.

@@ -20,7 +20,7 @@ use crate::schema::{Config, Site};
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// By what a file is known not to have changed: device, inode, size, and time of the last change of any kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,

@@ -111,6 +111,11 @@ impl Text {
     pub(crate) fn base(&self) -> usize {
         self.base
     }
+
+    /// The text itself.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
 }
 
 /// A line: the number of its text, and its number there, from 1.

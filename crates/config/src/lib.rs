@@ -30,6 +30,7 @@ mod rules;
 mod schema;
 mod sections;
 mod sites;
+mod source;
 mod statics;
 mod statics_schema;
 mod tls;
@@ -50,6 +51,7 @@ pub use schema::{
     Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
     SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
 };
+pub use source::Source;
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
 
 use diagnostic::Problems;
@@ -64,7 +66,8 @@ impl Config {
     ///
     /// Every mistake found, each with its place; or the one reason why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Diagnostics> {
-        load(path, &mut Cache::default(), |raw, _, problems| files::check(raw, problems))
+        let loaded = load(path, &mut Cache::default(), |raw, _, problems| files::check(raw, problems));
+        loaded.map(|(config, _)| config)
     }
 
     /// The same, with what `examine` finds in the files and folders that the file names. What is to run is loaded so, and
@@ -74,20 +77,41 @@ impl Config {
     ///
     /// As for `load`.
     pub fn load_with(path: &Path, examine: &dyn Examine) -> Result<Config, Diagnostics> {
-        Self::load_again(path, examine, &mut Cache::default())
+        Self::load_again(path, examine, &mut Cache::default()).map(|(config, _)| config)
     }
 
     /// The same, once more: of files of sites that are as `cache` remembers them, nothing is read, and nothing that they name
-    /// is looked for. What is found right is kept in `cache`.
+    /// is looked for. What is found right is kept in `cache`. The texts come along.
     ///
     /// # Errors
     ///
     /// As for `load`.
-    pub fn load_again(path: &Path, examine: &dyn Examine, cache: &mut Cache) -> Result<Config, Diagnostics> {
+    pub fn load_again(
+        path: &Path,
+        examine: &dyn Examine,
+        cache: &mut Cache,
+    ) -> Result<(Config, Source), Diagnostics> {
         load(path, cache, |raw, dir, problems| {
             files::check(raw, problems);
             examine::all(raw, dir, examine, problems);
         })
+    }
+
+    /// The configuration of texts that were read before, whatever is in the files now. With `examine`, what these texts name
+    /// on disk is examined as well.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, each with its place.
+    pub fn of_source(source: &Source, examine: Option<&dyn Examine>) -> Result<Config, Diagnostics> {
+        let dir = source.path.parent().unwrap_or(Path::new("/"));
+        let problems = Problems::new(&source.path.display().to_string(), &source.main);
+        let check = |raw: &RawConfig, dir: &Path, problems: &mut Problems| {
+            files::check(raw, problems);
+            examine.into_iter().for_each(|examine| examine::all(raw, dir, examine, problems));
+        };
+        let included: document::ReadFolder<'_> = &|_, _| source.site_files().collect();
+        build(&source.main, dir, included, problems, check).map(|built| built.config)
     }
 
     /// Checks `text` without touching the file system: what it includes is not read. `name` is what diagnostics call the
@@ -111,7 +135,7 @@ fn load(
     path: &Path,
     cache: &mut Cache,
     last_checks: impl FnOnce(&RawConfig, &Path, &mut Problems),
-) -> Result<Config, Diagnostics> {
+) -> Result<(Config, Source), Diagnostics> {
     let name = path.display().to_string();
     let (text, dir) = files::read(path, &name)?;
     cache.begin(&text);
@@ -125,8 +149,10 @@ fn load(
         problems,
         last_checks,
     )?;
+    let included = built.included.iter().map(|file| (file.path.clone(), file.text.clone())).collect();
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     cache.keep(built.included, built.next, &built.config);
-    Ok(built.config)
+    Ok((built.config, Source { path, main: text, included }))
 }
 
 /// The folder of the files of sites, if the file at `path` has `include`; whatever else is in the file may be wrong.

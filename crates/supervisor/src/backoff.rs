@@ -53,6 +53,17 @@ pub enum Verdict {
 }
 
 impl Backoff {
+    /// A past that is known: how many failures there were in a row, and when it ended uncleanly.
+    pub fn known(failures_in_a_row: u32, unclean: VecDeque<Instant>) -> Self {
+        Self { unclean, failures_in_a_row }
+    }
+
+    /// How many failures there were in a row, and when it ended uncleanly: the last times, as many as a message has numbers.
+    pub fn past(&self) -> (u32, impl Iterator<Item = Instant>) {
+        let skipped = self.unclean.len().saturating_sub(wire::NUMBERS_MAX);
+        (self.failures_in_a_row, self.unclean.iter().skip(skipped).copied())
+    }
+
     /// Judges an exit at `now` of a process that had lived for `lived`.
     pub fn exited(&mut self, rule: &Rule, clean: bool, lived: Duration, now: Instant) -> Verdict {
         if !clean {

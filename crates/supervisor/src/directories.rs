@@ -19,7 +19,7 @@ pub struct Directories {
     /// The administrator's door, the pid file, the empty root.
     pub run: PathBuf,
     /// Held for as long as the launcher lives: one launcher per run directory.
-    _lock: File,
+    lock: File,
 }
 
 impl Directories {
@@ -35,7 +35,17 @@ impl Directories {
             return Err(Error::Running { path });
         }
         fs::write(&path, format!("{}\n", std::process::id())).map_err(at("write", &path))?;
-        Ok(Self { state: server.state_dir.clone(), run, _lock: lock })
+        Ok(Self { state: server.state_dir.clone(), run, lock })
+    }
+
+    /// The directories of a launcher that this one has taken the place of, and its lock.
+    pub fn known(server: &config::Server, lock: OwnedFd) -> Self {
+        Self { state: server.state_dir.clone(), run: server.run_dir.clone(), lock: lock.into() }
+    }
+
+    /// The file whose lock keeps other launchers away.
+    pub fn lock(&self) -> &File {
+        &self.lock
     }
 
     /// An empty directory that nobody can write, to be a process's root.

@@ -82,6 +82,12 @@ pub enum Error {
          delegate control groups to bulkhead, or write `isolation = \"degraded\"`"
     )]
     NotHeld { controllers: String },
+    /// A launcher cannot take the place of the one before.
+    #[error("the record of the launcher before cannot be used: {problem}")]
+    Record { problem: String },
+    /// A launcher refuses what the one before runs.
+    #[error("this version refuses the configuration that runs:\n{diagnostics}")]
+    Configuration { diagnostics: config::Diagnostics },
     /// A child could not be started.
     #[error(
         "cannot start it: {0}; where the machine cannot apply a layer of the jail, `isolation = \"degraded\"` in [server] starts \
@@ -94,6 +100,11 @@ impl Error {
     /// What is wrong with the program at `path`.
     pub fn program(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
         Self::Program { path: path.into(), problem: problem.into() }
+    }
+
+    /// What is wrong with the record of the launcher before.
+    pub fn record(problem: impl Into<String>) -> Self {
+        Self::Record { problem: problem.into() }
     }
 
     /// What is wrong with what `path` says of uids.

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
+use sys::signals::Signal;
 
 use crate::error::{Error, during};
 use crate::{PIPES, SIGNALS, Supervisor, watch};
@@ -71,20 +72,20 @@ impl Supervisor {
         wait(&self.epoll, events, left)
     }
 
-    /// Takes the signals that have come; whether one asks for a reload.
-    pub fn on_signal(&mut self) -> bool {
-        let mut asks_for_reload = false;
+    /// Takes the signals that have come; those that ask for something else than the end.
+    pub fn on_signal(&mut self) -> Vec<Signal> {
+        let mut asked = Vec::new();
         while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
-            if signal == sys::signals::Signal::Stop {
+            if signal == Signal::Stop {
                 if self.stopping.is_some() {
                     self.log.warning("asked to stop a second time: ending every process at once");
                     self.processes.values().for_each(|process| process.child.kill());
                 }
                 self.stop();
             }
-            asks_for_reload |= signal == sys::signals::Signal::Reload;
+            asked.push(signal);
         }
-        asks_for_reload
+        asked
     }
 
     /// Takes the next message of a child, and sends it what waits.

@@ -33,6 +33,7 @@ pub mod staged_chain;
 pub mod survivors;
 mod telling;
 pub mod unread;
+pub mod upgrade;
 mod workers;
 
 use std::cell::OnceCell;
@@ -319,11 +320,7 @@ impl Supervisor {
         let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
         let (control, log) = (control.map(out_of_the_way), log.map(out_of_the_way));
         let stderr = stderr.out_of_the_way();
-        let watched = control
-            .as_ref()
-            .map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))
-            .and_then(|()| watch(&self.epoll, child.pidfd(), serial * 2 + 1));
-        if let Err(error) = watched {
+        if let Err(error) = self.watch_process(serial, control.as_ref(), &child) {
             // Nobody would see its end.
             child.end();
             return Err(error);
@@ -335,6 +332,12 @@ impl Supervisor {
         self.index.insert(&self.specs[slot], serial);
         self.unconfigured.push_back(serial);
         Ok(serial)
+    }
+
+    /// Waits for what a process says, and for its end.
+    fn watch_process(&self, serial: u64, control: Option<&OwnedFd>, child: &Child) -> Result<(), Error> {
+        control.map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))?;
+        watch(&self.epoll, child.pidfd(), serial * 2 + 1)
     }
 
     /// The next process that waits for its set-up, which others see from here on.

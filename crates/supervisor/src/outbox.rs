@@ -42,11 +42,11 @@ impl AsFd for Passed {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    bytes: Vec<u8>,
-    descriptor: Option<Passed>,
+pub(crate) struct Waiting {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptor: Option<Passed>,
     /// Whether it counts.
-    counts: bool,
+    pub(crate) counts: bool,
 }
 
 /// Messages for one child.
@@ -95,6 +95,11 @@ impl Outbox {
     /// Whether something waits for room.
     pub fn has_waiting(&self) -> bool {
         !self.messages.is_empty()
+    }
+
+    /// The messages, in their order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.messages.iter()
     }
 
     /// Forgets everything.

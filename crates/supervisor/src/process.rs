@@ -68,7 +68,7 @@ pub struct Process {
     /// How far it has come.
     pub stage: Stage,
     /// Whether it served before it was retired.
-    has_served: bool,
+    pub(crate) has_served: bool,
     /// When it was started.
     pub since: Instant,
     /// By when it must be ready, or gone.
@@ -102,8 +102,8 @@ pub struct Process {
     pub protocol_violations: u32,
     /// Whether it was sent its set-up, and others were told of it.
     pub is_configured: bool,
-    control: Option<OwnedFd>,
-    outbox: Outbox,
+    pub(crate) control: Option<OwnedFd>,
+    pub(crate) outbox: Outbox,
 }
 
 impl Process {

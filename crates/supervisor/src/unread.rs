@@ -31,6 +31,11 @@ impl Unread {
         Self { inward, next: None }
     }
 
+    /// The end that the filter reads from.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.inward
+    }
+
     /// Since when the same message is the next one, as far as was looked.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let mut bytes = [0; BYTES];

@@ -10,6 +10,7 @@ pub mod attempt;
 pub mod inherit;
 pub mod memory;
 pub mod notify;
+pub mod passed;
 pub mod process;
 pub mod seqpacket;
 pub mod signals;

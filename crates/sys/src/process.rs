@@ -323,7 +323,7 @@ fn execute_path(path: &CStr, arguments: &[CString], environment: &[CString]) -> 
     Err(io::Error::last_os_error())
 }
 
-fn execute(program: &Program) -> io::Result<Infallible> {
+pub(crate) fn execute(program: &Program) -> io::Result<Infallible> {
     let (arguments, environment) = (pointers(&program.arguments), pointers(&program.environment));
     let empty: &CStr = c"";
     // SAFETY: `arguments` and `environment` are null-terminated arrays of pointers to C strings that
@@ -342,6 +342,11 @@ fn execute(program: &Program) -> io::Result<Infallible> {
 }
 
 impl Child {
+    /// A child that this process has made before another program took the place of its own.
+    pub fn known(pid: u32, pidfd: OwnedFd) -> Self {
+        Self { pid, pidfd }
+    }
+
     /// The same child, known by a descriptor that [`out_of_the_way`] has moved.
     #[must_use]
     pub fn out_of_the_way(self) -> Self {
@@ -351,6 +356,11 @@ impl Child {
     /// The descriptor that becomes readable when the child ends.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
+    }
+
+    /// The same, to be left to another program that takes the place of this one.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.pidfd
     }
 
     /// How the child ended, once it has; it is reaped by that.

@@ -14,13 +14,15 @@ pub enum Signal {
     Stop,
     /// SIGHUP: read the configuration again.
     Reload,
+    /// SIGUSR2: put the programs that are installed now in the place of those that run.
+    Upgrade,
     /// Anything else that was asked for: nothing to do.
     Other,
 }
 
-/// Blocks SIGTERM, SIGINT, SIGHUP and SIGPIPE in this process and gives a descriptor on which they arrive.
+/// Blocks SIGTERM, SIGINT, SIGHUP, SIGUSR2 and SIGPIPE in this process and gives a descriptor on which they arrive.
 pub fn signal_descriptor() -> io::Result<OwnedFd> {
-    descriptor_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE])
+    descriptor_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2, libc::SIGPIPE])
 }
 
 /// What a guard passes on to the command that it guards.
@@ -71,6 +73,7 @@ pub fn next_signal(descriptor: &OwnedFd) -> io::Result<Option<Signal>> {
     Ok(next(descriptor)?.map(|info| match info.ssi_signo as i32 {
         libc::SIGTERM | libc::SIGINT => Signal::Stop,
         libc::SIGHUP => Signal::Reload,
+        libc::SIGUSR2 => Signal::Upgrade,
         _ => Signal::Other,
     }))
 }

@@ -111,7 +111,7 @@ messages! {
         },
         /// The answer to `Status` is complete; `missing` names layers that could not be applied.
         6 => StatusEnd { ticket: u32, missing: Text<1024> },
-        /// The answer to `Relaunch` or `Stop`.
+        /// The answer to an order that has no other.
         7 => Answer { ticket: u32, outcome: Outcome, reason: Text<512> },
         /// Asks for `Counters`.
         8 => Report {},
@@ -141,6 +141,9 @@ messages! {
         24 => Changed { ticket: u32, verb: Verb, what: Text<256>, keys: Text<512> },
         /// After that: what it means for a process, and why.
         25 => Affected { ticket: u32, act: Act, process: Text<128>, why: Text<512> },
+        /// Before the answer to `Upgrade`: how many processes of a role were replaced, and how many of the version before
+        /// go on.
+        26 => Upgraded { ticket: u32, role: Role, from: Text<64>, to: Text<64>, replaced: u32, kept: u32 },
     }
 }
 
@@ -171,5 +174,8 @@ messages! {
         22 => Certificates { ticket: u32 },
         /// Read the configuration again, and change what has changed; or only say what would, if `dry_run`.
         23 => Reload { ticket: u32, dry_run: bool },
+        /// Put the program of the launcher that is installed now, and those of all roles, in the place of those that run; or
+        /// only say whether that could be done, if `dry_run`.
+        24 => Upgrade { ticket: u32, dry_run: bool },
     }
 }

@@ -16,6 +16,7 @@ mod control;
 pub mod log;
 mod site;
 pub mod stapler;
+pub mod successor;
 pub mod tls;
 
 pub use admin::{ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Verb};

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
 };
+use wire::successor::{LauncherToSuccessor, Lock, NO_DESCRIPTOR, NONE, Progress, Stay};
 use wire::tls::{
     CERTIFICATE_MAX, ClientAuth, Holding, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX,
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
@@ -27,6 +28,107 @@ use wire::{
 trait Samples: Message + Debug + PartialEq {
     /// At least one of every variant, the extremes of every field among them.
     fn samples() -> Vec<Self>;
+}
+
+impl Samples for LauncherToSuccessor {
+    fn samples() -> Vec<Self> {
+        let launcher = |serial, version| Self::Launcher {
+            version: text(version),
+            age_ms: serial,
+            serial,
+            chains: 1,
+            groups: serial,
+            admin: NONE,
+            ticket: u32::MAX,
+        };
+        let slot = |role, stay| Self::Slot {
+            role,
+            name: text(1024),
+            partition: NO_PARTITION,
+            site: 1,
+            index: 2,
+            worker: u16::MAX,
+            generation: 3,
+            uid: u32::MAX,
+            gid: 0,
+            stay,
+        };
+        let state = |rests, unclean: usize| Self::SlotState {
+            slot: 1,
+            rests,
+            wanted: !rests,
+            broken: rests,
+            restarts: u32::MAX,
+            last_exit: text(unclean),
+            failures: 4,
+            unclean: vec![u64::MAX; unclean],
+            start_ms: NONE,
+            current: 5,
+        };
+        let process = |progress, descriptor| Self::Process {
+            serial: 1,
+            slot: 2,
+            pid: 3,
+            pidfd: 5,
+            control: descriptor,
+            log: descriptor,
+            stderr_reading: 6,
+            stderr_writing: 7,
+            calls: descriptor,
+            core_folder: descriptor,
+            progress,
+            age_ms: u64::MAX,
+            deadline_ms: 0,
+        };
+        let owes = |owes| Self::ProcessState {
+            serial: 1,
+            owes_report: owes,
+            owes_shed: !owes,
+            owes_staples: owes,
+            owes_commits: u32::MAX,
+            protocol_violations: 99,
+            relays_to: vec![0, u64::MAX],
+        };
+        let stages = [Progress::Starting, Progress::Serving, Progress::RetiringUnserved, Progress::Retiring];
+        let mut all: Vec<Self> = stages.map(|progress| process(progress, NO_DESCRIPTOR)).into();
+        all.extend([Lock::Run, Lock::Uids, Lock::Groups].map(|lock| Self::Locked { lock, descriptor: 9 }));
+        all.extend(Role::ALL.iter().map(|&role| slot(role, Stay::Serving)));
+        all.extend([
+            launcher(0, 0),
+            launcher(u64::MAX, 64),
+            slot(Role::Site, Stay::Removed),
+            slot(Role::Site, Stay::Free),
+            state(true, 0),
+            state(false, 1024),
+            process(Progress::Serving, 8),
+            owes(true),
+            owes(false),
+            Self::UidRange { first: 0, last: u32::MAX },
+            Self::Source { path: text(4096), text: bytes(1000) },
+            Self::Site { name: text(0), serves: false },
+            Self::Site { name: text(1024), serves: true },
+            Self::Listening { listener: u16::MAX, gate: 0, descriptor: 10 },
+            Self::Group { serial: 1, path: text(4096) },
+            Self::Waiting { serial: 1, message: bytes(1000), descriptor: NO_DESCRIPTOR, counts: true },
+            Self::Waiting { serial: 1, message: bytes(0), descriptor: 11, counts: false },
+            Self::Unread { slot: 1, log: NO_DESCRIPTOR, stderr: 12 },
+            Self::Chain { number: 1, first: 13, last: 14, age_ms: 0 },
+            Self::ChainUnread { descriptor: 15 },
+            Self::ErrorLog { descriptor: 16, day: 20_778 },
+            Self::AccessLog { descriptor: 17 },
+            Self::AdminSocket { descriptor: 18, secret: text(64) },
+            Self::Reaper { pid: 1, pidfd: 19, channel: 20 },
+            Self::Hierarchy { top: text(4096), controllers: text(256), unified: true },
+            Self::Without { layer: text(64) },
+            Self::Target { name: text(1024) },
+            Self::Passed { name: text(1024), descriptor: 21 },
+            Self::Ban { partition: 0, address_high: u64::MAX, address_low: 1, left_ms: 2 },
+            Self::Tickets { generation: u64::MAX, next_ms: NONE },
+            Self::TicketKey { site: 1, generation: 2, secret: bytes(TICKET_KEY_BYTES) },
+            Self::Used { slot: u32::MAX },
+        ]);
+        all
+    }
 }
 
 fn text<const MAX: usize>(length: usize) -> Text<MAX> {
@@ -324,6 +426,7 @@ impl Samples for AdminToLauncher {
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
+            Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
@@ -654,6 +757,14 @@ impl Samples for LauncherToAdmin {
             Self::CertificatesEnd { ticket: 3 },
             Self::Changed { ticket: 4, verb: Verb::Removed, what: text(256), keys: text(512) },
             Self::Affected { ticket: 5, act: Act::Stop, process: text(128), why: text(0) },
+            Self::Upgraded {
+                ticket: 6,
+                role: Role::Gate,
+                from: text(0),
+                to: text(64),
+                replaced: 7,
+                kept: u32::MAX,
+            },
         ];
         all.extend(staples().map(|staple| Self::Certificate {
             ticket: 4,
@@ -686,6 +797,7 @@ macro_rules! every_edge {
         $check::<ToGuard>();
         $check::<ChildToLauncher>();
         $check::<AdminToLauncher>();
+        $check::<LauncherToSuccessor>();
         $check::<LauncherToGate>();
         $check::<LauncherToSite>();
         $check::<LauncherToService>();

@@ -6,15 +6,18 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use wire::successor::LauncherToSuccessor;
 use wire::{Counters, LauncherToAdmin, Role, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use supervisor::Supervisor;
 use supervisor::examine::{Depth, Examiner};
+use supervisor::life::Life;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::upgrade::{Handed, Record};
 
 /// The answer about a target that there is no more.
 pub(crate) const GONE: &str = "the configuration has no such name any more";
@@ -36,6 +39,27 @@ impl AdminCommands {
         let mut new = Self { targets: Vec::new(), numbers: HashMap::new(), status: FanOut::default() };
         new.adopt(specs.iter().enumerate());
         new
+    }
+
+    /// Writes down the numbers of all names.
+    pub(crate) fn hand_over(&self, record: &mut Record<'_>) {
+        for (name, _) in &self.targets {
+            record.add(LauncherToSuccessor::Target { name: Text::new(name.as_str()) });
+        }
+    }
+
+    /// The table of the launcher before, in which the names have the same numbers.
+    pub(crate) fn resume(handed: &Handed, supervisor: &Supervisor) -> Self {
+        let mut known = Self::new(&[]);
+        for item in handed.items() {
+            if let LauncherToSuccessor::Target { name } = item {
+                known.numbers.insert(name.as_str().to_owned(), known.targets.len());
+                known.targets.push((name.as_str().to_owned(), Vec::new()));
+            }
+        }
+        let slots = supervisor.specs().iter().enumerate();
+        known.adopt(slots.filter(|(slot, _)| supervisor.slot(*slot).life == Life::Serving));
+        known
     }
 
     /// Has targets stand for these slots. The number of a name stays what it is.
@@ -93,6 +117,10 @@ impl Component for AdminCommands {
         if self.status.is_due(now) {
             self.finish_status(supervisor);
         }
+    }
+
+    fn is_quiet(&self) -> bool {
+        !self.status.is_open()
     }
 
     fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {

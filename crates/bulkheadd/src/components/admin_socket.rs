@@ -14,10 +14,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use wire::successor::LauncherToSuccessor;
 use wire::{ADMIN_SECRET_CHARS, Text};
 
 use crate::secret::random;
 use supervisor::error::{Error, at, during};
+use supervisor::upgrade::{Handed, Record};
 
 /// The socket and the secret.
 pub struct AdminSocket {
@@ -47,6 +49,22 @@ impl AdminSocket {
         let socket = UnixListener::bind(&at_socket);
         rustix::process::umask(before);
         Ok(Self { socket: socket.map_err(at("bind", &at_socket))?.into(), secret, run: run.into() })
+    }
+
+    /// Writes both down.
+    pub(crate) fn hand_over<'a>(&'a self, record: &mut Record<'a>) {
+        let descriptor = record.leave(&self.socket);
+        record.add(LauncherToSuccessor::AdminSocket { descriptor, secret: self.secret() });
+    }
+
+    /// Those of the launcher before.
+    pub(crate) fn resume(handed: &Handed, run: &Path) -> Result<Self, Error> {
+        let found = handed.items().find_map(|item| match item {
+            LauncherToSuccessor::AdminSocket { descriptor, secret } => Some((*descriptor, secret)),
+            _ => None,
+        });
+        let (socket, secret) = found.ok_or_else(|| Error::record("it has no administration socket"))?;
+        Ok(Self { socket: handed.copy(socket)?, secret: secret.as_str().to_owned(), run: run.into() })
     }
 
     /// The socket, once more.

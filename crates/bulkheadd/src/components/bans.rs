@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
+use wire::successor::LauncherToSuccessor;
 use wire::{LauncherToAdmin, LauncherToGate, Outcome, Role, Text};
 
 use crate::components::Component;
 use supervisor::Supervisor;
+use supervisor::upgrade::{Handed, Record};
 
 /// LIMIT: bans of one site at once; the one that ends first makes room. 32 bytes each.
 const BANS_MAX: usize = 4096;
@@ -91,6 +93,27 @@ impl Bans {
                 "{name}: records of {client} failed to decrypt; it gets nothing for {hours:.1} h"
             ));
         }
+    }
+
+    /// Writes all of them down.
+    pub(crate) fn hand_over(&self, record: &mut Record<'_>) {
+        for (&(partition, address), &until) in &self.bans {
+            let ((address_high, address_low), left_ms) =
+                (wire::halves(address.into()), record.left(Some(until)));
+            record.add(LauncherToSuccessor::Ban { partition, address_high, address_low, left_ms });
+        }
+    }
+
+    /// Those of the launcher before.
+    pub(crate) fn resume(handed: &Handed) -> Self {
+        let mut bans = Self::default();
+        for item in handed.items() {
+            if let LauncherToSuccessor::Ban { partition, address_high, address_low, left_ms } = item {
+                let address = wire::address_of(*address_high, *address_low);
+                handed.after(*left_ms).into_iter().for_each(|until| bans.add(*partition, address, until));
+            }
+        }
+        bans
     }
 
     /// Has the bans of a partition hold for the one that takes its place, or for none.

@@ -46,6 +46,10 @@ impl Component for Certificates {
         }
     }
 
+    fn is_quiet(&self) -> bool {
+        !self.fan_out.is_open()
+    }
+
     fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
         self.files.on_exit(supervisor, ended);
         self.staples_without(supervisor);

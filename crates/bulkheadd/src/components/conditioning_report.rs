@@ -70,6 +70,10 @@ impl Component for ConditioningReport {
         }
     }
 
+    fn is_quiet(&self) -> bool {
+        !self.fan_out.is_open()
+    }
+
     fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
         self.answers.remove(&ended.serial);
         self.finish_survey_if_complete(supervisor);

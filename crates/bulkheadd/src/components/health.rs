@@ -11,12 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use wire::successor::LauncherToSuccessor;
 use wire::{Counters, Role};
 
 use crate::components::Component;
 use supervisor::Supervisor;
 use supervisor::process::Stage;
 use supervisor::restart::Ended;
+use supervisor::upgrade::{Handed, Record};
 
 /// Tells a process to end; one that does not catch it, and is the first of its PID namespace, does not hear it.
 const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
@@ -61,6 +63,21 @@ impl Health {
         }
         self.used.extend(supervisor.slots_of_partition(partition));
         self.next = self.next.min(Instant::now() + PERIOD);
+    }
+
+    /// Writes down which slots are in use.
+    pub(crate) fn hand_over(&self, record: &mut Record<'_>) {
+        self.used.iter().for_each(|&slot| record.add(LauncherToSuccessor::Used { slot: slot as u32 }));
+    }
+
+    /// What is known of the launcher before.
+    pub(crate) fn resume(handed: &Handed, supervisor: &Supervisor) -> Self {
+        let used = handed.items().filter_map(|item| match item {
+            LauncherToSuccessor::Used { slot } => Some(*slot as usize),
+            _ => None,
+        });
+        let slots = supervisor.specs().len();
+        Self { used: used.filter(|slot| *slot < slots).collect(), ..Self::default() }
     }
 
     /// A process has said what it does.

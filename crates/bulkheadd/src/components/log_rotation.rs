@@ -75,6 +75,10 @@ impl Component for LogRotation {
         self.look_for_syslog(supervisor, now);
     }
 
+    fn is_quiet(&self) -> bool {
+        self.asked.is_empty()
+    }
+
     fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
         self.asked.iter_mut().for_each(|asked| asked.loggers.retain(|&logger| logger != ended.serial));
         self.finish_reopens(supervisor);

@@ -16,6 +16,7 @@ pub(crate) mod log_rotation;
 pub(crate) mod notifier;
 pub(crate) mod probes;
 pub(crate) mod registry;
+pub(crate) mod rehearsal;
 pub(crate) mod service_manager;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;
@@ -51,5 +52,10 @@ pub(crate) trait Component {
     /// Whether the launcher may end without waiting for this component.
     fn is_idle(&self) -> bool {
         true
+    }
+
+    /// Whether nothing is under way here that a successor of the launcher would not know of.
+    fn is_quiet(&self) -> bool {
+        self.is_idle()
     }
 }

@@ -82,6 +82,13 @@ impl Registry {
         }
     }
 
+    /// Writes down that the server runs which a launcher before has written down: it serves, and nobody waits for that.
+    pub(crate) fn resume(&mut self, supervisor: &mut Supervisor, started: Started) {
+        self.register(supervisor, started);
+        self.has_told = true;
+        self.update(supervisor, |entry| entry.state = State::Serving);
+    }
+
     /// Has the file name the listeners of another configuration.
     pub(crate) fn on_reload(&mut self, supervisor: &mut Supervisor) {
         let listeners = supervisor.urls();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use config::{Config, Resumption};
+use wire::successor::LauncherToSuccessor;
 use wire::tls::TICKET_KEY_BYTES;
 use wire::{Bytes, LauncherToSite, Role};
 
@@ -13,6 +14,7 @@ use crate::components::Component;
 use crate::secret::random;
 use supervisor::Supervisor;
 use supervisor::error::Error;
+use supervisor::upgrade::{Handed, Record};
 
 /// How long tickets are written under one secret.
 const ROTATE: Duration = Duration::from_secs(8 * 3600);
@@ -51,6 +53,40 @@ pub(crate) struct TicketKeys {
 impl TicketKeys {
     pub(crate) fn of(config: &Config) -> Result<Self, Error> {
         let mut tickets = Self::default();
+        tickets.adopt(config)?;
+        Ok(tickets)
+    }
+
+    /// Writes all of them down, in memory that ends with the record.
+    pub(crate) fn hand_over(&self, record: &mut Record<'_>) {
+        let (generation, next_ms) = (self.generation, record.left(self.next));
+        record.add(LauncherToSuccessor::Tickets { generation, next_ms });
+        for (&site, secrets) in &self.secrets {
+            for Secret { generation, bytes } in secrets {
+                let (generation, secret) = (*generation, Bytes(bytes.to_vec()));
+                record.add(LauncherToSuccessor::TicketKey { site, generation, secret });
+            }
+        }
+    }
+
+    /// Those of the launcher before; new ones for sites that had none.
+    pub(crate) fn resume(handed: &Handed, config: &Config) -> Result<Self, Error> {
+        let mut tickets = Self::default();
+        for item in handed.items() {
+            match item {
+                LauncherToSuccessor::Tickets { generation, next_ms } => {
+                    (tickets.generation, tickets.next) = (*generation, handed.after(*next_ms));
+                }
+                LauncherToSuccessor::TicketKey { site, generation, secret } => {
+                    let wrong = |_| Error::record("a secret of tickets has another length");
+                    let bytes = secret.0.as_slice().try_into().map_err(wrong)?;
+                    let secret = Secret { generation: *generation, bytes };
+                    tickets.secrets.entry(*site).or_default().push_back(secret);
+                }
+                _ => {}
+            }
+        }
+        tickets.secrets.retain(|site, _| usize::from(*site) < config.sites.len());
         tickets.adopt(config)?;
         Ok(tickets)
     }

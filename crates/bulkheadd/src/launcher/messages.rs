@@ -101,6 +101,9 @@ impl Launcher {
             AdminToLauncher::Conditioning { ticket } => {
                 to.conditioning_report.begin_survey(supervisor, admin, ticket);
             }
+            AdminToLauncher::Upgrade { ticket, dry_run } => {
+                self.begin_upgrade(Some((admin, ticket)), dry_run)
+            }
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
             AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.slots(target) {
                 Some(slots @ &[first, ..]) => {

@@ -9,13 +9,15 @@
 mod configure;
 mod messages;
 mod reload;
+pub(crate) mod resume;
 mod transaction;
+mod upgrade;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use config::{Cache, Config};
+use config::{Cache, Config, Source};
 use rustix::event::epoll;
 
 use crate::components::Component;
@@ -29,11 +31,13 @@ use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
 use crate::components::registry::{Registry, Started};
+use crate::components::rehearsal::Rehearsal;
 use crate::components::service_manager::ServiceManager;
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
 use crate::given::Given;
 use crate::transactions::{Asker, Mode, Transactions};
+use crate::upgrades::Upgrade;
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
 use supervisor::error::{Error, during};
@@ -50,6 +54,7 @@ use supervisor::spawn::passed::PassedSockets;
 use supervisor::spawn::uid_range::{self, UidRange};
 use supervisor::spawn::uids::Uids;
 use supervisor::survivors::{self, Ended};
+use sys::signals::Signal;
 use wire::Role;
 
 /// What the launcher does besides looking after processes.
@@ -66,12 +71,13 @@ struct Components {
     registry: Registry,
     stderr_drain: StderrDrain,
     health: Health,
+    rehearsal: Rehearsal,
     service_manager: ServiceManager,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 12] {
+    fn all(&mut self) -> [&mut dyn Component; 13] {
         let Self {
             admin_commands,
             certificates,
@@ -84,6 +90,7 @@ impl Components {
             registry,
             stderr_drain,
             health,
+            rehearsal,
             service_manager,
         } = self;
         [
@@ -98,6 +105,7 @@ impl Components {
             registry,
             stderr_drain,
             health,
+            rehearsal,
             service_manager,
         ]
     }
@@ -113,20 +121,28 @@ pub struct Launcher {
     config_path: PathBuf,
     /// Files of sites as they were read last.
     read_files: Cache,
+    /// The texts that the configuration is from which runs.
+    source: Source,
     /// Which uid is whose; `None` in a rootless run.
     identities: Option<Uids>,
     transactions: Transactions,
+    upgrade: Upgrade,
     /// Held for as long as the launcher lives.
     uid_range: Option<UidRange>,
     /// The same.
-    _group_record: Option<CgroupRecord>,
+    group_record: Option<CgroupRecord>,
     /// What an earlier start had left, for the log.
     ended: Vec<String>,
 }
 
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
-    pub fn new(config: Config, read_files: Cache, started: Started, given: Given) -> Result<Self, Error> {
+    pub fn new(
+        (config, source): (Config, Source),
+        read_files: Cache,
+        started: Started,
+        given: Given,
+    ) -> Result<Self, Error> {
         inheritance::raise_descriptor_limit();
         let passed = PassedSockets::new(given.sockets)?;
         passed.check(&config.listeners)?;
@@ -153,7 +169,7 @@ impl Launcher {
             .map(|listener| passed.listen_on(listener.address, gates))
             .collect::<Result<_, _>>()?;
         let logs = Logs::open(&config, SystemTime::now())?;
-        let (error_log, syslog) = logs.for_own_log()?;
+        let log = logs.for_own_log().map(|(error_log, syslog)| OwnLog::new(error_log, syslog))?;
         // Before anything is made that would be left by a signal.
         let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
         let stderr_drain = StderrDrain::new()?;
@@ -162,8 +178,8 @@ impl Launcher {
             record.keep(cgroups.tops()).map_err(during("write down the control groups"))?;
         }
         let empty_root = root.then(|| directories.empty_root()).transpose()?;
-        let directory = directories::directory(&config.dir)?;
-        let context = SpawnContext::new(config, empty_root, directory, &directories.state, cgroups)?;
+        let folder = directories::directory(&config.dir)?;
+        let context = SpawnContext::new(config, empty_root, folder, &directories.state, cgroups)?;
         let admin_socket = AdminSocket::open(&directories.run)?;
         let mut components = Components {
             admin_commands: AdminCommands::new(&specs),
@@ -177,9 +193,9 @@ impl Launcher {
             registry: Registry::default(),
             stderr_drain,
             health: Health::default(),
+            rehearsal: Rehearsal::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
         };
-        let log = OwnLog::new(error_log, syslog);
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
         supervisor.keep_passed(passed);
         supervisor.watch_pipes(&components.stderr_drain.epoll)?;
@@ -191,10 +207,12 @@ impl Launcher {
             admin_socket,
             config_path,
             read_files,
+            source,
             identities,
             transactions: Transactions::default(),
+            upgrade: Upgrade::default(),
             uid_range,
-            _group_record: group_record,
+            group_record,
             ended: ended.lines(),
         })
     }
@@ -205,6 +223,11 @@ impl Launcher {
         self.log_isolation();
         self.log_warnings();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
+        self.serve()
+    }
+
+    /// Looks after the children until the end.
+    pub fn serve(mut self) -> Result<(), Error> {
         let mut events = Vec::with_capacity(256);
         loop {
             self.turn(&mut events)?;
@@ -294,15 +317,12 @@ impl Launcher {
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Error> {
         let now = Instant::now();
         let deadlines = self.components.all().map(|component| component.deadline());
-        let next = deadlines.into_iter().flatten().chain(self.supervisor.deadline(now)).min();
+        let others = self.supervisor.deadline(now).into_iter().chain(self.upgrade.deadline());
+        let next = deadlines.into_iter().flatten().chain(others).min();
         self.supervisor.wait(events, next.map(|at| at.saturating_duration_since(now)))?;
         for event in events.iter() {
             match Event::from(event) {
-                Event::Signal => {
-                    if self.supervisor.on_signal() {
-                        self.begin_reload(Asker::Log, Mode::CarryOut);
-                    }
-                }
+                Event::Signal => self.on_signal(),
                 Event::Pipes => self.components.stderr_drain.written(Instant::now()),
                 Event::Exit(serial) => self.on_exit(serial),
                 Event::Channel(serial) => self.on_channel(serial),
@@ -314,6 +334,17 @@ impl Launcher {
         self.start_each(wanted);
         self.supervisor.watch_for_room();
         Ok(())
+    }
+
+    /// Does what signals ask for.
+    fn on_signal(&mut self) {
+        for signal in self.supervisor.on_signal() {
+            match signal {
+                Signal::Reload => self.begin_reload(Asker::Log, Mode::CarryOut),
+                Signal::Upgrade => self.begin_upgrade(None, false),
+                Signal::Stop | Signal::Other => {}
+            }
+        }
     }
 
     /// Does what is due.
@@ -331,6 +362,7 @@ impl Launcher {
         for (slot, why) in self.components.health.take_due() {
             self.recycle(slot, &why);
         }
+        self.go_on_upgrading();
         self.configure_new();
     }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use config::Config;
+use config::{Config, Source};
 use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::service_manager::Reloaded;
@@ -46,7 +46,7 @@ impl Launcher {
                     let reason = "something is being started; try again when that is done";
                     self.supervisor.answer_to(admin, ticket, Outcome::Busy, reason);
                 }
-                Asker::Log => self.transactions.is_reload_wanted = true,
+                Asker::Log | Asker::Upgrade => self.transactions.is_reload_wanted = true,
             };
         }
         if mode == Mode::CarryOut {
@@ -56,8 +56,8 @@ impl Launcher {
         let examiner = Examiner::new(Depth::Start);
         let prepared = Config::load_again(&self.config_path, &examiner, &mut self.read_files);
         let prepared = prepared.map_err(|mistakes| mistakes.to_string());
-        let prepared = prepared.and_then(|config| prepare(&self.supervisor, config));
-        let prepared = match prepared {
+        let prepared = prepared.and_then(|(config, source)| Ok((prepare(&self.supervisor, config)?, source)));
+        let (prepared, source) = match prepared {
             Ok(prepared) => prepared,
             Err(reason) => return self.refuse_reload(asker, &reason),
         };
@@ -66,7 +66,7 @@ impl Launcher {
             return self.report(asker, "");
         }
         match self.sockets(&prepared.config) {
-            Ok(sockets) => self.carry_out_reload(asker, prepared, sockets),
+            Ok(sockets) => self.carry_out_reload(asker, prepared, source, sockets),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
     }
@@ -107,7 +107,13 @@ impl Launcher {
     }
 
     /// Starts everything that a changed configuration needs.
-    fn carry_out_reload(&mut self, asker: Asker, prepared: Prepared, listeners: Vec<Vec<OwnedFd>>) {
+    fn carry_out_reload(
+        &mut self,
+        asker: Asker,
+        prepared: Prepared,
+        source: Source,
+        listeners: Vec<Vec<OwnedFd>>,
+    ) {
         let id = self.transactions.open(asker);
         let Prepared {
             changes,
@@ -125,8 +131,18 @@ impl Launcher {
         gone.iter().for_each(|&site| self.supervisor.leave_site(site));
         let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
         let hosts = hosts.filter(|_| !replaces_chain);
-        let reload =
-            Reload { changes, effects, before, added, gone, updated, hosts, replaces_gates, replaces_chain };
+        let reload = Reload {
+            changes,
+            effects,
+            source,
+            before,
+            added,
+            gone,
+            updated,
+            hosts,
+            replaces_gates,
+            replaces_chain,
+        };
         let started = self.add_slots(&reload.added, &certificate_roles, replaces_chain);
         let staged = |()| self.components.log_rotation.stage(&mut self.supervisor, &reload.added);
         let started = started.and_then(staged);
@@ -233,6 +249,7 @@ impl Launcher {
             return;
         };
         let closed = reload.before.take();
+        self.source = reload.source.clone();
         let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
         let hosts = reload.hosts.take();
         let (replaces_gates, replaces_chain) = (reload.replaces_gates, reload.replaces_chain);

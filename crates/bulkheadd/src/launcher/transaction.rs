@@ -180,11 +180,13 @@ impl Launcher {
     fn end(&mut self, id: u32) {
         let Some(transaction) = self.transactions.open.remove(&id) else { return };
         self.supervisor.end_ticket(id);
-        let Transaction { asker, begun, stage, failures, successors, reload, is_reload, .. } = transaction;
+        let Transaction { asker, name, begun, stage, failures, successors, reload, is_reload, .. } =
+            transaction;
         let reason = failures.join("; ");
         match reload {
             Some(reload) => self.end_reload(asker, begun, &reload, &reason),
             None if is_reload => self.refuse_reload(asker, &reason),
+            None if matches!(asker, Asker::Upgrade) => self.replaced(&name, &reason),
             None => self.report(asker, &reason),
         }
         // After the answer: the admin process that passes it on may be one that goes.
@@ -206,8 +208,8 @@ impl Launcher {
         let outcome = if failure.is_empty() { Outcome::Done } else { Outcome::Failed };
         match asker {
             Asker::Admin { admin, ticket } => self.supervisor.answer_to(admin, ticket, outcome, failure),
-            Asker::Log if failure.is_empty() => {}
-            Asker::Log => self.supervisor.warn(failure),
+            Asker::Log | Asker::Upgrade if failure.is_empty() => {}
+            Asker::Log | Asker::Upgrade => self.supervisor.warn(failure),
         }
     }
 }

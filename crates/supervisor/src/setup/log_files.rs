@@ -73,6 +73,27 @@ impl Logs {
         })
     }
 
+    /// Those of a launcher that this one has taken the place of: the access logs in the order of the sites, the one of no site
+    /// last, and the day that they are of.
+    pub fn known(config: &Config, access: Vec<File>, error: File, day: u64) -> Self {
+        Self {
+            names: names_of(config),
+            folder: config.server.log_dir.clone(),
+            error_file: config.log.error_file.clone(),
+            format: config.log.access_format,
+            flush_ms: config.log.flush_ms,
+            days: config.log.daily.then_some(Days { day, not_before: None }),
+            access: access.into_iter().map(Arc::new).collect(),
+            error,
+            syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
+        }
+    }
+
+    /// The day whose files are open, counted from 1970-01-01; 0, if there is one file for all days.
+    pub fn day(&self) -> u64 {
+        self.days.as_ref().map_or(0, |days| days.day)
+    }
+
     /// Opens those of a configuration that takes the place of another. What both have stays open as it is.
     pub fn open_next(&self, config: &Config, now: SystemTime) -> Result<Self, Error> {
         let (log, syslog) = (&config.log, config.log.error_syslog);

@@ -62,6 +62,21 @@ impl Cgroups {
         Self(found.into_iter().filter(|hierarchy| hierarchy.unified == unified).collect())
     }
 
+    /// The groups of a launcher that this one has taken the place of: where they are, the names of their controllers, and whether
+    /// they are of version 2.
+    pub fn known(hierarchies: Vec<(PathBuf, String, bool)>) -> Self {
+        let known = |(top, names, unified): (PathBuf, String, bool)| {
+            let has = |name: &&'static str| names.split(' ').any(|known| known == *name);
+            Hierarchy { top, controllers: CONTROLLERS.into_iter().filter(has).collect(), unified }
+        };
+        Self(hierarchies.into_iter().map(known).collect())
+    }
+
+    /// The same of this launcher.
+    pub fn hierarchies(&self) -> impl Iterator<Item = (&Path, String, bool)> {
+        self.0.iter().map(|of| (&*of.top, of.controllers.join(" "), of.unified))
+    }
+
     /// What holds the limits, in words.
     pub fn kind(&self) -> String {
         let controllers: Vec<&str> =
@@ -103,6 +118,11 @@ impl Cgroups {
 }
 
 impl Group {
+    /// A group that there is.
+    pub fn known(paths: Vec<PathBuf>) -> Self {
+        Self(paths)
+    }
+
     /// Where it is in each hierarchy.
     pub fn paths(&self) -> &[PathBuf] {
         &self.0

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,16 @@ impl CgroupRecord {
         let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(state.join("control_groups"))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self(file))
+    }
+
+    /// The file of a launcher that this one has taken the place of, with its lock.
+    pub fn known(file: OwnedFd) -> Self {
+        Self(file.into())
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.0
     }
 
     /// The groups of the launcher before, as far as they are still there.

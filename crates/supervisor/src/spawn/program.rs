@@ -283,9 +283,41 @@ pub fn own() -> Result<OwnedFd, Error> {
         .map_err(crate::error::during("open this process's own program"))
 }
 
+/// Opens the program of a launcher, which is to take the place of this one, and says where it really is.
+///
+/// SECURITY: it runs with the rights of this process, so nobody but root and the user of this process may have written it.
+pub fn launcher_program(path: &Path) -> Result<(OwnedFd, PathBuf), Error> {
+    let real = path.canonicalize().map_err(at("find", path))?;
+    let file = open(&real)?;
+    let found = readable(&file, &real)?;
+    let metadata = found.metadata().map_err(at("examine", &real))?;
+    let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+    if !own || metadata.mode() & 0o022 != 0 {
+        let problem = format!(
+            "belongs to uid {} and has mode {:04o}; what takes the place of the launcher belongs to root or to the user of \
+             this server, and nobody else may write it: `chown` and `chmod go-w` it",
+            metadata.uid(),
+            metadata.mode() & 0o7777
+        );
+        return Err(Error::program(real, problem));
+    }
+    if !is_elf(&found) {
+        return Err(Error::program(real, "is not an ELF executable; name the program `bulkheadd`"));
+    }
+    Ok((file, real))
+}
+
+/// Where the program of this very process is, or was before another one was put there.
+pub fn own_path() -> Result<PathBuf, Error> {
+    let own = std::env::current_exe().map_err(crate::error::during("find the launcher's own program"))?;
+    let name = own.to_string_lossy();
+    // The kernel says so of a file that has no name any more.
+    Ok(name.strip_suffix(" (deleted)").map_or_else(|| own.clone(), PathBuf::from))
+}
+
 /// Where the programs of the roles are: beside the launcher's own (a build folder), or in its libexec folder.
 pub fn roles_folder() -> Result<PathBuf, Error> {
-    let own = std::env::current_exe().map_err(crate::error::during("find the launcher's own program"))?;
+    let own = own_path()?;
     let beside = own.parent().unwrap_or(Path::new("/")).to_path_buf();
     let libexec = beside.join("../libexec/bulkhead");
     for folder in [&beside, &libexec] {

@@ -38,6 +38,19 @@ impl Drop for Running {
 }
 
 impl Reaper {
+    /// One that runs.
+    pub fn known(channel: OwnedFd, child: Child) -> Self {
+        Self(RefCell::new(Some(Running { channel: Some(channel), child })))
+    }
+
+    /// The pid of the one that runs, and copies of its pidfd and of the channel to it.
+    pub fn copies(&self) -> Option<(u32, OwnedFd, OwnedFd)> {
+        let running = self.0.borrow();
+        let running = running.as_ref()?;
+        let pidfd = running.child.pidfd().try_clone_to_owned().ok()?;
+        Some((running.child.pid, pidfd, running.channel.as_ref()?.try_clone().ok()?))
+    }
+
     /// Has `child` ended with this launcher; `start` starts a reaper where none runs, and returns the channel to it.
     pub fn add(
         &self,

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,7 +41,19 @@ pub struct UidRange {
     pub range: Range,
     /// What the operator should know of it.
     pub note: Option<String>,
-    _lock: Option<File>,
+    lock: Option<File>,
+}
+
+impl UidRange {
+    /// The range of a launcher that this one has taken the place of, and its lock.
+    pub fn known(range: Range, lock: Option<OwnedFd>) -> Self {
+        Self { range, note: None, lock: lock.map(File::from) }
+    }
+
+    /// The file whose lock keeps others from the range.
+    pub fn lock(&self) -> Option<&File> {
+        self.lock.as_ref()
+    }
 }
 
 /// Reserves the range of a server whose table of uids is in `state`.
@@ -59,7 +72,7 @@ pub fn reserve(config: &config::Config, state: &Path) -> Result<UidRange, Error>
             note: Some(format!(
                 "`user_range` is not reserved: {error}; another server on this machine may have the same uids"
             )),
-            _lock: None,
+            lock: None,
         },
         Err(error) => return Err(error),
     };
@@ -143,7 +156,7 @@ impl<'f> Ledger<'f> {
         file.try_lock().map_err(at("lock", &path))?;
         file.set_len(0).map_err(at("write", &path))?;
         writeln!(file, "{} {}", std::process::id(), config_dir.display()).map_err(at("write", &path))?;
-        Ok(UidRange { range: range.clone(), note, _lock: Some(file) })
+        Ok(UidRange { range: range.clone(), note, lock: Some(file) })
     }
 
     fn overlapping(&self, range: &Range) -> Option<&Owned> {

@@ -1,0 +1,74 @@
+//! The upgrade that is under way: what was ordered, and what has yet to be replaced.
+//!
+//! Runs in: the launcher. Sees: no input. Never: does anything by itself.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use supervisor::upgrade::Predecessor;
+use wire::Role;
+
+/// LIMIT: names of which successors are started at a time.
+const AT_ONCE: usize = 8;
+
+/// The upgrade that is under way: before the other program runs, and after.
+#[derive(Debug, Default)]
+pub(crate) struct Upgrade {
+    pub(crate) ordered: Option<Ordered>,
+    pub(crate) replacing: Option<Replacing>,
+}
+
+/// A program that is to take the place of this one.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    pub(crate) order: Option<(u64, u32)>,
+    pub(crate) dry_run: bool,
+    pub(crate) program: OwnedFd,
+    pub(crate) path: PathBuf,
+    pub(crate) until: Instant,
+    pub(crate) step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Until nothing else is under way.
+    Waiting,
+    /// A child tries the program.
+    Rehearsing,
+    /// The program could take over.
+    Rehearsed,
+}
+
+/// The processes of the launcher before, which get successors.
+#[derive(Debug)]
+pub(crate) struct Replacing {
+    pub(crate) predecessor: Predecessor,
+    pub(crate) begun: Instant,
+    pub(crate) left: VecDeque<(Role, String)>,
+    /// Names whose successors are on their way.
+    pub(crate) under_way: Vec<(Role, String)>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl Replacing {
+    /// The next name, if it has not to wait for those that are under way.
+    pub(crate) fn next(&mut self) -> Option<(Role, String)> {
+        let (role, _) = self.left.front()?;
+        let waits = self.under_way.len() >= AT_ONCE || self.under_way.iter().any(|(other, _)| other != role);
+        if waits { None } else { self.left.pop_front() }
+    }
+}
+
+impl Upgrade {
+    /// When there is something to do, at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.ordered.as_ref().filter(|ordered| ordered.step != Step::Rehearsing).map(|ordered| ordered.until)
+    }
+
+    /// Whether one is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.ordered.is_some() || self.replacing.is_some()
+    }
+}

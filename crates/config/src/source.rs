@@ -1,0 +1,90 @@
+//! The texts that a configuration was read from, so that a program that takes the place of this one reads the same.
+//!
+//! Runs in: the launcher (root). Input: texts that were read from the operator's files. Must never: look at the files again.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::cache::Stamp;
+use crate::diagnostic::{Problems, Text};
+use crate::include::{Content, SiteFile};
+
+/// The main file of a configuration and the files that it includes: paths and texts.
+#[derive(Clone)]
+pub struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) main: String,
+    pub(crate) included: Vec<(PathBuf, Rc<Text>)>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// The source of these files, the main one first; nothing without a file. The path of the main file must be absolute.
+    pub fn new(files: impl IntoIterator<Item = (PathBuf, String)>) -> Option<Self> {
+        let mut files = files.into_iter();
+        let (path, main) = files.next()?;
+        // Only to hold the texts; mistakes are reported when they are parsed.
+        let mut texts = Problems::new(&path.display().to_string(), &main);
+        let included = files.map(|(path, text)| {
+            let text = texts.add(&path.display().to_string(), &text);
+            (path, text)
+        });
+        Some(Self { included: included.collect(), path, main })
+    }
+
+    /// The files, the main one first.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let included = self.included.iter().map(|(path, text)| (&**path, text.as_str()));
+        std::iter::once((&*self.path, &*self.main)).chain(included)
+    }
+
+    /// The included files, as if they had just been read.
+    pub(crate) fn site_files(&self) -> impl Iterator<Item = SiteFile> {
+        self.included.iter().map(|(path, text)| SiteFile {
+            path: path.clone(),
+            stamp: Stamp::default(),
+            content: Content::Text(text.as_str().to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Examine, Finding, Setting, Subject};
+
+    struct NoExaminer;
+
+    impl Examine for NoExaminer {
+        fn examine(&self, _: &Setting<'_>, _: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_was_read_is_what_counts() {
+        let folder = std::env::temp_dir().join(format!("bulkhead-source-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (main, site) = (folder.join("b.toml"), folder.join("sites/a.toml"));
+        for name in ["sites", "a"] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        let text = "include = \"sites/*.toml\"\n[[listen]]\naddress = \"127.0.0.1:1\"\n";
+        std::fs::write(&main, text).unwrap();
+        std::fs::write(&site, "[[site]]\nname = \"a\"\nhost = [\"a.test\"]\nroot = \"../a\"\n").unwrap();
+        let mut cache = crate::Cache::default();
+        let (config, source) = Config::load_again(&main, &NoExaminer, &mut cache).unwrap();
+        std::fs::write(&site, "nonsense").unwrap();
+        let files = source.files().map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let again = Source::new(files).unwrap();
+        assert_eq!(Config::of_source(&again, None).unwrap().sites, config.sites);
+        assert!(Config::load(&main).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

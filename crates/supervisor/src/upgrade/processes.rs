@@ -1,0 +1,157 @@
+//! Processes: pidfds, the launcher's ends of their channels, and what each owes.
+//!
+//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: signals a process.
+
+use std::collections::BTreeMap;
+
+use sys::notify::Listener;
+use sys::process::Child;
+use wire::successor::{LauncherToSuccessor, Progress};
+use wire::{Bytes, Text};
+
+use crate::Supervisor;
+use crate::error::Error;
+use crate::outbox::{Outbox, Passed};
+use crate::process::{Process, Stage};
+use crate::spawn::stderr::Stderr;
+use crate::upgrade::{Handed, Record};
+
+fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
+    let progress = match (process.stage, process.has_served) {
+        (Stage::Starting, _) => Progress::Starting,
+        (Stage::Serving, _) => Progress::Serving,
+        (Stage::Retiring, false) => Progress::RetiringUnserved,
+        (Stage::Retiring, true) => Progress::Retiring,
+    };
+    let item = LauncherToSuccessor::Process {
+        serial,
+        slot: process.slot as u32,
+        pid: process.child.pid,
+        pidfd: record.leave(process.child.descriptor()),
+        control: record.leave_if(process.control.as_ref()),
+        log: record.leave_if(process.log.as_ref()),
+        stderr_reading: record.leave_if(process.stderr.as_ref().map(|of| &of.reading)),
+        stderr_writing: record.leave_if(process.stderr.as_ref().map(|of| &of.writing)),
+        calls: record.leave_if(process.calls.as_ref()),
+        core_folder: record.leave_if(process.core_folder.as_ref()),
+        progress,
+        age_ms: record.age(process.since),
+        deadline_ms: record.left(process.deadline),
+    };
+    record.add(item);
+    record.add(LauncherToSuccessor::ProcessState {
+        serial,
+        owes_report: process.owes_report,
+        owes_shed: process.owes_shed,
+        owes_staples: process.owes_staples,
+        owes_commits: process.owes_commits,
+        protocol_violations: process.protocol_violations,
+        relays_to: process.relays_to.iter().map(|&slot| slot as u64).take(wire::NUMBERS_MAX).collect(),
+    });
+    for path in process.group.iter().flat_map(|group| group.paths()) {
+        record.add(LauncherToSuccessor::Group { serial, path: Text::new(path.to_string_lossy()) });
+    }
+    for waiting in process.outbox.waiting() {
+        let descriptor = record.leave_if(waiting.descriptor.as_ref());
+        let (message, counts) = (Bytes(waiting.bytes.clone()), waiting.counts);
+        record.add(LauncherToSuccessor::Waiting { serial, message, descriptor, counts });
+    }
+}
+
+/// All processes, but for their control groups.
+fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
+    let mut processes = BTreeMap::new();
+    for item in handed.items() {
+        match item {
+            LauncherToSuccessor::Process { serial, .. } => {
+                processes.extend(process(handed, item)?.map(|process| (*serial, process)));
+            }
+            LauncherToSuccessor::ProcessState { serial, relays_to, .. } => {
+                let process = known(&mut processes, *serial)?;
+                process.relays_to = relays_to.iter().map(|&slot| slot as usize).collect();
+                set_owed(process, item);
+            }
+            LauncherToSuccessor::Waiting { serial, message, descriptor, counts } => {
+                let descriptor = handed.copy_if(*descriptor)?.map(Passed::Own);
+                known(&mut processes, *serial)?.outbox.push(message.0.clone(), descriptor, !counts);
+            }
+            _ => {}
+        }
+    }
+    Ok(processes)
+}
+
+fn known(processes: &mut BTreeMap<u64, Process>, serial: u64) -> Result<&mut Process, Error> {
+    processes.get_mut(&serial).ok_or_else(|| Error::record("it names a process that it lacks"))
+}
+
+fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process>, Error> {
+    let LauncherToSuccessor::Process {
+        slot, pid, pidfd, control, log, stderr_reading, stderr_writing, ..
+    } = item
+    else {
+        return Ok(None);
+    };
+    let LauncherToSuccessor::Process { calls, core_folder, progress, age_ms, deadline_ms, .. } = item else {
+        return Ok(None);
+    };
+    let child = Child::known(*pid, handed.copy(*pidfd)?);
+    let control = handed.copy_if(*control)?;
+    let stderr = handed.copy_if(*stderr_reading)?.zip(handed.copy_if(*stderr_writing)?);
+    let process = Process {
+        stage: match progress {
+            Progress::Starting => Stage::Starting,
+            Progress::Serving => Stage::Serving,
+            Progress::Retiring | Progress::RetiringUnserved => Stage::Retiring,
+        },
+        has_served: *progress == Progress::Retiring,
+        is_configured: true,
+        deadline: handed.after(*deadline_ms),
+        log: handed.copy_if(*log)?,
+        stderr: stderr.map(|(reading, writing)| Stderr { reading, writing }),
+        calls: handed.copy_if(*calls)?.map(Listener::new),
+        core_folder: handed.copy_if(*core_folder)?,
+        outbox: Outbox::default(),
+        ..Process::new(*slot as usize, child, control, handed.before(*age_ms))
+    };
+    Ok(Some(process))
+}
+
+fn set_owed(process: &mut Process, item: &LauncherToSuccessor) {
+    let LauncherToSuccessor::ProcessState {
+        owes_report,
+        owes_shed,
+        owes_staples,
+        owes_commits,
+        protocol_violations,
+        ..
+    } = item
+    else {
+        return;
+    };
+    (process.owes_report, process.owes_shed, process.owes_staples) =
+        (*owes_report, *owes_shed, *owes_staples);
+    (process.owes_commits, process.protocol_violations) = (*owes_commits, *protocol_violations);
+}
+
+impl Supervisor {
+    pub(super) fn hand_over_processes<'a>(&'a self, record: &mut Record<'a>) {
+        self.processes.iter().for_each(|(&serial, process)| hand_over(record, serial, process));
+    }
+
+    /// Looks after the processes of the launcher before.
+    pub(super) fn resume_processes(&mut self, handed: &Handed) -> Result<(), Error> {
+        for (serial, process) in resume(handed)? {
+            let spec = self.specs.get(process.slot);
+            let spec = spec.ok_or_else(|| Error::record("a process has a slot that it lacks"))?;
+            self.index.insert(spec, serial);
+            self.watch_process(serial, process.control.as_ref(), &process.child)?;
+            self.processes.insert(serial, process);
+        }
+        let lost = |serial: &u64| !self.processes.contains_key(serial);
+        if self.slots.iter().filter_map(|slot| slot.current).any(|serial| lost(&serial)) {
+            return Err(Error::record("a slot has a process that it lacks"));
+        }
+        Ok(())
+    }
+}

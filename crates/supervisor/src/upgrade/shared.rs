@@ -1,0 +1,265 @@
+//! What all processes share: the configuration, listening sockets, the chain of filters, what waits for a logger.
+//!
+//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: binds a socket, or reads the
+//! configuration's files: what runs is what the launcher before has read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::{Config, Site, Source};
+use wire::successor::LauncherToSuccessor;
+use wire::{Bytes, Role, Text};
+
+use crate::Supervisor;
+use crate::chain_ends::{Chain, ChainEnds};
+use crate::change::prepare::leave_place;
+use crate::directories::Directories;
+use crate::error::Error;
+use crate::life::{Life, Removed};
+use crate::numbers::is_live;
+use crate::own_log::OwnLog;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::passed::PassedSockets;
+use crate::unread::Unread;
+use crate::upgrade::{Handed, Held, Record, slots};
+
+/// The launcher before.
+#[derive(Clone, Debug)]
+pub struct Predecessor {
+    /// Its version.
+    pub version: String,
+    /// The number that its last process has.
+    pub serial: u64,
+    /// The admin process that has passed on the order to upgrade, and the ticket of that.
+    pub order: Option<(u64, u32)>,
+}
+
+impl Predecessor {
+    /// The one that has written this record.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn of(handed: &Handed) -> Result<Self, Error> {
+        let found = handed.items().find_map(|item| match item {
+            LauncherToSuccessor::Launcher { version, serial, admin, ticket, .. } => Some(Self {
+                version: version.as_str().to_owned(),
+                serial: *serial,
+                order: (*admin != wire::successor::NONE).then_some((*admin, *ticket)),
+            }),
+            _ => None,
+        });
+        found.ok_or_else(|| Error::record("it does not say who wrote it"))
+    }
+}
+
+/// Writes down the texts of the configuration that runs.
+pub(super) fn hand_over_source(record: &mut Record<'_>, source: &Source) {
+    for (path, text) in source.files() {
+        let (path, text) = (Text::new(path.to_string_lossy()), Bytes(text.as_bytes().to_vec()));
+        record.add(LauncherToSuccessor::Source { path, text });
+    }
+}
+
+/// The texts of the configuration that runs.
+///
+/// # Errors
+/// There is none.
+pub fn source(handed: &Handed) -> Result<Source, Error> {
+    let files = handed.items().filter_map(|item| match item {
+        LauncherToSuccessor::Source { path, text } => {
+            Some((PathBuf::from(path.as_str()), String::from_utf8_lossy(&text.0).into_owned()))
+        }
+        _ => None,
+    });
+    Source::new(files).ok_or_else(|| Error::record("it has no configuration"))
+}
+
+/// A configuration with each site at the number that it has had, and the names of the sites in the order of the file.
+///
+/// # Errors
+/// The sites are others than those of the record.
+pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<String>), Error> {
+    let order: Vec<String> = config.sites.iter().map(|site| site.name.clone()).collect();
+    let any = config.sites.first().cloned();
+    let mut read: HashMap<String, Arc<Site>> =
+        config.sites.drain(..).map(|site| (site.name.clone(), site)).collect();
+    for item in handed.items() {
+        let LauncherToSuccessor::Site { name, serves } = item else { continue };
+        let site = if *serves { read.remove(name.as_str()) } else { any.clone().map(place) };
+        config.sites.push(site.ok_or_else(|| Error::record("it names a site that its configuration lacks"))?);
+    }
+    match read.is_empty() {
+        true => Ok((config, order)),
+        false => Err(Error::record("its configuration has a site that it does not name")),
+    }
+}
+
+/// The place of a site that has gone. Nothing runs there, so that any site will do for it.
+fn place(mut site: Arc<Site>) -> Arc<Site> {
+    leave_place(&mut site);
+    site
+}
+
+impl Supervisor {
+    /// Writes down what was read of the files of the configuration, and all else that is not one process's.
+    pub(super) fn hand_over_shared<'a>(&'a self, record: &mut Record<'a>) {
+        for site in &self.context.config.sites {
+            let name = Text::new(site.name.as_str());
+            record.add(LauncherToSuccessor::Site { name, serves: is_live(site) });
+        }
+        for (listener, sockets) in (0u16..).zip(&self.listeners) {
+            for (gate, socket) in (0u16..).zip(sockets) {
+                let descriptor = record.leave(socket);
+                record.add(LauncherToSuccessor::Listening { listener, gate, descriptor });
+            }
+        }
+        for passed in self.passed.iter() {
+            let (name, descriptor) = (Text::new(passed.name.as_str()), record.leave(&passed.socket));
+            record.add(LauncherToSuccessor::Passed { name, descriptor });
+        }
+        for (slot, log, stderr) in &self.unread_logs {
+            let (log, stderr) = (record.leave_if(log.as_ref()), record.leave(stderr));
+            record.add(LauncherToSuccessor::Unread { slot: *slot as u32, log, stderr });
+        }
+        if let Some(chain) = &self.chain {
+            let age_ms = record.age(chain.since);
+            let (first, last) = (record.leave(&chain.ends.first), record.leave(&chain.ends.last));
+            record.add(LauncherToSuccessor::Chain { number: chain.ends.number, first, last, age_ms });
+            for unread in &chain.unread {
+                let descriptor = record.leave(unread.descriptor());
+                record.add(LauncherToSuccessor::ChainUnread { descriptor });
+            }
+        }
+        self.hand_over_held(record);
+    }
+
+    /// Writes down which launcher this is, what it has read, and who waits for its successor.
+    pub fn hand_over_itself(
+        &self,
+        record: &mut Record<'_>,
+        version: &str,
+        source: &Source,
+        order: Option<(u64, u32)>,
+    ) {
+        let (admin, ticket) = order.unwrap_or((wire::successor::NONE, 0));
+        record.add(LauncherToSuccessor::Launcher {
+            version: Text::new(version),
+            age_ms: record.age(self.started),
+            serial: self.serial,
+            chains: self.chains,
+            groups: self.context.started.get(),
+            admin,
+            ticket,
+        });
+        hand_over_source(record, source);
+    }
+
+    /// The supervisor of the launcher before. What may have an effect outside of this process when it is dropped is not in it,
+    /// but in what comes along, for [`Supervisor::hold`].
+    ///
+    /// # Errors
+    /// The record is not whole, or a descriptor cannot be had.
+    pub fn resume(
+        handed: &Handed,
+        context: SpawnContext,
+        directories: Directories,
+        log: OwnLog,
+        order: Vec<String>,
+        signals: OwnedFd,
+    ) -> Result<(Self, Held), Error> {
+        let (specs, lives): (Vec<_>, Vec<_>) =
+            slots::specs(handed, context.config.sites.len())?.into_iter().unzip();
+        let gates = specs.iter().filter(|spec| spec.role == Role::Gate).map(|spec| spec.index + 1).max();
+        let listeners = listeners(handed, context.config.listeners.len(), gates.unwrap_or(0))?;
+        let mut supervisor = Self::new(context, directories, log, listeners, specs, signals)?;
+        supervisor.slots.iter_mut().zip(lives).for_each(|(slot, life)| slot.life = life);
+        supervisor.order = order;
+        supervisor.announced = true;
+        supervisor.resume_slots(handed)?;
+        supervisor.resume_processes(handed)?;
+        supervisor.resume_chain(handed)?;
+        for item in handed.items() {
+            match item {
+                LauncherToSuccessor::Launcher { age_ms, serial, chains, groups, .. } => {
+                    (supervisor.started, supervisor.serial) = (handed.before(*age_ms), *serial);
+                    supervisor.chains = *chains;
+                    supervisor.context.started.set(*groups);
+                }
+                LauncherToSuccessor::Unread { slot, log, stderr } => {
+                    let unread = (*slot as usize, handed.copy_if(*log)?, handed.copy(*stderr)?);
+                    supervisor.unread_logs.push_back(unread);
+                }
+                LauncherToSuccessor::Without { layer } => supervisor.leave_out(layer.as_str()),
+                _ => {}
+            }
+        }
+        supervisor.rest_removed();
+        supervisor.passed = PassedSockets::new(passed(handed)?)?;
+        let held = Held::of(handed)?;
+        Ok((supervisor, held))
+    }
+
+    /// Has slots that were removed rest once more: who has heard of them is not said.
+    fn rest_removed(&mut self) {
+        let removed = Removed { last: self.serial, at: Instant::now() };
+        let slots = self.slots.iter_mut().filter(|slot| slot.life == Life::Removed);
+        slots.for_each(|slot| slot.removed = Some(removed));
+    }
+
+    fn leave_out(&self, name: &str) {
+        let mut without = self.context.without.borrow_mut();
+        let layer = jail::LAYERS.iter().find(|layer| layer.name == name && !without.contains(&layer.name));
+        without.extend(layer.map(|layer| layer.name));
+    }
+
+    fn resume_chain(&mut self, handed: &Handed) -> Result<(), Error> {
+        let serving = self.filters().first().map(|&slot| self.specs[slot].generation);
+        if let Some(generation) = serving {
+            let config = self.context.config.clone();
+            self.set_filters(generation, &config);
+        }
+        let (mut ends, mut unread) = (None, Vec::new());
+        for item in handed.items() {
+            match item {
+                LauncherToSuccessor::Chain { number, first, last, age_ms } => {
+                    let (first, last) = (handed.copy(*first)?, handed.copy(*last)?);
+                    ends = Some((ChainEnds { number: *number, first, last }, handed.before(*age_ms)));
+                }
+                LauncherToSuccessor::ChainUnread { descriptor } => {
+                    unread.push(Unread::new(handed.copy(*descriptor)?))
+                }
+                _ => {}
+            }
+        }
+        self.chain = ends.map(|(ends, since)| Chain { ends, unread, since, look_at: Instant::now() });
+        Ok(())
+    }
+}
+
+/// The sockets that the first launcher was started with.
+fn passed(handed: &Handed) -> Result<Vec<(String, OwnedFd)>, Error> {
+    let passed = handed.items().filter_map(|item| match item {
+        LauncherToSuccessor::Passed { name, descriptor } => Some((name.as_str().to_owned(), *descriptor)),
+        _ => None,
+    });
+    passed.map(|(name, descriptor)| Ok((name, handed.copy(descriptor)?))).collect()
+}
+
+/// The listening sockets, by listener, then by gate: one for each, or the record is refused.
+fn listeners(handed: &Handed, count: usize, gates: usize) -> Result<Vec<Vec<OwnedFd>>, Error> {
+    let mut sockets: BTreeMap<(u16, u16), OwnedFd> = BTreeMap::new();
+    for item in handed.items() {
+        if let LauncherToSuccessor::Listening { listener, gate, descriptor } = item {
+            sockets.insert((*listener, *gate), handed.copy(*descriptor)?);
+        }
+    }
+    let all = (0..count as u16).map(|listener| {
+        let of_gates = (0..gates as u16).map(|gate| sockets.remove(&(listener, gate)));
+        of_gates.collect::<Option<Vec<_>>>()
+    });
+    let all: Option<Vec<_>> = all.collect();
+    all.ok_or_else(|| Error::record("a gate has no socket of a listener"))
+}
