@@ -82,10 +82,16 @@ def name_of(nodeid):
     return ".".join([Path(path).stem, *names])
 
 
-def whole(report):
-    """The id of a test with all of its path, of which tests beside this folder, as those of the parts in C, lack the beginning."""
+def whole(report, root):
+    """The id of a test with all of its path, of which tests beside this folder, as those of the parts in C, lack the beginning.
+
+    The place of a test's function has it, but names the file of the class that the test's class inherits the function from.
+    """
+    path, *names = report.nodeid.split("::")
     location = getattr(report, "location", None)
-    return "::".join([location[0], *report.nodeid.split("::")[1:]]) if location else report.nodeid
+    if location and not (root / path).exists():
+        path = str(Path(location[0]).with_name(Path(path).name))
+    return "::".join([path, *names])
 
 
 @contextlib.contextmanager
@@ -134,7 +140,7 @@ class Results:
 
     def pytest_runtest_logreport(self, report):
         test = self.tests.setdefault(report.nodeid, {
-            "name": self.prefix + name_of(whole(report)), "nodeid": self.absolute(report), "outcome": "ok", "why": "",
+            "name": self.prefix + name_of(report.nodeid), "nodeid": self.absolute(report), "outcome": "ok", "why": "",
             "seconds": 0.0,
         })
         test["seconds"] += report.duration
@@ -148,7 +154,7 @@ class Results:
 
     def absolute(self, report):
         """The id by which pytest finds the test again, from whatever folder."""
-        return str(self.config.rootpath / whole(report))
+        return str(self.config.rootpath / whole(report, self.config.rootpath))
 
     def pytest_collectreport(self, report):
         if report.failed:

@@ -31,7 +31,7 @@ gates = 2
 flush = "50ms"
 
 [limits]
-drain_timeout = "3s"
+drain_timeout = "{drain}"
 
 [conditioning]
 exempt = ["127.0.0.0/8"]
@@ -66,8 +66,8 @@ NAMES = 2
 class Changing(Server):
     """A server with the site `steady`, of which everything else changes."""
 
-    def __init__(self):
-        self.tls = free_port()
+    def __init__(self, drain="3s"):
+        self.tls, self.drain = free_port(), drain
         self.numbers, self.kinds = itertools.count(), itertools.cycle(KINDS)
         self.roots, self.listeners, self.certificates = {"other": "other"}, [], 0
         #: Listeners come and go at these.
@@ -94,7 +94,7 @@ class Changing(Server):
         sites = [site.format(name, root, service) for name, root in self.roots.items()]
         moving = site.format("moving", "other", f'certificates = ["moving-{self.certificates}.pem"]\n')
         listeners = "".join(f'\n[[listen]]\naddress = "127.0.0.1:{at}"\n' for at in self.listeners)
-        return TEXT.format(port=port, tls=self.tls, listeners=listeners, sites="".join([STEADY, moving, *sites]))
+        return TEXT.format(port=port, tls=self.tls, drain=self.drain, listeners=listeners, sites="".join([STEADY, moving, *sites]))
 
     def write_next(self):
         """Writes the configuration with one more change; which kind it is."""
@@ -123,6 +123,13 @@ class Changing(Server):
         if why := self.reload():
             raise AssertionError(f"{kind}: {why}")
         return kind
+
+    def upgrade(self):
+        """Has all programs replaced by those that lie where they did; what that was. Raises if it is refused."""
+        answer = self.command("upgrade", "--run-dir", "run", timeout=90)
+        if answer.returncode:
+            raise AssertionError(f"upgrade: {answer.stdout}{answer.stderr}")
+        return "upgrade"
 
     def state(self, times=4):
         """What clients see of everything that changes, each thing as often as it was seen so."""
@@ -245,6 +252,8 @@ class H2Load:
     def __init__(self, port, target="/", host="steady.test", seconds=4, connections=4, words=()):
         command = ["h2load", "-D", str(seconds), "-c", str(connections), f"--connect-to=127.0.0.1:{port}", *words]
         self.what, self.seconds = f"h2load {' '.join(words)} {host}{target}", seconds
+        # Its worker says GOAWAY, or `Connection: close`: h2load then opens no other connection, and what it cannot begin has failed.
+        self.not_begun = connections * (int(words[words.index("-m") + 1]) if "-m" in words else 1)
         self.process = subprocess.Popen(
             [*command, f"https://{host}:{port}{target}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
@@ -264,6 +273,9 @@ class H2Load:
 
 class Wrk(client.Load):
     """A run of wrk in the background, with what has failed as one number."""
+
+    #: wrk opens another connection when one is closed.
+    not_begun = 0
 
     def finish(self):
         super().finish()
