@@ -123,6 +123,18 @@ class Upgrade(unittest.TestCase):
         self.assertIsNone(server.reload(SITES))
         self.assertEqual(server.get("/probe", "main.test").status, 200)
 
+    def test_sites_that_have_gone_are_no_hindrance(self):
+        """The slots of their processes are there for a while, and nothing else says what they were for."""
+        server = self.server
+        self.assertIsNone(server.reload([site("plain"), *SITES, site("more", [service("probe")])]))
+        self.assertIsNone(server.reload([site("plain")]))
+        for _ in range(2):
+            server.put_programs()
+            server.upgrade()
+            self.assertEqual(server.get("/", "plain.test").text, "<h1>plain</h1>\n")
+        self.assertIsNone(server.reload([site("plain"), *SITES]))
+        self.assertEqual(server.get("/probe", "main.test").status, 200)
+
     def test_another_folder(self):
         server = self.server
         new = server.put_programs(server.folder / "other", version="0.1.7")

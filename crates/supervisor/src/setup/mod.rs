@@ -143,18 +143,19 @@ fn terminal() -> Option<OwnedFd> {
 }
 
 impl<'a> Messages<'a> {
-    /// The site and the service that `spec` stands for, if it is a service.
+    /// The site and the service that `spec` stands for, if it is a service that the site has: after an upgrade nothing is known of
+    /// the services of sites that had gone.
     pub fn service(&self, spec: &ProcessSpec) -> Option<(&'a Site, &'a Service)> {
         let site = &**self.config.sites.get(usize::from(spec.site))?;
-        (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
+        let service = site.services.get(spec.index).filter(|_| spec.role == Role::Service)?;
+        Some((site, service))
     }
 
     /// How many processes the partition of `spec` has; one, if it is no site's worker and no service.
     pub fn workers(&self, spec: &ProcessSpec) -> Workers {
         match (spec.role, self.config.sites.get(usize::from(spec.site))) {
             (Role::Site, Some(site)) => site.workers,
-            (Role::Service, Some(site)) => site.services[spec.index].workers,
-            _ => Workers::default(),
+            _ => self.service(spec).map(|(_, service)| service.workers).unwrap_or_default(),
         }
     }
 

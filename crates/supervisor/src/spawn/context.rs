@@ -115,8 +115,7 @@ impl SpawnContext {
 
     /// The site and the service that `spec` stands for, if it is a service.
     pub fn service(&self, spec: &ProcessSpec) -> Option<(&Site, &Service)> {
-        let site = &**self.config.sites.get(usize::from(spec.site))?;
-        (spec.role == Role::Service).then(|| (site, &site.services[spec.index]))
+        self.messages().service(spec)
     }
 
     /// The program of the operator's that is the worker of the site of `spec`.
@@ -137,8 +136,7 @@ impl SpawnContext {
     pub fn recycle(&self, spec: &ProcessSpec) -> config::Recycle {
         match (spec.role, self.config.sites.get(usize::from(spec.site))) {
             (Role::Site, Some(site)) => site.recycle,
-            (Role::Service, Some(site)) => site.services[spec.index].recycle,
-            _ => config::Recycle::default(),
+            _ => self.service(spec).map(|(_, service)| service.recycle).unwrap_or_default(),
         }
     }
 
