@@ -1,7 +1,6 @@
 """The servers whose configuration changes: each with the site `steady`, which stays, and others that come, change and go."""
 
 import contextlib
-import itertools
 import os
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ import tempfile
 
 import client
 from harness import free_port
-from steady import KINDS, NAMES
+from steady import Plan
 from tls_server import certificate
 
 #: Each server has its own defaults for what becomes of open connections.
@@ -84,16 +83,15 @@ body_min_rate = "0B/s"
 """
 
 
-class Peer:
+class Peer(Plan):
     """A server with a folder of its own, and one change of each kind after the other."""
 
     def __init__(self, program, behind):
+        super().__init__()
         self.program, self.behind = str(program), behind
-        self.port, self.tls, self.ports = free_port(), free_port(), [free_port(), free_port()]
+        self.port, self.tls = free_port(), free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bulkhead-changes-", dir="/tmp"))
         self.folder.chmod(0o755)
-        self.numbers, self.kinds = itertools.count(), itertools.cycle(KINDS)
-        self.roots, self.listeners, self.moving = {"other": "other"}, [], 0
         for root in ("steady", "other", "another"):
             (self.folder / root).mkdir()
             (self.folder / root / "index.html").write_text(f"{root}\n")
@@ -121,17 +119,7 @@ class Peer:
 
     def next_change(self):
         """Writes one more change and has it read; which kind it was, once clients see it."""
-        kind, number = next(self.kinds), next(self.numbers)
-        if kind == "site added":
-            self.roots[f"new{number // len(KINDS) % NAMES}"] = "other"
-        elif kind == "site changed":
-            self.roots["other"] = "another" if self.roots["other"] == "other" else "other"
-        elif kind == "site removed":
-            self.roots = {name: root for name, root in self.roots.items() if not name.startswith("new")}
-        elif kind == "certificate changed":
-            self.moving ^= 1
-        else:
-            self.listeners = [self.ports[number // len(KINDS) % 2]] if kind == "listener added" else []
+        kind = self.plan_next()
         self.write()
         subprocess.run(self.reload(), check=True, capture_output=True, cwd=self.folder, timeout=60)
         page = f"{self.roots['other']}\n".encode()
@@ -161,7 +149,7 @@ class Bulkhead(Peer):
         site = '\n[[site]]\nname = "{0}"\nhost = ["{0}.test"]\nroot = "{1}"\n{2}'
         proxied = "".join(f'[[site.route]]\npath = "/{path}"\nupstream = "{self.behind}"\n' for path in ("probe", "socket"))
         sites = [site.format("steady", "steady", f'certificates = ["steady.pem"]\n{proxied}'),
-                 site.format("moving", "other", f'certificates = ["moving-{self.moving}.pem"]\n'),
+                 site.format("moving", "other", f'certificates = ["moving-{self.certificates}.pem"]\n'),
                  *(site.format(name, root, "") for name, root in self.roots.items())]
         listeners = "".join(f'\n[[listen]]\naddress = "127.0.0.1:{at}"\n' for at in self.listeners)
         (self.folder / "bulkhead.toml").write_text(BULKHEAD.format(
@@ -186,7 +174,7 @@ class Nginx(Peer):
             listen = ports + (f"listen 127.0.0.1:{self.tls} ssl http2;" if pem else "")
             return NGINX_SITE.format(name=name, root=self.folder / root, listen=listen, tls=tls, proxied=proxied)
 
-        servers = [site("steady", "steady", "steady.pem", NGINX_PROXIED), site("moving", "other", f"moving-{self.moving}.pem"),
+        servers = [site("steady", "steady", "steady.pem", NGINX_PROXIED), site("moving", "other", f"moving-{self.certificates}.pem"),
                    *(site(name, root) for name, root in self.roots.items())]
         (self.folder / "nginx.conf").write_text(NGINX.format(
             folder=self.folder, behind=self.behind, servers="".join(servers)))
@@ -216,7 +204,7 @@ class Caddy(Peer):
                 addresses=address, root=self.folder / root, tls=f"tls {pem} {pem}", proxied=proxied)
 
         proxied = CADDY_PROXIED.format(behind=self.behind)
-        sites = [site("steady", "steady", "steady.pem", proxied), site("moving", "other", f"moving-{self.moving}.pem"),
+        sites = [site("steady", "steady", "steady.pem", proxied), site("moving", "other", f"moving-{self.certificates}.pem"),
                  *(site(name, root) for name, root in self.roots.items())]
         (self.folder / "Caddyfile").write_text(CADDY.format(folder=self.folder, sites="".join(sites)))
 

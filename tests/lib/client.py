@@ -143,6 +143,15 @@ def until(condition, seconds=5, pause=0.02):
         time.sleep(pause)
 
 
+def said_by(process, seconds):
+    """What a load of this length has said at its end, and whether it came to one by itself."""
+    try:
+        return process.communicate(timeout=seconds + 15)[0], True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0], False
+
+
 class Load:
     """A run of wrk in the background, of bounded length."""
 
@@ -165,12 +174,9 @@ class Load:
 
     def finish(self):
         """Waits for the end, and reads what wrk counted."""
-        try:
-            self.text, _ = self.process.communicate(timeout=self.seconds + 15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.text, _ = self.process.communicate()
-            raise AssertionError(f"{self.what}: wrk does not end") from None
+        self.text, has_ended = said_by(self.process, self.seconds)
+        if not has_ended:
+            raise AssertionError(f"{self.what}: wrk does not end")
         self.requests = number(r"(\d+) requests in", self.text)
         self.refused = number(r"Non-2xx or 3xx responses: (\d+)", self.text)
         found = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", self.text)

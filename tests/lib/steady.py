@@ -63,16 +63,39 @@ KINDS = ("site added", "site changed", "certificate changed", "listener added", 
 NAMES = 2
 
 
-class Changing(Server):
-    """A server with the site `steady`, of which everything else changes."""
+class Plan:
+    """What is configured beside the site `steady`: one kind of change after the other."""
 
-    def __init__(self, drain="3s"):
-        self.tls, self.drain = free_port(), drain
+    def __init__(self):
         self.numbers, self.kinds = itertools.count(), itertools.cycle(KINDS)
+        #: The folders of the sites, by name; where it is listened besides; and which certificate the site `moving` has.
         self.roots, self.listeners, self.certificates = {"other": "other"}, [], 0
         #: Listeners come and go at these.
         self.ports = [free_port(), free_port()]
-        super().__init__(sites=[], programs=("probe", "socket"), text=self.text)
+
+    def plan_next(self):
+        """Plans one more change; which kind it is."""
+        kind, number = next(self.kinds), next(self.numbers)
+        if kind == "site added":
+            self.roots[f"new{number // len(KINDS) % NAMES}"] = "other"
+        elif kind == "site changed":
+            self.roots["other"] = "another" if self.roots["other"] == "other" else "other"
+        elif kind == "site removed":
+            self.roots = {name: root for name, root in self.roots.items() if not name.startswith("new")}
+        elif kind == "certificate changed":
+            self.certificates ^= 1
+        else:
+            self.listeners = [self.ports[number // len(KINDS) % 2]] if kind == "listener added" else []
+        return kind
+
+
+class Changing(Plan, Server):
+    """A server with the site `steady`, of which everything else changes."""
+
+    def __init__(self, drain="3s"):
+        Plan.__init__(self)
+        self.tls, self.drain = free_port(), drain
+        Server.__init__(self, sites=[], programs=("probe", "socket"), text=self.text)
         for root in ("steady", "other", "another"):
             self.write(f"{root}/index.html", f"{root}\n")
         for name, host in (("steady", "steady"), ("moving-0", "moving"), ("moving-1", "moving")):
@@ -98,17 +121,7 @@ class Changing(Server):
 
     def write_next(self):
         """Writes the configuration with one more change; which kind it is."""
-        kind, number = next(self.kinds), next(self.numbers)
-        if kind == "site added":
-            self.roots[f"new{number // len(KINDS) % NAMES}"] = "other"
-        elif kind == "site changed":
-            self.roots["other"] = "another" if self.roots["other"] == "other" else "other"
-        elif kind == "site removed":
-            self.roots = {name: root for name, root in self.roots.items() if not name.startswith("new")}
-        elif kind == "certificate changed":
-            self.certificates ^= 1
-        else:
-            self.listeners = [self.ports[number // len(KINDS) % 2]] if kind == "listener added" else []
+        kind = self.plan_next()
         self.config.write_text(self.with_uids(self.text(self.port)))
         return kind
 
@@ -260,11 +273,7 @@ class H2Load:
 
     def finish(self):
         """Waits for the end, and reads what h2load counted."""
-        try:
-            self.text, _ = self.process.communicate(timeout=self.seconds + 15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.text, _ = self.process.communicate()
+        self.text, _ = client.said_by(self.process, self.seconds)
         counts = {word: int(count) for count, word in re.findall(r"(\d+) (done|succeeded|failed|errored|timeout)", self.text)}
         self.requests = counts.get("succeeded", 0)
         # Those that h2load calls errored, and those that took too long, are among them.

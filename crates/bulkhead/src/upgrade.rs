@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::json;
+use supervisor::upgrade::WANTED;
 
 use crate::admin::{give_for, printable};
 use crate::fault::Fault;
@@ -17,8 +18,6 @@ use crate::table::{align, print};
 
 /// How long an upgrade may take; above the time after which the admin role gives up.
 const WAIT: Duration = Duration::from_secs(610);
-/// Where the launcher looks for the path of its successor.
-const WANTED: &str = "upgrade";
 
 /// What has become of the processes of a role.
 #[derive(Debug, Deserialize)]

@@ -152,7 +152,7 @@ fn load(
     let included = built.included.iter().map(|file| (file.path.clone(), file.text.clone())).collect();
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     cache.keep(built.included, built.next, &built.config);
-    Ok((built.config, Source { path, main: text, included }))
+    Ok((built.config, Source { path: path.into(), main: text.into(), included }))
 }
 
 /// The folder of the files of sites, if the file at `path` has `include`; whatever else is in the file may be wrong.

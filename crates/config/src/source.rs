@@ -10,12 +10,12 @@ use crate::cache::Stamp;
 use crate::diagnostic::{Problems, Text};
 use crate::include::{Content, SiteFile};
 
-/// The main file of a configuration and the files that it includes: paths and texts.
+/// The main file of a configuration and the files that it includes: paths and texts. A clone shares them.
 #[derive(Clone)]
 pub struct Source {
-    pub(crate) path: PathBuf,
-    pub(crate) main: String,
-    pub(crate) included: Vec<(PathBuf, Rc<Text>)>,
+    pub(crate) path: Rc<Path>,
+    pub(crate) main: Rc<str>,
+    pub(crate) included: Rc<[(PathBuf, Rc<Text>)]>,
 }
 
 impl fmt::Debug for Source {
@@ -35,7 +35,7 @@ impl Source {
             let text = texts.add(&path.display().to_string(), &text);
             (path, text)
         });
-        Some(Self { included: included.collect(), path, main })
+        Some(Self { included: included.collect(), path: path.into(), main: main.into() })
     }
 
     /// The files, the main one first.

@@ -43,7 +43,8 @@ pub enum Error {
     Passed { name: String, problem: String },
     /// A variable of the environment has a value that it cannot have.
     #[error(
-        "the environment has {name}=`{value}`, which must be {rule}; start bulkhead from a service manager that sets it so, or          without it"
+        "the environment has {name}=`{value}`, which must be {rule}; start bulkhead from a service manager that sets it so, or \
+         without it"
     )]
     Environment { name: &'static str, value: String, rule: &'static str },
     /// The uid table cannot be read, or has run out of numbers.

@@ -72,7 +72,7 @@ impl Supervisor {
         wait(&self.epoll, events, left)
     }
 
-    /// Takes the signals that have come; those that ask for something else than the end.
+    /// Takes the signals that have come, and begins the end if one asks for it; returns the others.
     pub fn on_signal(&mut self) -> Vec<Signal> {
         let mut asked = Vec::new();
         while let Ok(Some(signal)) = sys::signals::next_signal(&self.signals) {
@@ -82,8 +82,9 @@ impl Supervisor {
                     self.processes.values().for_each(|process| process.child.kill());
                 }
                 self.stop();
+            } else {
+                asked.push(signal);
             }
-            asked.push(signal);
         }
         asked
     }

@@ -37,11 +37,14 @@ pub(crate) struct Places {
     free: Vec<u16>,
     /// The numbers of those that have come.
     pub(crate) added: Vec<u16>,
+    /// Numbers of partitions that are in use.
+    pub(crate) partitions: BTreeSet<u16>,
 }
 
 impl Places {
-    pub(crate) fn new(sites: Vec<Arc<Site>>, numbers: &Numbers) -> Self {
-        Self { sites, free: numbers.sites.iter().rev().copied().collect(), added: Vec::new() }
+    pub(crate) fn new(sites: Vec<Arc<Site>>, numbers: Numbers) -> Self {
+        let free = numbers.sites.into_iter().rev().collect();
+        Self { sites, free, added: Vec::new(), partitions: numbers.partitions }
     }
 
     /// Gives a site a number.
@@ -56,7 +59,7 @@ impl Places {
 }
 
 /// Whether this is the place of a site that serves.
-pub(crate) fn is_live(site: &Site) -> bool {
+pub fn is_live(site: &Site) -> bool {
     !site.hosts.is_empty()
 }
 

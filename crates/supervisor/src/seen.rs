@@ -29,7 +29,8 @@ impl Supervisor {
         self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }
 
-    /// Every process that is to run, the first of each partition for all of it, as the process of a slot of this life sees them, in the order of the file.
+    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file. The first process
+    /// of a partition stands for all of them.
     pub fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
         self.sorted((0..self.specs.len()).filter(|&slot| self.is_seen(slot, life)).collect())
     }
@@ -51,7 +52,7 @@ impl Supervisor {
     fn is_seen(&self, slot: usize, by: Life) -> bool {
         let other = if by == Life::Pending { Life::Pending } else { Life::Leaving };
         let life = self.slots[slot].life;
-        self.specs[slot].worker == 0 && (life == Life::Serving || life == other)
+        self.specs[slot].is_first() && (life == Life::Serving || life == other)
     }
 
     fn sorted(&self, slots: Vec<usize>) -> Vec<&ProcessSpec> {

@@ -17,6 +17,7 @@ use wire::{LauncherToLogger, Role};
 use crate::backoff::Rule;
 use crate::error::Error;
 use crate::life::{Life, Removed};
+use crate::numbers::is_live;
 use crate::process::{Process, Stage};
 use crate::spawn::context::{chain, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
@@ -59,7 +60,7 @@ impl Supervisor {
     /// The configuration that runs, with the sites that serve in the order of the file.
     pub fn running_config(&self) -> Config {
         let mut config = self.context.config.clone();
-        config.sites.retain(|site| !site.hosts.is_empty());
+        config.sites.retain(|site| is_live(site));
         let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
         config.sites.sort_by_key(|site| places.get(&*site.name).copied());
         config

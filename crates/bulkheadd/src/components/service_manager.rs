@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use supervisor::Supervisor;
+use supervisor::numbers::is_live;
 use wire::Role;
 
 use crate::components::Component;
@@ -143,7 +144,7 @@ impl ServiceManager {
     }
 
     fn status_of(&self, supervisor: &Supervisor) -> String {
-        let sites = supervisor.context().config.sites.iter().filter(|site| !site.hosts.is_empty()).count();
+        let sites = supervisor.context().config.sites.iter().filter(|site| is_live(site)).count();
         let workers = supervisor.active(Role::Site, None).len();
         let processes = supervisor.processes().len();
         let slots = 0..supervisor.specs().len();

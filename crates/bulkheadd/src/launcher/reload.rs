@@ -341,9 +341,9 @@ impl Launcher {
             }
         }
         for &slot in removed {
-            let partition = supervisor.spec(slot).partition;
             let spec = supervisor.spec(slot);
-            if spec.worker == 0 && matches!(spec.role, Role::Site | Role::Service) {
+            let partition = spec.partition;
+            if spec.is_first() && matches!(spec.role, Role::Site | Role::Service) {
                 supervisor.send(gate, &LauncherToGate::RemovePartition { partition }, None);
             }
         }
@@ -374,7 +374,7 @@ impl Launcher {
             .collect();
         let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
         let is_partition = |spec: &&ProcessSpec| matches!(spec.role, Role::Site | Role::Service);
-        let answering = specs.filter(|spec| spec.worker == 0 && is_partition(spec));
+        let answering = specs.filter(|spec| spec.is_first() && is_partition(spec));
         let successors = answering.map(|old| (old.partition, serving.get(&(old.role, &*old.name)).copied()));
         for (old, new) in successors.collect::<Vec<_>>() {
             self.components.bans.move_to(&mut self.supervisor, old, new);

@@ -24,12 +24,10 @@ use crate::upgrades::{Ordered, Replacing, Step};
 use supervisor::error::{Error, during};
 use supervisor::life::Life;
 use supervisor::spawn::program;
-use supervisor::upgrade::Predecessor;
+use supervisor::upgrade::{Predecessor, WANTED};
 
 /// LIMIT: how long an order waits until nothing else is under way.
 const QUIET_WAIT: Duration = Duration::from_secs(5);
-/// Where `bulkhead upgrade --to` leaves the path of a program, in the run directory: a symbolic link to it.
-const WANTED: &str = "upgrade";
 /// In which order processes are replaced: what others need first; admin last, which passes the answer on.
 const ORDER: [Role; 10] = [
     Role::Logger,

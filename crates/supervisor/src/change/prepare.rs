@@ -73,17 +73,17 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         return Err(format!("{}; restart the server", refused.join("; ")));
     }
     let changes = plan_config(&old, &new);
-    let (numbered, numbers) = (&supervisor.context().config, supervisor.numbers());
+    let numbered = &supervisor.context().config;
     let order: Vec<String> = new.sites.iter().map(|site| site.name.clone()).collect();
-    let mut places = Places::new(numbered.sites.clone(), &numbers);
+    let mut places = Places::new(numbered.sites.clone(), supervisor.numbers());
     let (mut config, mut gone) = merge(&mut places, new);
     let is_same = is_same_but_for_sites(numbered, &config);
     let updated = sort_workers(supervisor, &config, (&mut places, &mut gone), &order, is_same);
-    config.sites = places.sites;
-    let added = places.added;
-    let partitions = added.iter().map(|&site| 1 + config.sites[usize::from(site)].services.len());
-    let partitions = numbers.partitions.len() + partitions.sum::<usize>();
-    if config.sites.len().max(partitions) >= usize::from(NO_PARTITION) {
+    let Places { sites, added, partitions, .. } = places;
+    config.sites = sites;
+    let more = added.iter().map(|&site| 1 + config.sites[usize::from(site)].services.len());
+    let count = partitions.len() + more.sum::<usize>();
+    if config.sites.len().max(count) >= usize::from(NO_PARTITION) {
         return Err(
             "no more numbers are left for so many sites and services: those that have gone have processes \
                     yet; try again when these have ended"
@@ -107,7 +107,7 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         gone,
         updated,
     };
-    prepared.effects = effects(supervisor, &prepared);
+    prepared.effects = effects(supervisor, &prepared, partitions);
     Ok(prepared)
 }
 
@@ -153,9 +153,9 @@ fn sort_workers(
     let slots: Vec<usize> = (0..supervisor.specs().len()).filter(serving).collect();
     let old_specs = supervisor.specs_for(Life::Serving);
     let stays = |spec: &ProcessSpec| !gone.contains(&spec.site);
-    let added = table(config, supervisor, &places.added);
+    let added = table(config, places.partitions.clone(), &places.added);
     let new_specs = slots.iter().map(|&slot| supervisor.spec(slot)).filter(|spec| stays(spec)).chain(&added);
-    let new_specs = in_order(new_specs.filter(|spec| is_first(spec)).collect(), config, order);
+    let new_specs = in_order(new_specs.filter(|spec| spec.is_first()).collect(), config, order);
     let (mut updated, mut replaced) = (Vec::new(), Vec::new());
     let (old, new) = (supervisor.context().messages(), Messages { config });
     let (old_table, new_table) =
@@ -178,18 +178,13 @@ fn sort_workers(
         }
         match own(&before).eq(own(&after)) {
             true => updated.push(slot),
-            false if is_first(spec) => replaced.push(spec.site),
+            false if spec.is_first() => replaced.push(spec.site),
             false => {}
         }
     }
     replaced.iter().for_each(|&site| places.add(config.sites[usize::from(site)].clone()));
     gone.extend(replaced);
     updated
-}
-
-/// Whether a process stands for all of its partition.
-fn is_first(spec: &ProcessSpec) -> bool {
-    spec.worker == 0
 }
 
 /// Whether only sites differ.
@@ -237,9 +232,9 @@ fn own(told: &Told) -> impl Iterator<Item = &(LauncherToSite, Option<Opened>)> {
     told.iter().filter(move |(message, _)| !elsewhere(message))
 }
 
-/// The processes of these sites.
-fn table(config: &Config, supervisor: &Supervisor, sites: &[u16]) -> Vec<ProcessSpec> {
-    let mut table = ProcessTable::new(config, None, supervisor.numbers().partitions);
+/// The processes of these sites, which get none of the numbers in `partitions`.
+fn table(config: &Config, partitions: BTreeSet<u16>, sites: &[u16]) -> Vec<ProcessSpec> {
+    let mut table = ProcessTable::new(config, None, partitions);
     for &site in sites {
         let partition = table.next_partition();
         // Without a table of uids, nothing fails.
@@ -282,12 +277,12 @@ fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) ->
 }
 
 /// What the changes mean for each process, gates last as they are changed last.
-fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
+fn effects(supervisor: &Supervisor, prepared: &Prepared, partitions: BTreeSet<u16>) -> Vec<Effect> {
     let Prepared { changes, config, added, gone, .. } = prepared;
     let mut effects = Vec::new();
     let mut add = |act, process: String, why: String| effects.push(Effect { act, process, why });
     let serves =
-        |&slot: &usize| supervisor.slot(slot).life == Life::Serving && is_first(supervisor.spec(slot));
+        |&slot: &usize| supervisor.slot(slot).life == Life::Serving && supervisor.spec(slot).is_first();
     let serving: Vec<usize> = (0..supervisor.specs().len()).filter(serves).collect();
     if changes.iter().any(|change| matches!(change, Change::Log(..) | Change::Server(..))) {
         add(
@@ -300,8 +295,8 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
         let site_or_tls = |change: &Change| change.is_of_a_site() || matches!(change, Change::Tls(..));
         add(act, role.name().into(), reasons(changes, site_or_tls));
     }
-    let mut new = table(config, supervisor, added);
-    new.retain(is_first);
+    let mut new = table(config, partitions, added);
+    new.retain(ProcessSpec::is_first);
     let is_leaving = |slot: &&usize| gone.contains(&supervisor.spec(**slot).site);
     let leaving: Vec<&ProcessSpec> =
         serving.iter().filter(is_leaving).map(|&slot| supervisor.spec(slot)).collect();
@@ -318,7 +313,7 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared) -> Vec<Effect> {
             add(Act::Stop, title, site_reasons(changes, &config.sites[usize::from(spec.site)].name));
         }
     }
-    for &slot in prepared.updated.iter().filter(|&&slot| is_first(supervisor.spec(slot))) {
+    for &slot in prepared.updated.iter().filter(|&&slot| supervisor.spec(slot).is_first()) {
         let others = |change: &Change| change.is_of_a_site() || matches!(change, Change::Listener(_));
         add(Act::Update, supervisor.spec(slot).title(), reasons(changes, others));
     }
@@ -392,7 +387,7 @@ mod tests {
     #[test]
     fn numbers_stay_when_others_go_and_are_used_again_when_they_are_free() {
         let old = config(&[("a", "/a"), ("b", "/b"), ("c", "/c")]);
-        let mut places = Places::new(old.sites, &Numbers::default());
+        let mut places = Places::new(old.sites, Numbers::default());
         let (merged, gone) = merge(&mut places, config(&[("c", "/c"), ("d", "/d"), ("b", "/other")]));
         let names: Vec<&str> = merged.sites.iter().map(|site| &*site.name).collect();
         assert_eq!((names, &gone[..]), (vec!["a", "b", "c", "d", "b"], &[0, 1][..]));
@@ -400,12 +395,12 @@ mod tests {
         gone.iter().for_each(|&gone| leave_place(&mut sites[usize::from(gone)]));
         // One that comes back is a new one.
         let new = [("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other"), ("e", "/e")];
-        let mut places = Places::new(sites.clone(), &Numbers::default());
+        let mut places = Places::new(sites.clone(), Numbers::default());
         let (merged, gone) = merge(&mut places, config(&new));
         assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (7, &[][..], &[5, 6][..]));
         assert_eq!(&*merged.sites[5].name, "a");
         // One of the two places is known to nobody.
-        let mut places = Places::new(sites, &Numbers { sites: vec![1], ..Numbers::default() });
+        let mut places = Places::new(sites, Numbers { sites: vec![1], ..Numbers::default() });
         let (merged, gone) = merge(&mut places, config(&new));
         assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (6, &[][..], &[1, 5][..]));
         assert_eq!((&*merged.sites[1].name, &*merged.sites[5].name), ("a", "e"));

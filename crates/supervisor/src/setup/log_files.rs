@@ -21,6 +21,7 @@ use sys::process::out_of_the_way;
 
 use crate::directories;
 use crate::error::{Error, during};
+use crate::numbers::is_live;
 use crate::own_log::civil;
 
 /// The access log of requests for no site.
@@ -172,7 +173,7 @@ impl Logs {
 
 /// The file of each site, and of those of none.
 fn names_of(config: &Config) -> Vec<String> {
-    let live = config.sites.iter().filter(|site| !site.hosts.is_empty());
+    let live = config.sites.iter().filter(|site| is_live(site));
     let live: HashSet<&str> = live.map(|site| site.worker.access_log.as_str()).collect();
     // What a reload has removed gets no new file; what it has replaced logs where its successor does.
     let name = |site: &Arc<Site>| {

@@ -41,6 +41,11 @@ impl ProcessSpec {
         }
     }
 
+    /// Whether it stands for all processes of its partition.
+    pub fn is_first(&self) -> bool {
+        self.worker == 0
+    }
+
     /// How messages about it begin.
     pub fn title(&self) -> String {
         match self.role {

@@ -25,6 +25,10 @@ use crate::life::Life;
 pub use held::Held;
 pub use shared::{Predecessor, numbered, source};
 
+/// Where `bulkhead upgrade --to` leaves the path of a program for the launcher, in the run directory: a symbolic link to the
+/// program.
+pub const WANTED: &str = "upgrade";
+
 /// A record that is being written.
 #[derive(Debug)]
 pub struct Record<'a> {

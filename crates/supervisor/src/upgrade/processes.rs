@@ -11,7 +11,7 @@ use wire::{Bytes, Text};
 
 use crate::Supervisor;
 use crate::error::Error;
-use crate::outbox::{Outbox, Passed};
+use crate::outbox::Passed;
 use crate::process::{Process, Stage};
 use crate::spawn::stderr::Stderr;
 use crate::upgrade::{Handed, Record};
@@ -66,10 +66,22 @@ fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
             LauncherToSuccessor::Process { serial, .. } => {
                 processes.extend(process(handed, item)?.map(|process| (*serial, process)));
             }
-            LauncherToSuccessor::ProcessState { serial, relays_to, .. } => {
+            LauncherToSuccessor::ProcessState {
+                serial,
+                owes_report,
+                owes_shed,
+                owes_staples,
+                owes_commits,
+                protocol_violations,
+                relays_to,
+            } => {
                 let process = known(&mut processes, *serial)?;
+                process.owes_report = *owes_report;
+                process.owes_shed = *owes_shed;
+                process.owes_staples = *owes_staples;
+                process.owes_commits = *owes_commits;
+                process.protocol_violations = *protocol_violations;
                 process.relays_to = relays_to.iter().map(|&slot| slot as usize).collect();
-                set_owed(process, item);
             }
             LauncherToSuccessor::Waiting { serial, message, descriptor, counts } => {
                 let descriptor = handed.copy_if(*descriptor)?.map(Passed::Own);
@@ -87,12 +99,21 @@ fn known(processes: &mut BTreeMap<u64, Process>, serial: u64) -> Result<&mut Pro
 
 fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process>, Error> {
     let LauncherToSuccessor::Process {
-        slot, pid, pidfd, control, log, stderr_reading, stderr_writing, ..
+        serial: _,
+        slot,
+        pid,
+        pidfd,
+        control,
+        log,
+        stderr_reading,
+        stderr_writing,
+        calls,
+        core_folder,
+        progress,
+        age_ms,
+        deadline_ms,
     } = item
     else {
-        return Ok(None);
-    };
-    let LauncherToSuccessor::Process { calls, core_folder, progress, age_ms, deadline_ms, .. } = item else {
         return Ok(None);
     };
     let child = Child::known(*pid, handed.copy(*pidfd)?);
@@ -111,27 +132,9 @@ fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process
         stderr: stderr.map(|(reading, writing)| Stderr { reading, writing }),
         calls: handed.copy_if(*calls)?.map(Listener::new),
         core_folder: handed.copy_if(*core_folder)?,
-        outbox: Outbox::default(),
         ..Process::new(*slot as usize, child, control, handed.before(*age_ms))
     };
     Ok(Some(process))
-}
-
-fn set_owed(process: &mut Process, item: &LauncherToSuccessor) {
-    let LauncherToSuccessor::ProcessState {
-        owes_report,
-        owes_shed,
-        owes_staples,
-        owes_commits,
-        protocol_violations,
-        ..
-    } = item
-    else {
-        return;
-    };
-    (process.owes_report, process.owes_shed, process.owes_staples) =
-        (*owes_report, *owes_shed, *owes_staples);
-    (process.owes_commits, process.protocol_violations) = (*owes_commits, *protocol_violations);
 }
 
 impl Supervisor {
