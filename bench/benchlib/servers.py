@@ -159,6 +159,7 @@ class Server:
         values = self.values | {"PORT": self.port, "DIR": self.directory, "USERS": self.users, "MODULES": modules() or "",
                                 "HUNDRED": "x" * 100}
         values.setdefault("SENDFILE", "on")
+        values.setdefault("SUITES", "off")
         for word, value in values.items():
             text = text.replace(f"@{word}@", str(value))
         path = self.directory / template

@@ -8,20 +8,22 @@ from benchlib.load import Handshakes, Wrk
 
 OURS = Peer("ours", config="tls-ours.toml")
 NGINX, H2O = Peer("nginx", "nginx", "tls-nginx.conf"), Peer("h2o", "h2o", "tls-h2o.conf")
+#: With the order of suites that Bulkhead has.
+AES_128 = Peer("nginx with AES-128", "nginx", "tls-nginx.conf", values={"SUITES": "on"})
 
 
 def kept(name, title, path, *bars):
-    return Case(name, f"TLS, {title}, kept alive", (OURS, NGINX, H2O), Wrk(path, scheme="https"), bars, path=path, tls=True)
+    return Case(name, f"TLS, {title}, kept alive", (OURS, NGINX, AES_128, H2O), Wrk(path, scheme="https"), bars, path=path, tls=True)
 
 
 def handshakes(key, title, limit, stretch):
-    return Case(f"handshakes-{key}", f"TLS, full handshakes per second of CPU, {title}", (OURS, NGINX), Handshakes(),
+    return Case(f"handshakes-{key}", f"TLS, full handshakes per second of CPU, {title}", (OURS, NGINX, AES_128), Handshakes(),
                 (Bar("nginx", limit, stretch, figure="per_cpu_second", more=True),), tls=True, key=key,
                 figures=("per_cpu_second", "cpu_us"))
 
 
 CASES = [
-    Case("tls-close", "TLS, new connections, 100 B", (OURS, NGINX, H2O), Wrk("/100.bin", close=True, scheme="https"),
+    Case("tls-close", "TLS, new connections, 100 B", (OURS, NGINX, AES_128, H2O), Wrk("/100.bin", close=True, scheme="https"),
          (Bar("nginx", 0.75, 0.65),), tls=True),
     kept("tls-100b", "100 B", "/100.bin", Bar("nginx", 0.56)),
     kept("tls-10k", "10 KB", "/10k.bin", Bar("nginx", 0.64)),

@@ -97,6 +97,17 @@ class OpenSsl(unittest.TestCase):
                 text = self.ask("-tls1_2", "-cipher", f"{cipher}:@SECLEVEL=0", request="")
                 self.assertTrue("Cipher is (NONE)" in text or "no ciphers available" in text or "no cipher match" in text, text)
 
+    def test_aes_128_is_preferred_and_no_client_has_to_speak_it(self):
+        # OpenSSL prefers AES-256 itself.
+        for flag, preferred in (("-tls1_3", "TLS_AES_128_GCM_SHA256"), ("-tls1_2", "ECDHE-ECDSA-AES128-GCM-SHA256")):
+            with self.subTest(preferred):
+                self.assertIn(f"Cipher is {preferred}", self.ask(flag, request=""))
+        for suite in ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+            with self.subTest(suite):
+                text = self.ask("-tls1_3", "-ciphersuites", suite)
+                self.assertIn(f"Cipher is {suite}", text)
+                self.assertIn("<h1>main</h1>", text)
+
     def test_the_end_is_announced(self):
         for flag in ("-tls1_2", "-tls1_3"):
             with self.subTest(flag):

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion};
+use rustls::{CipherSuite, ServerConfig, SupportedProtocolVersion};
 use tokio::sync::Notify;
 use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
@@ -39,9 +39,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked at least whether a list of revoked certificates is over: the clock may be set.
 const GLANCE: Duration = Duration::from_secs(3600);
 
+/// Suites that are preferred to others.
+const AES_128: [CipherSuite; 3] = [
+    CipherSuite::TLS13_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+];
+
 /// The time in seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Groups and cipher suites, the preferred ones first.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.kx_groups = vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1];
+    // With AES-256 come hashes of SHA-384, for which most processors have no instructions: a sixth of a handshake.
+    provider.cipher_suites.sort_by_key(|suite| !AES_128.contains(&suite.suite()));
+    provider
 }
 
 /// What the launcher says of TLS.
@@ -189,11 +205,7 @@ impl Tls {
             return Ok(None);
         };
         let wrong = |what: &dyn std::fmt::Display| Fault::Launcher(format!("TLS: {what}"));
-        let provider = aws_lc_rs::default_provider();
-        let provider = Arc::new(rustls::crypto::CryptoProvider {
-            kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
-            ..provider
-        });
+        let provider = Arc::new(provider());
         let versions: &[&SupportedProtocolVersion] = match settings.version_min {
             0x0303 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             0x0304 => &[&rustls::version::TLS13],
