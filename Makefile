@@ -148,6 +148,7 @@ bench-check:
 # Attacks on loopback, on ours and on Apache and nginx with and without a guard; writes bench/CONDITIONING.md.
 conditioning: build
 	@./tests/prepare conditioning
+	cargo build --release --quiet -p conditioning --example tree
 	python3 bench/conditioning/run
 
 # What clients lose when the configuration changes: ours, and nginx and Caddy where they are installed. Needs root.
