@@ -18,7 +18,7 @@ pytestmark = pytest.mark.alone
 SLOWER, TICK = 2.0, 0.010
 #: Programs that are no services of ours do not end when they are asked to.
 DRAIN = {"drain_timeout": "300ms"}
-SECONDS, PACE, TRIES = 3.0, 0.004, 3
+SECONDS, PACE, TRIES = 3.0, 0.004, 5
 
 
 class Paced:
@@ -75,16 +75,18 @@ class Greedy(unittest.TestCase):
             finally:
                 ended.set()
                 attack.join(30)
-            self.assertEqual((before.wrong, during.wrong), ([], []))
+            # What else the machine has to do may have come during the attack: it is there afterwards as well, then.
+            after = Paced(self.server, "other.test", ["/", "/probe"])
+            self.assertEqual((before.wrong, during.wrong, after.wrong), ([], [], []))
             self.assertGreater(len(during.times), 100)
             self.assertIn(507, found, "it asks for more memory than it may have")
             for id in ("fork-bomb", "fill-threads", "fill-descriptors", "touch-memory"):
                 self.assertEqual(found[0][id]["result"], "refused", found[0][id])
-            tried.append((before.p99, during.p99))
-            if during.p99 <= SLOWER * before.p99 + TICK:
+            tried.append((before.p99, during.p99, after.p99))
+            if during.p99 <= SLOWER * max(before.p99, after.p99) + TICK:
                 break
         else:
-            self.fail(f"p99 in seconds, before and during: {tried}")
+            self.fail(f"p99 in seconds, before, during and after: {tried}")
         self.assertTrue(all(process.alive for process in others), self.server.log())
 
     def test_a_full_disk_is_its_own(self):
@@ -143,6 +145,23 @@ class Survivors(unittest.TestCase):
         server.launcher.kill()
         server.wait(5)
         self.assertTrue(until(lambda: not parent.alive and not child.alive, 2))
+
+    def test_none_after_the_reaper_was_killed_before_the_launcher(self):
+        """Without the layer by which the kernel ends a process with its parent; a program can shake that off by itself."""
+        server = self.serve(isolation="degraded", danger_without=["parent death"])
+        parent, child = self.child(server)
+        self.addCleanup(lambda: parent.alive and parent.kill())
+        for _ in range(2):
+            reaper = server.reaper()
+            reaper.kill()
+            self.assertTrue(until(lambda reaper=reaper: (new := server.reaper()) and new != reaper, 10), server.log())
+        # It is there before it has been given all of them.
+        given = lambda: [what for what in server.reaper().descriptors().values() if "pidfd" in what]
+        self.assertTrue(until(given, 5), server.log())
+        self.assertIn("the reaper, which ends services and filters with the launcher, has ended", server.log())
+        server.launcher.kill()
+        server.wait(5)
+        self.assertTrue(until(lambda: not parent.alive and not child.alive, 5))
 
     def test_without_a_pid_namespace_the_launcher_ends_them(self):
         server = self.serve(isolation="degraded", danger_without=["pid namespace"])
