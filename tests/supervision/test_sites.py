@@ -1,13 +1,16 @@
 """Sites in files of their own: `include`, and `bulkhead site`, beside a server that runs, and without one."""
 
 import json
+import mmap
 import os
+import shutil
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import client
 from client import Load, until
-from harness import Server, configuration, rootless_too, site
+from harness import NOBODY, ROOTLESS, Server, configuration, rootless_too, site
 
 
 def with_folder(port):
@@ -100,6 +103,79 @@ class Sites(unittest.TestCase):
         self.say("disable", "broken")
         self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
         self.say("remove", "broken")
+
+    def test_what_was_edited_by_hand_comes_with_the_next_change(self):
+        server, root = self.server, self.server.folder / "two"
+        server.write("sites/one.toml", file_of("one", "../three"))
+        server.write("sites/three.toml", file_of("three"))
+        self.say("add", "two", "--host", "two.test", "--root", root)
+        self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "two", "three")],
+                         ["<h1>three</h1>\n", "<h1>two</h1>\n", "<h1>three</h1>\n"])
+        (server.folder / "sites" / "three.toml").unlink()
+        self.say("disable", "two")
+        self.assertEqual(self.statuses("one", "two", "three"), [200, 404, 404])
+        # A mistake is told as often as it is there, with those of others.
+        server.write("sites/broken.toml", file_of("broken", "../one", nonsense=1))
+        for name in ("four", "five"):
+            refused = self.refused("add", name, "--host", "one.test", "--root", root, code=1)
+            self.assertIn("sites/broken.toml:5:1: error: unknown key", refused)
+            self.assertEqual(self.names(), ["README", "broken.toml", "one.toml", "two.toml.disabled"])
+        server.write("sites/broken.toml", file_of("broken", "../nowhere"))
+        self.assertIn("nowhere does not exist", self.refused("enable", "two", code=1))
+        server.write("sites/broken.toml", file_of("broken", "../one", host=["two.test"]))
+        self.assertIn('is already site "broken"', self.refused("enable", "two", code=1))
+        (server.folder / "sites" / "broken.toml").unlink()
+        server.write("sites/one.toml", file_of("one"))
+        self.say("enable", "two")
+        self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "two")],
+                         ["<h1>one</h1>\n", "<h1>two</h1>\n"])
+
+    def watches(self):
+        """How many folders the launcher watches."""
+        found = Path(f"/proc/{self.server.launcher.pid}/fdinfo").iterdir()
+        return sum(path.read_text().count("inotify wd:") for path in found)
+
+    def test_what_the_kernel_does_not_say_is_found_all_the_same(self):
+        server, sites = self.server, self.server.folder / "sites"
+        text = lambda name: server.get("/", f"{name}.test").text
+        add = lambda name: self.say("add", name, "--host", f"{name}.test", "--root", server.folder / "two")
+        self.assertEqual(self.watches(), 1)
+        # A link, whose file is elsewhere.
+        linked = server.write("elsewhere.toml", file_of("three", "../three"))
+        (sites / "three.toml").symlink_to(linked)
+        add("first")
+        self.assertEqual(text("three"), "<h1>three</h1>\n")
+        server.write("elsewhere.toml", file_of("three", "../one"))
+        add("second")
+        self.assertEqual(text("three"), "<h1>one</h1>\n")
+        # Written through a mapping in memory: a reload looks at every file.
+        with open(sites / "one.toml", "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            at = mapped.find(b"../one")
+            mapped[at : at + 6] = b"../two"
+            mapped.flush()
+        self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
+        self.assertEqual(text("one"), "<h1>two</h1>\n")
+        # More than the kernel keeps.
+        hidden, other = sites / ".hidden", sites / ".other"
+        hidden.write_text("")
+        server.write("sites/one.toml", file_of("one", "../three"))
+        for _ in range(int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) // 4 + 1):
+            hidden.rename(other)
+            other.rename(hidden)
+        server.write("sites/one.toml", file_of("one"))
+        add("third")
+        self.assertEqual(text("one"), "<h1>one</h1>\n")
+        # Another folder in the place of the one that is watched.
+        sites.rename(server.folder / "away")
+        shutil.copytree(server.folder / "away", sites, symlinks=True)
+        if ROOTLESS and os.geteuid() == 0:
+            os.chown(sites, NOBODY, NOBODY)
+        server.write("sites/one.toml", file_of("one", "../three"))
+        add("fourth")
+        self.assertEqual(text("one"), "<h1>three</h1>\n")
+        server.write("sites/one.toml", file_of("one"))
+        add("fifth")
+        self.assertEqual((text("one"), self.watches()), ("<h1>one</h1>\n", 1))
 
     def test_the_list_says_where_each_is(self):
         self.say("add", "two", "--host", "two.test", "--root", self.server.folder / "two")

@@ -107,6 +107,7 @@ impl Admin {
             | Command::Unban { .. }
             | Command::Reopen {}
             | Command::Reload { .. }
+            | Command::ReloadSites {}
             | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
         };
@@ -115,6 +116,7 @@ impl Admin {
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
+            Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
             Command::Upgrade { dry_run } => AdminToLauncher::Upgrade { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
             Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },

@@ -111,7 +111,9 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         }
         Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
-        Command::Reload { dry_run: false } => log(&format!("reload ordered by uid {uid}, pid {pid}")),
+        Command::Reload { dry_run: false } | Command::ReloadSites {} => {
+            log(&format!("reload ordered by uid {uid}, pid {pid}"))
+        }
         Command::Upgrade { dry_run: false } => log(&format!("upgrade ordered by uid {uid}, pid {pid}")),
         Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
     };

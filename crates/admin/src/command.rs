@@ -49,6 +49,9 @@ pub enum Command {
         #[serde(default)]
         dry_run: bool,
     },
+    /// The same, of the files of sites that have changed as far as the kernel has said so.
+    #[serde(rename = "reload-sites")]
+    ReloadSites {},
     /// Put the programs that are installed now in the place of those that run.
     Upgrade {
         /// Only say whether that can be done.
@@ -93,6 +96,7 @@ mod tests {
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
         assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
+        assert_eq!(Command::parse(br#"{"command":"reload-sites"}"#), Ok(Command::ReloadSites {}));
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
         assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
         assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));

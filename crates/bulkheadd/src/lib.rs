@@ -15,6 +15,7 @@ mod entry;
 mod given;
 mod launcher;
 mod secret;
+mod site_watch;
 mod transactions;
 mod upgrade;
 mod upgrades;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use components::registry::Started;
 use entry::Entry;
 use given::Given;
+use site_watch::SiteWatch;
 use supervisor::examine::{Depth, Examiner};
 
 /// What the user is told who starts it with the wrong words.
@@ -62,6 +64,9 @@ pub fn main() -> ExitCode {
 /// A launcher that nobody was before.
 fn start(started: Started, given: Given) -> ExitCode {
     let mut read_files = config::Cache::default();
+    // What changes while the files are read is not missed.
+    let mut site_watch = SiteWatch::default();
+    site_watch.look(&started.config);
     let config = config::Config::load_again(&started.config, &Examiner::new(Depth::Start), &mut read_files);
     let loaded = match config {
         Ok(loaded) => loaded,
@@ -70,6 +75,7 @@ fn start(started: Started, given: Given) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let launcher = launcher::Launcher::new(loaded, read_files, started, given);
+    site_watch.all_is_read(&loaded.0);
+    let launcher = launcher::Launcher::new(loaded, (read_files, site_watch), started, given);
     upgrade::ended(launcher.and_then(launcher::Launcher::run))
 }

@@ -138,6 +138,15 @@ impl Transactions {
     }
 }
 
+/// Where a reload looks for what has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// At every file.
+    All,
+    /// At the files of sites of which the kernel has said that something has happened to them, if it says so.
+    Seen,
+}
+
 /// Whether a reload is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {

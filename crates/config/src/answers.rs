@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher, as root, and the `bulkhead` command. Sees: the checked configuration. Never: sees a request.
 
+use std::sync::Arc;
+
 use crate::{Config, Listener, Site};
 
 impl Site {
@@ -12,6 +14,56 @@ impl Site {
 }
 
 impl Config {
+    /// The same with other sites, of which none is copied.
+    pub fn with_sites(&self, sites: Vec<Arc<Site>>) -> Self {
+        let Self {
+            dir,
+            server,
+            listeners,
+            tls,
+            log,
+            restart,
+            limits,
+            conditioning,
+            include,
+            sites: _,
+            warnings,
+        } = self;
+        Self {
+            dir: dir.clone(),
+            server: server.clone(),
+            listeners: listeners.clone(),
+            tls: tls.clone(),
+            log: log.clone(),
+            restart: restart.clone(),
+            limits: limits.clone(),
+            conditioning: conditioning.clone(),
+            include: include.clone(),
+            sites,
+            warnings: warnings.clone(),
+        }
+    }
+
+    /// Whether only sites differ, if anything does.
+    pub fn is_same_but_for_sites(&self, other: &Self) -> bool {
+        let Self {
+            dir,
+            server,
+            listeners,
+            tls,
+            log,
+            restart,
+            limits,
+            conditioning,
+            include: _,
+            sites: _,
+            warnings: _,
+        } = self;
+        (dir, server, listeners, tls) == (&other.dir, &other.server, &other.listeners, &other.tls)
+            && (log, restart, limits) == (&other.log, &other.restart, &other.limits)
+            && *conditioning == other.conditioning
+    }
+
     /// Whether the worker of one site, which has the certificate of a host, relays requests under TLS to another, which
     /// has a path below that host.
     pub fn relays(&self, front: &Site, other: &Site) -> bool {

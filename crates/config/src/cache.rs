@@ -3,7 +3,8 @@
 //! Runs in: the launcher (root). Input: the operator's files. Must never: take a file for what it was that may have changed since, or
 //! keep what was not found right.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::diagnostic::Text;
 use crate::raw::{RawSite, in_files};
-use crate::schema::{Config, Site};
+use crate::schema::{Config, Site, SiteFile};
+use crate::taken::Taken;
 
 /// LIMIT: a file that was changed so lately is read again the next time, as one more change might have the same time.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -44,21 +46,44 @@ impl Stamp {
     }
 }
 
+/// Which folder it is, and who may write there: device, inode, owner and mode.
+pub(crate) type FolderStamp = (u64, u64, u32, u32);
+
+pub(crate) fn folder_stamp(found: &Metadata) -> FolderStamp {
+    (found.dev(), found.ino(), found.uid(), found.mode())
+}
+
 /// A file of sites, decoded.
 #[derive(Clone)]
 pub(crate) struct ReadFile {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Rc<Path>,
     pub(crate) stamp: Stamp,
+    /// Whether whoever watches the folder sees each change of the file.
+    pub(crate) is_seen: bool,
     pub(crate) text: Rc<Text>,
     pub(crate) sites: Vec<Rc<RawSite>>,
+    /// What was remembered of it, if it has not changed.
+    pub(crate) known: Option<Rc<KnownFile>>,
 }
 
 /// A file of sites that was found right.
-#[derive(Clone)]
 pub(crate) struct KnownFile {
+    pub(crate) path: Rc<Path>,
     stamp: Stamp,
+    /// Whether any other change would have had another stamp.
+    is_settled: bool,
+    is_seen: bool,
     pub(crate) text: Rc<Text>,
     pub(crate) sites: Vec<(Rc<RawSite>, Arc<Site>)>,
+    /// As the configuration names it.
+    pub(crate) listed: Arc<SiteFile>,
+}
+
+impl KnownFile {
+    /// Whether the file, which has this stamp now, is as it was.
+    pub(crate) fn is_as(&self, stamp: &Stamp) -> bool {
+        self.is_settled && self.stamp == *stamp
+    }
 }
 
 /// What `Config::load_again` has read. A file in it that has not changed is not read again, and its sites are looked at only
@@ -67,7 +92,11 @@ pub(crate) struct KnownFile {
 pub struct Cache {
     /// The main file: whatever changes there can change what is right in all others.
     main: String,
-    files: HashMap<PathBuf, KnownFile>,
+    folder: Option<(PathBuf, FolderStamp)>,
+    /// By their names, which is the order in which they are read.
+    files: BTreeMap<OsString, Rc<KnownFile>>,
+    /// What their sites have that no other may have; made when it is first asked for.
+    taken: Option<Taken>,
     /// Where the offsets of the next text begin; those of texts that are kept stay what they are.
     next: Option<usize>,
 }
@@ -86,24 +115,83 @@ impl Cache {
         }
     }
 
+    /// Whether all files of the folder are known that this main file includes.
+    pub(crate) fn is_whole(&self, main: &str) -> bool {
+        self.main == main && self.next.is_some() && self.folder.is_some()
+    }
+
     pub(crate) fn next(&self) -> Option<usize> {
         self.next
     }
 
+    /// The folder of the files, and as it was.
+    pub(crate) fn folder(&self) -> Option<&(PathBuf, FolderStamp)> {
+        self.folder.as_ref()
+    }
+
     /// A file that has not changed.
-    pub(crate) fn known(&self, path: &Path, stamp: &Stamp) -> Option<KnownFile> {
-        self.files.get(path).filter(|known| known.stamp == *stamp).cloned()
+    pub(crate) fn known(&self, path: &Path, stamp: &Stamp) -> Option<Rc<KnownFile>> {
+        let known = self.files.get(path.file_name()?)?;
+        (known.path.as_os_str() == path.as_os_str() && known.is_as(stamp)).then(|| Rc::clone(known))
+    }
+
+    /// The file of this name.
+    pub(crate) fn file(&self, name: &OsStr) -> Option<&Rc<KnownFile>> {
+        self.files.get(name)
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Rc<KnownFile>> {
+        self.files.values()
+    }
+
+    /// The names of those whose changes nobody sees who watches the folder.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &OsString> {
+        self.files.iter().filter(|(_, file)| !file.is_seen).map(|(name, _)| name)
+    }
+
+    /// What all sites have that no other may have. It is gone from here until it is given back.
+    pub(crate) fn take_taken(&mut self) -> Option<Taken> {
+        self.taken.take()
+    }
+
+    pub(crate) fn give_back(&mut self, taken: Taken) {
+        self.taken = Some(taken);
     }
 
     /// Keeps what was read and found right, and nothing else.
     pub(crate) fn keep(&mut self, read: Vec<ReadFile>, next: usize, config: &Config) {
+        self.files.clear();
+        self.taken = None;
+        self.change([], read, next, config);
+        let folder = config.include.as_ref().map(|include| &include.folder);
+        let found = folder.and_then(|folder| Some((folder.clone(), folder_stamp(&folder.metadata().ok()?))));
+        self.folder = found;
+    }
+
+    /// The same of files that have come or changed, beside those that are known; others have gone.
+    pub(crate) fn change<'n>(
+        &mut self,
+        gone: impl IntoIterator<Item = &'n OsString>,
+        read: Vec<ReadFile>,
+        next: usize,
+        config: &Config,
+    ) {
         let now = SystemTime::now();
         let mut sites = in_files(&read, &config.sites).iter();
-        let known = read.into_iter().filter_map(|ReadFile { path, stamp, text, sites: raw }| {
+        let files = config.include.iter().flat_map(|include| &include.files);
+        gone.into_iter().for_each(|name| drop(self.files.remove(name)));
+        for (ReadFile { path, stamp, is_seen, text, sites: raw, known }, listed) in
+            read.into_iter().zip(files)
+        {
+            let Some(name) = path.file_name().map(OsStr::to_owned) else { continue };
             let sites = raw.into_iter().zip(sites.by_ref().cloned()).collect();
-            stamp.is_settled(now).then_some((path, KnownFile { stamp, text, sites }))
-        });
-        self.files = known.collect();
+            let new = || {
+                let (is_settled, listed) = (stamp.is_settled(now), listed.clone());
+                Rc::new(KnownFile { path, stamp, is_settled, is_seen, text, sites, listed })
+            };
+            self.files.insert(name, known.unwrap_or_else(new));
+        }
         self.next = Some(next);
     }
 }

@@ -19,7 +19,7 @@ use crate::worker;
 
 /// Every rule that needs no file system.
 pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
-    user_range(raw, problems);
+    user_range(raw, Needs::of(&raw.sites), problems);
     socket_path(raw, problems);
     listeners(raw, problems);
     site_names(&raw.sites, problems);
@@ -68,25 +68,64 @@ fn filters_see_requests(raw: &RawConfig, problems: &mut Problems) {
     }
 }
 
+/// What the number of uids depends on, of all sites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    sites: usize,
+    services: usize,
+    connectors: usize,
+    certified: usize,
+}
+
+impl Needs {
+    fn of(sites: &[ListedSite]) -> Self {
+        let mut needs = Self::default();
+        sites.iter().for_each(|site| needs.add(site));
+        needs
+    }
+
+    fn of_one(site: &RawSite) -> Self {
+        let granted = site.services.iter().filter(|service| service.network.is_granted()).count();
+        Self {
+            sites: 1,
+            services: site.services.len(),
+            connectors: granted + usize::from(site.routes.iter().any(|route| route.has_servers())),
+            certified: usize::from(site.tls.is_some()),
+        }
+    }
+
+    /// Adds what a site needs.
+    pub(crate) fn add(&mut self, site: &RawSite) {
+        let one = Self::of_one(site);
+        self.sites += one.sites;
+        self.services += one.services;
+        self.connectors += one.connectors;
+        self.certified += one.certified;
+    }
+
+    /// Removes what a site needs that was added.
+    pub(crate) fn remove(&mut self, site: &RawSite) {
+        let one = Self::of_one(site);
+        self.sites -= one.sites;
+        self.services -= one.services;
+        self.connectors -= one.connectors;
+        self.certified -= one.certified;
+    }
+}
+
 /// Each partition has a uid of its own: the roles, the sites, the services and the filters.
-fn user_range(raw: &RawConfig, problems: &mut Problems) {
+pub(crate) fn user_range(raw: &RawConfig, needs: Needs, problems: &mut Problems) {
     let Some(range) = &raw.server.user_range else {
         return;
     };
-    let services: usize = raw.sites.iter().map(|site| site.services.len()).sum();
+    let Needs { sites, services, connectors, certified } = needs;
     let filters = raw.conditioning.filters.len();
     // The signer, where there is something to sign with, and the stapler.
-    let certified = raw.sites.iter().any(|site| site.tls.is_some());
-    let roles = ROLES + if certified { 1 + usize::from(raw.tls.ocsp) } else { 0 };
-    let connectors =
-        raw.sites.iter().filter(|site| site.routes.iter().any(|route| route.has_servers())).count();
-    let services_of = raw.sites.iter().flat_map(|site| &site.services);
-    let connectors = connectors + services_of.filter(|service| service.network.is_granted()).count();
-    let needed = roles + raw.sites.len() + services + filters + connectors;
+    let roles = ROLES + if certified > 0 { 1 + usize::from(raw.tls.ocsp) } else { 0 };
+    let needed = roles + sites + services + filters + connectors;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;
     if has < needed as u64 {
-        let sites = raw.sites.len();
         let filters = if filters > 0 { format!(", {filters} filters") } else { String::new() };
         let filters = if connectors > 0 { format!("{filters}, {connectors} connectors") } else { filters };
         let message = format!(

@@ -102,23 +102,23 @@ pub(crate) fn include_of(text: &str, dir: &Path, problems: &mut Problems) -> Opt
 /// Decodes files of sites; the files, and all their sites. `None` if the syntax of one left nothing to decode.
 fn include_sites(files: Vec<SiteFile>, problems: &mut Problems) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
     let (mut read, mut sites, mut is_sound) = (Vec::new(), Vec::new(), true);
-    for SiteFile { path, stamp, content } in files {
-        let (text, found) = match content {
+    for SiteFile { path, stamp, is_seen, content } in files {
+        let (text, found, known) = match content {
             Content::Known(known) => {
                 problems.adopt(&known.text);
-                let found = known.sites.into_iter().map(|(raw, site)| (raw, Some(site)));
-                (known.text, found.collect())
+                let found = known.sites.iter().map(|(raw, site)| (raw.clone(), Some(site.clone())));
+                (known.text.clone(), found.collect(), Some(known))
             }
             Content::Text(written) => {
                 let text = problems.add(&path.display().to_string(), &written);
                 let found = included(&path, &written, text.base(), problems);
                 is_sound &= found.is_some();
                 let found = found.into_iter().flatten().map(|raw| (Rc::new(raw), None));
-                (text, found.collect::<Vec<_>>())
+                (text, found.collect::<Vec<_>>(), None)
             }
         };
         let raw = found.iter().map(|(raw, _)| raw.clone()).collect();
-        read.push(ReadFile { path, stamp, text, sites: raw });
+        read.push(ReadFile { path, stamp, is_seen, text, sites: raw, known });
         sites.extend(found.into_iter().map(|(raw, site)| ListedSite::new(raw, site)));
     }
     is_sound.then_some((read, sites))

@@ -3,9 +3,11 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's files. Must never: read a file that somebody
 //! else may have written.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crate::cache::{Cache, KnownFile, Stamp};
 use crate::diagnostic::{Problems, show_path};
@@ -20,8 +22,11 @@ pub const SUFFIX: &str = ".toml";
 
 /// A file of sites.
 pub(crate) struct SiteFile {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Rc<Path>,
     pub(crate) stamp: Stamp,
+    /// Whether whoever watches the folder sees each change: a link leads elsewhere, and a file of two names can be written
+    /// under the other one.
+    pub(crate) is_seen: bool,
     pub(crate) content: Content,
 }
 
@@ -30,7 +35,7 @@ pub(crate) enum Content {
     /// Its text.
     Text(String),
     /// What was made of it before.
-    Known(KnownFile),
+    Known(Rc<KnownFile>),
 }
 
 /// The folder of `FOLDER/*.toml`.
@@ -84,47 +89,60 @@ pub(crate) fn read(folder: &At<PathBuf>, cache: &Cache, problems: &mut Problems)
     names.sort();
     let found = std::fs::metadata(&folder.value).ok();
     let owner = found.map(|found| safe(&folder.value, &found, None, folder.offset, problems));
-    let files = names.into_iter().map(|name| folder.value.join(name));
-    files.filter_map(|path| file(path, owner, folder.offset, cache, problems)).collect()
+    let of_folder = InFolder { folder, owner, cache };
+    names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
 }
 
-fn list(folder: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+/// Whether files of this name are read.
+pub(crate) fn is_read(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".")
+}
+
+/// The names of the files, and whether each is a link.
+fn list(folder: &Path) -> std::io::Result<Vec<(OsString, bool)>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let bytes = name.as_encoded_bytes();
-        if bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".") {
-            names.push(name);
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_read(&name) {
+            names.push((name, entry.file_type().is_ok_and(|kind| kind.is_symlink())));
         }
     }
     Ok(names)
 }
 
-fn file(
-    path: PathBuf,
-    owner: Option<u32>,
-    offset: usize,
-    cache: &Cache,
-    problems: &mut Problems,
-) -> Option<SiteFile> {
-    // Before the file is read: what is written meanwhile is read the next time.
-    let found = std::fs::metadata(&path).map_err(files::Unread::Io);
-    let read = found.and_then(|found| {
-        let stamp = Stamp::of(&found);
-        safe(&path, &found, owner, offset, problems);
-        let content = match cache.known(&path, &stamp) {
-            Some(known) => Content::Known(known),
-            None => Content::Text(files::text(&path)?),
-        };
-        Ok((stamp, content))
-    });
-    match read {
-        Ok((stamp, content)) => Some(SiteFile { path, stamp, content }),
-        Err(why) => {
-            let message = format!("`include`: {}: {why}", show_path(&path));
-            let help = "correct it, or give it a name that does not end with `.toml`";
-            problems.report_help(offset, message, help);
-            None
+/// What is known of the files of a folder before they are looked at.
+pub(crate) struct InFolder<'c> {
+    pub(crate) folder: &'c At<PathBuf>,
+    pub(crate) owner: Option<u32>,
+    pub(crate) cache: &'c Cache,
+}
+
+impl InFolder<'_> {
+    /// A file, as it is now.
+    pub(crate) fn file(&self, name: &OsStr, is_link: bool, problems: &mut Problems) -> Option<SiteFile> {
+        let path = self.folder.value.join(name);
+        let offset = self.folder.offset;
+        // Before the file is read: what is written meanwhile is read the next time.
+        let found = std::fs::metadata(&path).map_err(files::Unread::Io);
+        let read = found.and_then(|found| {
+            let stamp = Stamp::of(&found);
+            safe(&path, &found, self.owner, offset, problems);
+            let content = match self.cache.known(&path, &stamp) {
+                Some(known) => Content::Known(known),
+                None => Content::Text(files::text(&path)?),
+            };
+            Ok((stamp, !is_link && found.nlink() == 1, content))
+        });
+        match read {
+            Ok((stamp, is_seen, content)) => Some(SiteFile { path: path.into(), stamp, is_seen, content }),
+            Err(why) => {
+                let message = format!("`include`: {}: {why}", show_path(&path));
+                let help = "correct it, or give it a name that does not end with `.toml`";
+                problems.report_help(offset, message, help);
+                None
+            }
         }
     }
 }

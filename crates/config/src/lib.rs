@@ -11,6 +11,7 @@
 mod answers;
 mod backends;
 mod cache;
+mod changed;
 mod check;
 mod conditioning;
 mod decode;
@@ -33,9 +34,12 @@ mod sites;
 mod source;
 mod statics;
 mod statics_schema;
+mod taken;
 mod tls;
 mod worker;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
@@ -97,6 +101,24 @@ impl Config {
         })
     }
 
+    /// The same, if of the files in the folder of `include` only those of these names can have changed since `cache` was last
+    /// filled: others are not even looked at. If anything is wrong, all are, so that all is said.
+    ///
+    /// # Errors
+    ///
+    /// As for `load`.
+    pub fn load_changed(
+        path: &Path,
+        examine: &dyn Examine,
+        cache: &mut Cache,
+        changed: &BTreeSet<OsString>,
+    ) -> Result<(Config, Source), Diagnostics> {
+        match changed::load(path, examine, cache, changed) {
+            Some(loaded) => Ok(loaded),
+            None => Self::load_again(path, examine, cache),
+        }
+    }
+
     /// The configuration of texts that were read before, whatever is in the files now. With `examine`, what these texts name
     /// on disk is examined as well.
     ///
@@ -149,10 +171,8 @@ fn load(
         problems,
         last_checks,
     )?;
-    let included = built.included.iter().map(|file| (file.path.clone(), file.text.clone())).collect();
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     cache.keep(built.included, built.next, &built.config);
-    Ok((built.config, Source { path: path.into(), main: text.into(), included }))
+    Ok((built.config, Source::of(path, &text, cache)))
 }
 
 /// The folder of the files of sites, if the file at `path` has `include`; whatever else is in the file may be wrong.

@@ -233,8 +233,17 @@ impl RawInclude {
     fn finish(self, sites: &[Arc<Site>]) -> (Include, Vec<ReadFile>) {
         let mut included = in_files(&self.files, sites).iter();
         let files = self.files.iter().map(|file| {
-            let sites = included.by_ref().take(file.sites.len()).map(|site| site.name.clone()).collect();
-            SiteFile { path: file.path.clone(), sites }
+            let sites = included.by_ref().take(file.sites.len());
+            match &file.known {
+                Some(known) => {
+                    sites.for_each(drop);
+                    known.listed.clone()
+                }
+                None => {
+                    let sites = sites.map(|site| site.name.clone()).collect();
+                    Arc::new(SiteFile { path: file.path.to_path_buf(), sites })
+                }
+            }
         });
         (Include { folder: self.folder.value, files: files.collect() }, self.files)
     }

@@ -44,7 +44,7 @@ pub struct Include {
     /// The folder; absolute.
     pub folder: PathBuf,
     /// Its files, in the order of their names.
-    pub files: Vec<SiteFile>,
+    pub files: Vec<Arc<SiteFile>>,
 }
 
 /// A file of `include`.

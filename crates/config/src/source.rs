@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::cache::Stamp;
+use crate::cache::{Cache, Stamp};
 use crate::diagnostic::{Problems, Text};
 use crate::include::{Content, SiteFile};
 
@@ -15,7 +15,7 @@ use crate::include::{Content, SiteFile};
 pub struct Source {
     pub(crate) path: Rc<Path>,
     pub(crate) main: Rc<str>,
-    pub(crate) included: Rc<[(PathBuf, Rc<Text>)]>,
+    pub(crate) included: Rc<[(Rc<Path>, Rc<Text>)]>,
 }
 
 impl fmt::Debug for Source {
@@ -33,9 +33,16 @@ impl Source {
         let mut texts = Problems::new(&path.display().to_string(), &main);
         let included = files.map(|(path, text)| {
             let text = texts.add(&path.display().to_string(), &text);
-            (path, text)
+            (path.into(), text)
         });
         Some(Self { included: included.collect(), path: path.into(), main: main.into() })
+    }
+
+    /// The texts of a main file and of the files that are remembered beside it.
+    pub(crate) fn of(path: &Path, main: &str, cache: &Cache) -> Self {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let included = cache.files().map(|file| (file.path.clone(), file.text.clone())).collect();
+        Self { path: path.into(), main: main.into(), included }
     }
 
     /// The files, the main one first.
@@ -49,6 +56,7 @@ impl Source {
         self.included.iter().map(|(path, text)| SiteFile {
             path: path.clone(),
             stamp: Stamp::default(),
+            is_seen: false,
             content: Content::Text(text.as_str().to_owned()),
         })
     }

@@ -327,6 +327,12 @@ fn check_site(raw: &RawConfig, site: &RawSite, tls: &RawSiteTls, problems: &mut 
     }
 }
 
+/// Whether a site needs another one that does TLS for its hosts: it has a `path`, and answers by TLS alone.
+pub(crate) fn needs_front(site: &RawSite, listeners: &[RawListener]) -> bool {
+    let mut own = listeners.iter().filter(|listener| answers_on(site, listener)).peekable();
+    has_path(site) && own.peek().is_some() && own.all(|listener| listener.tls)
+}
+
 fn has_path(site: &RawSite) -> bool {
     site.path.as_deref().is_some_and(|path| path != "/")
 }
@@ -338,10 +344,10 @@ fn check_path<'r>(
     fronts: &OnceCell<HashMap<&'r str, Vec<&'r RawSite>>>,
     problems: &mut Problems,
 ) {
-    let listeners: Vec<_> = raw.listeners.iter().filter(|listener| answers_on(site, listener)).collect();
-    if !has_path(site) || listeners.is_empty() || listeners.iter().any(|listener| !listener.tls) {
+    if !needs_front(site, &raw.listeners) {
         return;
     }
+    let listeners: Vec<_> = raw.listeners.iter().filter(|listener| answers_on(site, listener)).collect();
     let relays = |other: &&RawSite| listeners.iter().any(|listener| answers_on(other, listener));
     let fronts = fronts.get_or_init(|| fronts_of(raw));
     for host in &site.hosts {

@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let two
 //! sites write into one log, or share an account unless both say so.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -91,6 +92,14 @@ fn hooks(sites: &[ListedSite], problems: &mut Problems) {
                 );
             }
         }
+    }
+}
+
+/// The log of a site of this name.
+pub(crate) fn log_of<'s>(worker: &'s RawWorker, site: Option<&str>) -> Option<Cow<'s, str>> {
+    match &worker.access_log {
+        Some(log) => Some(Cow::Borrowed(&log.value)),
+        None => site.map(|site| Cow::Owned(format!("{site}.access.log"))),
     }
 }
 

@@ -53,7 +53,7 @@ use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::index::Index;
 use crate::life::{Life, Removed};
-use crate::lookup::Lookup;
+use crate::lookup::{Hosts, Lookup};
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
 use crate::reaping::Reaping;
@@ -107,8 +107,10 @@ pub struct Supervisor {
     listeners: Vec<Vec<OwnedFd>>,
     /// Of which some listeners are made.
     passed: PassedSockets,
-    /// The names of the sites, where their numbers do not say in which order they are.
-    order: Vec<String>,
+    /// The numbers of the sites in the order of the file, where they are not in order themselves.
+    order: Vec<u16>,
+    /// The sites by their hosts.
+    hosts: Hosts,
     specs: Vec<ProcessSpec>,
     slots: Vec<Slot>,
     processes: BTreeMap<u64, Process>,
@@ -162,6 +164,8 @@ impl Supervisor {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(during("make an epoll"))?;
         watch(&epoll, &signals, SIGNALS)?;
         let slots = 0..specs.len();
+        let mut hosts = Hosts::default();
+        hosts.update(&[], &context.config.sites);
         let mut supervisor = Self {
             rule: Rule::of(&context.config.restart),
             slots: specs.iter().map(|_| Slot::default()).collect(),
@@ -171,6 +175,7 @@ impl Supervisor {
             listeners,
             passed: PassedSockets::default(),
             order: Vec::new(),
+            hosts,
             specs,
             processes: BTreeMap::new(),
             index: Index::default(),

@@ -16,10 +16,58 @@ use config::Site;
 use crate::Supervisor;
 use crate::life::Life;
 use crate::process::{Process, Stage};
+use crate::spawn::process_spec::ProcessSpec;
 
 /// How long a number rests in any case, beside twice the time that a line may wait for the logger: a gate may still have a
 /// line of the site that has gone.
 const REST: Duration = Duration::from_secs(1);
+
+/// Some of all numbers that there can be, a bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumberSet {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl NumberSet {
+    /// Adds a number.
+    pub fn insert(&mut self, number: u16) {
+        let (word, bit) = Self::place(number);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.count += usize::from(self.words[word] & bit == 0);
+        self.words[word] |= bit;
+    }
+
+    /// Whether a number is one of them.
+    pub fn contains(&self, number: u16) -> bool {
+        let (word, bit) = Self::place(number);
+        self.words.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn place(number: u16) -> (usize, u64) {
+        (usize::from(number / 64), 1 << (number % 64))
+    }
+}
+
+impl FromIterator<u16> for NumberSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(numbers: I) -> Self {
+        let mut set = Self::default();
+        numbers.into_iter().for_each(|number| set.insert(number));
+        set
+    }
+}
 
 /// Numbers that the next sites and partitions can have.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +75,7 @@ pub struct Numbers {
     /// Places of sites that have gone, the lowest first.
     pub sites: Vec<u16>,
     /// Numbers of partitions that are in use.
-    pub partitions: BTreeSet<u16>,
+    pub partitions: NumberSet,
 }
 
 /// Sites at their numbers, while some come.
@@ -38,7 +86,7 @@ pub(crate) struct Places {
     /// The numbers of those that have come.
     pub(crate) added: Vec<u16>,
     /// Numbers of partitions that are in use.
-    pub(crate) partitions: BTreeSet<u16>,
+    pub(crate) partitions: NumberSet,
 }
 
 impl Places {
@@ -48,19 +96,30 @@ impl Places {
     }
 
     /// Gives a site a number.
-    pub(crate) fn add(&mut self, site: Arc<Site>) {
+    pub(crate) fn add(&mut self, site: Arc<Site>) -> u16 {
         let number = self.free.pop().map_or(self.sites.len(), usize::from);
         match self.sites.get_mut(number) {
             Some(place) => *place = site,
             None => self.sites.push(site),
         }
         self.added.push(number as u16);
+        number as u16
     }
 }
 
 /// Whether this is the place of a site that serves.
 pub fn is_live(site: &Site) -> bool {
     !site.hosts.is_empty()
+}
+
+/// Makes a place of a site that has gone: no route, no file and no certificate is its. What its processes were started
+/// with stays, until they have ended.
+pub fn leave_place(site: &mut Arc<Site>) {
+    let site = Arc::make_mut(site);
+    site.hosts.clear();
+    site.tls = None;
+    site.terms = config::Terms::default();
+    site.routes.clear();
 }
 
 impl Supervisor {
@@ -101,11 +160,34 @@ impl Supervisor {
 
     /// The numbers that new sites and partitions can have.
     pub fn numbers(&self) -> Numbers {
-        let known = self.specs.iter().zip(&self.slots).filter(|(_, slot)| slot.life != Life::Free);
-        let (sites, partitions): (BTreeSet<u16>, BTreeSet<u16>) =
-            known.map(|(spec, _)| (spec.site, spec.partition)).unzip();
+        let sites: NumberSet = self.known().map(|spec| spec.site).collect();
         let places = (0..).zip(&self.context.config.sites);
-        let free = places.filter(|(number, site)| !is_live(site) && !sites.contains(number));
-        Numbers { sites: free.map(|(number, _)| number).collect(), partitions }
+        let free = places.filter(|(number, site)| !sites.contains(*number) && !is_live(site));
+        Numbers { sites: free.map(|(number, _)| number).collect(), partitions: self.partitions() }
+    }
+
+    /// Numbers of partitions that are in use.
+    pub fn partitions(&self) -> NumberSet {
+        self.known().map(|spec| spec.partition).collect()
+    }
+
+    /// What all slots are for that anybody knows.
+    fn known(&self) -> impl Iterator<Item = &ProcessSpec> {
+        let known = self.specs.iter().zip(&self.slots).filter(|(_, slot)| slot.life != Life::Free);
+        known.map(|(spec, _)| spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_put_in() {
+        let numbers = [0, 63, 64, 700, 65_535, 64];
+        let set: NumberSet = numbers.into_iter().collect();
+        assert_eq!((set.len(), set.is_empty(), NumberSet::default().is_empty()), (5, false, true));
+        let found: Vec<u16> = (0..=u16::MAX).filter(|&number| set.contains(number)).collect();
+        assert_eq!(found, [0, 63, 64, 700, 65_535]);
     }
 }

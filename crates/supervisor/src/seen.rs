@@ -8,15 +8,16 @@ use wire::Role;
 
 use crate::Supervisor;
 use crate::life::Life;
-use crate::lookup::Lookup;
+use crate::lookup::{Lookup, is_pattern};
 use crate::spawn::process_spec::ProcessSpec;
 
 impl Supervisor {
     pub(crate) fn lookup(&self) -> &Lookup {
         let new = || {
-            let lives = self.slots.iter().map(|slot| slot.life);
-            let there = (0..).zip(&self.specs).zip(lives).filter(|(_, life)| *life != Life::Free);
-            Lookup::new(&self.context.config, &self.order, there.map(|(spec, _)| spec))
+            let all = (0..).zip(&self.specs).zip(&self.slots);
+            let there = all.map(|((number, spec), slot)| (number, spec, slot.life));
+            let there = there.filter(|(_, _, life)| *life != Life::Free);
+            Lookup::new(&self.context.config, &self.order, there)
         };
         self.lookup.get_or_init(new)
     }
@@ -40,13 +41,36 @@ impl Supervisor {
         let (number, life) = (self.specs[slot].site, self.slots[slot].life);
         let Some(site) = self.context.config.sites.get(usize::from(number)) else { return Vec::new() };
         // A pattern may have any host in it.
-        if site.hosts.iter().any(|host| host.contains('*')) {
+        if site.hosts.iter().any(|host| is_pattern(host)) {
             return self.specs_for(life);
         }
-        let lookup = self.lookup();
-        let others = site.hosts.iter().flat_map(|host| lookup.of_host(host));
-        let slots: BTreeSet<usize> = others.chain(lookup.of_site(number)).copied().collect();
+        let others = site.hosts.iter().flat_map(|host| self.slots_of_host(host));
+        let slots: BTreeSet<usize> = others.chain(self.lookup().of_site(number).iter().copied()).collect();
         self.sorted(slots.into_iter().filter(|&slot| self.is_seen(slot, life)).collect())
+    }
+
+    /// Those of them that answer for one of these hosts, which are taken as they are written.
+    pub fn specs_of_hosts<'h>(
+        &self,
+        hosts: impl IntoIterator<Item = &'h String>,
+        life: Life,
+    ) -> Vec<&ProcessSpec> {
+        let slots: BTreeSet<usize> = hosts.into_iter().flat_map(|host| self.slots_of_host(host)).collect();
+        self.sorted(slots.into_iter().filter(|&slot| self.is_seen(slot, life)).collect())
+    }
+
+    /// The slots of the workers and services of sites with a host.
+    fn slots_of_host(&self, host: &str) -> impl Iterator<Item = usize> {
+        let slots = self.hosts.of(host).iter().flat_map(|&site| self.lookup().of_site(site)).copied();
+        slots.filter(|&slot| matches!(self.specs[slot].role, Role::Site | Role::Service))
+    }
+
+    /// The slots of the workers of sites that have one of these hosts, or a pattern, which may have any host in it.
+    pub(crate) fn workers_meeting<'h>(&self, hosts: impl IntoIterator<Item = &'h String>) -> BTreeSet<usize> {
+        let with_host = hosts.into_iter().flat_map(|host| self.hosts.of(host)).copied();
+        let sites: BTreeSet<u16> = with_host.chain(self.hosts.with_patterns()).collect();
+        let slots = sites.into_iter().flat_map(|site| self.lookup().of_site(site)).copied();
+        slots.filter(|&slot| self.specs[slot].role == Role::Site).collect()
     }
 
     fn is_seen(&self, slot: usize, by: Life) -> bool {
@@ -58,10 +82,8 @@ impl Supervisor {
     fn sorted(&self, slots: Vec<usize>) -> Vec<&ProcessSpec> {
         let mut specs: Vec<&ProcessSpec> = slots.into_iter().map(|slot| &self.specs[slot]).collect();
         if !self.order.is_empty() {
-            let (sites, places) = (&self.context.config.sites, &self.lookup().places);
-            specs.sort_by_cached_key(|spec| {
-                sites.get(usize::from(spec.site)).and_then(|site| places.get(&*site.name)).copied()
-            });
+            let places = &self.lookup().places;
+            specs.sort_by_key(|spec| places.get(usize::from(spec.site)).copied().flatten());
         }
         specs
     }

@@ -6,9 +6,7 @@
 //! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
 //! all have come up, they take their places, or else they go and nothing has changed.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Config;
@@ -17,7 +15,7 @@ use wire::{LauncherToLogger, Role};
 use crate::backoff::Rule;
 use crate::error::Error;
 use crate::life::{Life, Removed};
-use crate::numbers::is_live;
+use crate::numbers::{NumberSet, is_live, leave_place};
 use crate::process::{Process, Stage};
 use crate::spawn::context::{chain, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
@@ -30,8 +28,17 @@ pub struct Running {
     pub config: Config,
     /// The listening sockets, by listener, then by gate.
     pub listeners: Vec<Vec<OwnedFd>>,
-    /// The names of the sites in the order of the file: clients that name no host get the first site.
-    pub order: Vec<String>,
+    /// The numbers of the sites in the order of the file: clients that name no host get the first site.
+    pub order: Vec<u16>,
+}
+
+/// The slots that a change has met, now that it has ended.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Those that serve from here on.
+    pub added: Vec<usize>,
+    /// Those that are there no more.
+    pub removed: Vec<usize>,
 }
 
 /// The listening sockets of a gate, once more, of those by listener, then by gate.
@@ -59,38 +66,52 @@ impl Supervisor {
 
     /// The configuration that runs, with the sites that serve in the order of the file.
     pub fn running_config(&self) -> Config {
-        let mut config = self.context.config.clone();
-        config.sites.retain(|site| is_live(site));
-        let places: HashMap<&str, usize> = (0..).zip(&self.order).map(|(at, name)| (&**name, at)).collect();
-        config.sites.sort_by_key(|site| places.get(&*site.name).copied());
-        config
+        let sites = &self.context.config.sites;
+        let serving = self.site_order().into_iter().map(|number| sites[usize::from(number)].clone());
+        self.context.config.with_sites(serving.collect())
     }
 
-    /// Has the slots of a site go with the change.
-    pub fn leave_site(&mut self, site: u16) {
+    /// The numbers of the sites that serve, in the order of the file.
+    pub fn site_order(&self) -> Vec<u16> {
+        if !self.order.is_empty() {
+            return self.order.clone();
+        }
+        let numbered = (0..).zip(&self.context.config.sites);
+        numbered.filter(|(_, site)| is_live(site)).map(|(number, _)| number).collect()
+    }
+
+    /// Has the slots of these sites go with the change.
+    pub fn leave_sites(&mut self, sites: &[u16]) {
+        let sites: NumberSet = sites.iter().copied().collect();
+        if sites.is_empty() {
+            return;
+        }
         for (spec, slot) in self.specs.iter().zip(&mut self.slots) {
-            if spec.site == site && slot.life == Life::Serving {
+            if slot.life == Life::Serving && sites.contains(spec.site) {
                 slot.life = Life::Leaving;
             }
         }
     }
 
-    /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves. Those that are
-    /// removed, as slots.
-    pub fn end_change(&mut self, committed: bool) -> Vec<usize> {
-        let (mut removed, now) = (Vec::new(), Removed { last: self.serial, at: Instant::now() });
+    /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves.
+    pub fn end_change(&mut self, committed: bool) -> Changed {
+        let (mut changed, now) = (Changed::default(), Removed { last: self.serial, at: Instant::now() });
         for (number, slot) in self.slots.iter_mut().enumerate() {
             slot.life = match (slot.life, committed) {
-                (Life::Pending, true) | (Life::Leaving, false) => Life::Serving,
+                (Life::Pending, true) => {
+                    changed.added.push(number);
+                    Life::Serving
+                }
+                (Life::Leaving, false) => Life::Serving,
                 (Life::Pending, false) | (Life::Leaving, true) => {
-                    removed.push(number);
+                    changed.removed.push(number);
                     slot.removed = Some(now);
                     Life::Removed
                 }
                 (life, _) => life,
             };
         }
-        removed
+        changed
     }
 
     /// Retires the processes of slots that were removed: those of a site in the order in which they need each other. What
@@ -218,8 +239,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes filters of this generation known, and forgets those of others that no slot has any more.
-    pub fn set_filters(&mut self, generation: u32, config: &Config) {
+    /// Makes the filters of the configuration known as those of this generation, and forgets those of others that no slot has any
+    /// more.
+    pub fn set_filters(&mut self, generation: u32) {
         let used = |generation: &u32| {
             let slots = self.specs.iter().zip(&self.slots);
             slots.filter(|(_, slot)| !slot.life.is_over()).any(|(spec, _)| spec.generation == *generation)
@@ -227,7 +249,7 @@ impl Supervisor {
         let unused: Vec<u32> =
             self.context.chains.keys().copied().filter(|generation| !used(generation)).collect();
         unused.iter().for_each(|generation| drop(self.context.chains.remove(generation)));
-        self.context.chains.insert(generation, chain(config));
+        self.context.chains.insert(generation, chain(&self.context.config));
     }
 
     /// A generation that no filter has had.
@@ -244,6 +266,7 @@ impl Supervisor {
     pub fn replace_config(&mut self, new: Running) -> Running {
         self.rule = Rule::of(&new.config.restart);
         self.lookup.take();
+        self.hosts.update(&self.context.config.sites, &new.config.sites);
         Running {
             config: std::mem::replace(&mut self.context.config, new.config),
             listeners: std::mem::replace(&mut self.listeners, new.listeners),
@@ -251,9 +274,13 @@ impl Supervisor {
         }
     }
 
-    /// Has every use of the configuration's sites see this from here on.
-    pub fn change_sites(&mut self, change: impl FnOnce(&mut Vec<Arc<config::Site>>)) {
+    /// Makes places of sites that have gone.
+    pub fn leave_places(&mut self, gone: &[u16]) {
+        let before = self.context.config.sites.clone();
+        for &number in gone {
+            self.context.config.sites.get_mut(usize::from(number)).into_iter().for_each(leave_place);
+        }
         self.lookup.take();
-        change(&mut self.context.config.sites);
+        self.hosts.update(&before, &self.context.config.sites);
     }
 }

@@ -177,5 +177,8 @@ messages! {
         /// Put the program of the launcher that is installed now, and those of all roles, in the place of those that run; or
         /// only say whether that could be done, if `dry_run`.
         24 => Upgrade { ticket: u32, dry_run: bool },
+        /// The same as `Reload`, of the files of sites alone that have changed as far as the kernel has said so: whoever asks has
+        /// changed one of them just now.
+        25 => ReloadSites { ticket: u32 },
     }
 }

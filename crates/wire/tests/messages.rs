@@ -426,6 +426,7 @@ impl Samples for AdminToLauncher {
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
+            Self::ReloadSites { ticket: 8 },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];

@@ -27,6 +27,8 @@ use crate::{find, locate};
 
 /// How long a server may be busy with something else.
 const BUSY_MAX: Duration = Duration::from_secs(30);
+/// How the answer to an order begins that the server does not know.
+const NOT_AN_ORDER: &str = "the request is not an order";
 /// How often it is asked again.
 const BUSY_POLL: Duration = Duration::from_millis(50);
 
@@ -162,8 +164,14 @@ fn accept(config: &Path, name: &str, file: Option<&Path>) -> Result<bool, Fault>
     let server = Server { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
     let run_dir = find::run_dir(&server)?;
     let deadline = Instant::now() + BUSY_MAX;
+    // Of all files, the server knows which have changed.
+    let mut order = json!({ "command": "reload-sites" });
     loop {
-        match give(&run_dir, &json!({ "command": "reload", "dry_run": false })) {
+        match give(&run_dir, &order) {
+            // A server of a version before this one reads all of them.
+            Err(Fault::Usage(reason)) if order["dry_run"].is_null() && reason.starts_with(NOT_AN_ORDER) => {
+                order = json!({ "command": "reload", "dry_run": false });
+            }
             Err(Fault::Busy(_)) if Instant::now() < deadline => std::thread::sleep(BUSY_POLL),
             Err(Fault::Unreachable(_)) => {
                 let checked = Config::load_with(config, &Examiner::new(Depth::Check));

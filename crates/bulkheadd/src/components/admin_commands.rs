@@ -3,7 +3,7 @@
 //! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
 //! what an administrator can, and no more. Never: a string from it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use wire::successor::LauncherToSuccessor;
@@ -72,6 +72,35 @@ impl AdminCommands {
             });
             self.targets[number].1.push(slot);
         }
+    }
+
+    /// Has targets stand for these slots no more, and for others from here on. The numbers and names of those that stood for
+    /// none before.
+    pub(crate) fn change(
+        &mut self,
+        removed: &[(usize, &ProcessSpec)],
+        added: &[(usize, &ProcessSpec)],
+    ) -> Vec<(u16, &str)> {
+        let (mut new, mut known) = (Vec::new(), HashSet::new());
+        for (slot, spec) in removed {
+            if let Some(&number) = self.numbers.get(&spec.name) {
+                self.targets[number].1.retain(|known| known != slot);
+                known.insert(number);
+            }
+        }
+        for (slot, spec) in added {
+            let number = *self.numbers.entry(spec.name.clone()).or_insert_with(|| {
+                self.targets.push((spec.name.clone(), Vec::new()));
+                self.targets.len() - 1
+            });
+            let slots = &mut self.targets[number].1;
+            if slots.is_empty() && known.insert(number) {
+                new.push(number);
+            }
+            let at = slots.partition_point(|other| other < slot);
+            slots.insert(at, *slot);
+        }
+        new.into_iter().map(|number| (number as u16, self.targets[number].0.as_str())).collect()
     }
 
     /// What can be relaunched, by the numbers that stand for it.

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::Config;
+use config::{Config, Site};
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
@@ -91,6 +91,19 @@ impl ReloadedFile {
         Self { purpose, path, key, given, owed: Vec::new(), said, is_judged, objected: Vec::new() }
     }
 
+    /// What there was before of the same file; or the file itself, which its reader is sent when it starts, if it is no
+    /// certificate.
+    fn or_as_before(self, before: &mut Vec<Self>) -> Self {
+        let same =
+            |old: &Self| old.purpose == self.purpose && (&old.path, &old.key) == (&self.path, &self.key);
+        let is_certificate = matches!(self.purpose, Purpose::Certificate { .. });
+        match before.iter().position(same) {
+            Some(at) => before.swap_remove(at),
+            None if is_certificate => self,
+            None => self.given_at_start(),
+        }
+    }
+
     fn is_of_names(&self) -> bool {
         matches!(self.purpose, Purpose::Names(_))
     }
@@ -147,33 +160,18 @@ impl FileReload {
 
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
-        let mut before = std::mem::take(&mut self.files);
+        let mut before = std::mem::take(&mut self.files).into_iter().peekable();
         let are_looked_up =
             stapler::is_wanted(config) || config.sites.iter().any(|site| names::has_named_servers(site));
         let names = NamesFile::ALL.into_iter().filter(|_| are_looked_up);
-        let names =
-            names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()).given_at_start());
-        let mut files: Vec<ReloadedFile> = names.collect();
+        let names = names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()));
+        // Both are in the order of the sites.
+        let mut old = take_of(&mut before, None);
+        let mut files: Vec<ReloadedFile> = names.map(|new| new.or_as_before(&mut old)).collect();
         for (site, about) in (0u16..).zip(&config.sites) {
-            let certificates = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
-            files.extend(certificates.map(|(number, files)| {
-                let purpose = Purpose::Certificate { site, number };
-                let file = ReloadedFile::new(purpose, files.certificate.clone());
-                ReloadedFile { key: files.key.clone(), ..file }
-            }));
-            files.extend(
-                for_workers(about)
-                    .into_iter()
-                    .map(|(told, path)| ReloadedFile::new(Purpose::Site(site, told), path).given_at_start()),
-            );
-        }
-        for file in &mut files {
-            let same = |old: &ReloadedFile| {
-                old.purpose == file.purpose && (&old.path, &old.key) == (&file.path, &file.key)
-            };
-            if let Some(at) = before.iter().position(same) {
-                *file = before.swap_remove(at);
-            }
+            let mut old = take_of(&mut before, Some(site));
+            let new = files_of(site, about).into_iter();
+            files.extend(new.map(|new| new.or_as_before(&mut old)));
         }
         self.every = Duration::from_millis(config.tls.reread_ms.into());
         let next = Instant::now() + self.every;
@@ -405,6 +403,28 @@ impl FileReload {
         }
         worse
     }
+}
+
+/// The files of a site.
+fn files_of(site: u16, about: &Site) -> Vec<ReloadedFile> {
+    let certificates = (0u16..).zip(about.tls.iter().flat_map(|tls| &tls.certificates));
+    let certificates = certificates.map(|(number, files)| {
+        let purpose = Purpose::Certificate { site, number };
+        let file = ReloadedFile::new(purpose, files.certificate.clone());
+        ReloadedFile { key: files.key.clone(), ..file }
+    });
+    let others = for_workers(about).into_iter();
+    let others = others.map(|(told, path)| ReloadedFile::new(Purpose::Site(site, told), path));
+    certificates.chain(others).collect()
+}
+
+/// Those that are next, as far as they are of this site, or of none.
+fn take_of(
+    files: &mut std::iter::Peekable<impl Iterator<Item = ReloadedFile>>,
+    site: Option<u16>,
+) -> Vec<ReloadedFile> {
+    let is_of_site = |file: &ReloadedFile| file.purpose.named().map(|(_, site)| site) <= site;
+    std::iter::from_fn(|| files.next_if(is_of_site)).collect()
 }
 
 const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;

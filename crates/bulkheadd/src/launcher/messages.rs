@@ -8,7 +8,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Mode};
+use crate::transactions::{Asker, Look, Mode};
 use supervisor::events::Received;
 
 /// How many messages of one child are taken before the others get their turn.
@@ -116,7 +116,10 @@ impl Launcher {
             },
             AdminToLauncher::Reload { ticket, dry_run } => {
                 let mode = if dry_run { Mode::DryRun } else { Mode::CarryOut };
-                self.begin_reload(Asker::Admin { admin, ticket }, mode);
+                self.begin_reload(Asker::Admin { admin, ticket }, mode, Look::All);
+            }
+            AdminToLauncher::ReloadSites { ticket } => {
+                self.begin_reload(Asker::Admin { admin, ticket }, Mode::CarryOut, Look::Seen);
             }
             AdminToLauncher::Reopen { ticket } => to.log_rotation.begin_reopen(supervisor, ticket),
             AdminToLauncher::Certificates { ticket } => {

@@ -36,7 +36,8 @@ use crate::components::service_manager::ServiceManager;
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
 use crate::given::Given;
-use crate::transactions::{Asker, Mode, Transactions};
+use crate::site_watch::SiteWatch;
+use crate::transactions::{Asker, Look, Mode, Transactions};
 use crate::upgrades::Upgrade;
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
@@ -119,8 +120,9 @@ pub struct Launcher {
     admin_socket: AdminSocket,
     /// The file that the configuration is from.
     config_path: PathBuf,
-    /// Files of sites as they were read last.
+    /// Files of sites as they were read last, and what has happened in their folder since then.
     read_files: Cache,
+    site_watch: SiteWatch,
     /// The texts that the configuration is from which runs.
     source: Source,
     /// Which uid is whose; `None` in a rootless run.
@@ -139,7 +141,7 @@ impl Launcher {
     /// Prepares everything that can fail before the first child is started.
     pub fn new(
         (config, source): (Config, Source),
-        read_files: Cache,
+        (read_files, site_watch): (Cache, SiteWatch),
         started: Started,
         given: Given,
     ) -> Result<Self, Error> {
@@ -208,6 +210,7 @@ impl Launcher {
             admin_socket,
             config_path,
             read_files,
+            site_watch,
             source,
             identities,
             transactions: Transactions::default(),
@@ -350,7 +353,7 @@ impl Launcher {
     fn on_signal(&mut self) {
         for signal in self.supervisor.on_signal() {
             match signal {
-                Signal::Reload => self.begin_reload(Asker::Log, Mode::CarryOut),
+                Signal::Reload => self.begin_reload(Asker::Log, Mode::CarryOut, Look::All),
                 Signal::Upgrade => self.begin_upgrade(None, false),
                 Signal::Stop | Signal::Other => {}
             }

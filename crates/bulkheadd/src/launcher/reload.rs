@@ -8,26 +8,27 @@
 //! retire: what they have begun they finish, and their idle connections go back to gates. If one does not come up, all
 //! that were started end, and nothing has changed.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use config::{Config, Source};
+use config::{Config, Diagnostics, Source};
 use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Mode, Reload};
+use crate::transactions::{Asker, Look, Mode, Reload};
 use supervisor::Supervisor;
 use supervisor::change::Change;
-use supervisor::change::prepare::{Effect, Prepared, leave_place, prepare};
+use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
+use supervisor::numbers::leave_place;
 use supervisor::process::Untold;
 use supervisor::setup::process_table::ProcessTable;
 use supervisor::setup::route_table::RouteTable;
-use supervisor::slots::{Running, sockets_of};
+use supervisor::slots::{Changed, Running, sockets_of};
 use supervisor::spawn::context::duplicate;
 use supervisor::spawn::process_spec::ProcessSpec;
 
@@ -36,7 +37,7 @@ const LOGGED_MAX: usize = 20;
 
 impl Launcher {
     /// Reads the configuration again, and begins to change what has changed.
-    pub(super) fn begin_reload(&mut self, asker: Asker, mode: Mode) {
+    pub(super) fn begin_reload(&mut self, asker: Asker, mode: Mode, look: Look) {
         if self.supervisor.is_stopping() {
             return self.refuse_reload(asker, "the server stops");
         }
@@ -53,9 +54,7 @@ impl Launcher {
             self.components.service_manager.reload_begins();
         }
         self.free_numbers();
-        let examiner = Examiner::new(Depth::Start);
-        let prepared = Config::load_again(&self.config_path, &examiner, &mut self.read_files);
-        let prepared = prepared.map_err(|mistakes| mistakes.to_string());
+        let prepared = self.read_configuration(look).map_err(|mistakes| mistakes.to_string());
         let prepared = prepared.and_then(|(config, source)| Ok((prepare(&self.supervisor, config)?, source)));
         let (prepared, source) = match prepared {
             Ok(prepared) => prepared,
@@ -69,6 +68,23 @@ impl Launcher {
             Ok(sockets) => self.carry_out_reload(asker, prepared, source, sockets),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
+    }
+
+    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of.
+    fn read_configuration(&mut self, look: Look) -> Result<(Config, Source), Diagnostics> {
+        self.site_watch.look(&self.config_path);
+        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref());
+        let changed = self.site_watch.changed().filter(|_| look == Look::Seen);
+        let read = match changed {
+            Some(changed) => {
+                Config::load_changed(&self.config_path, &examiner, &mut self.read_files, changed)
+            }
+            None => Config::load_again(&self.config_path, &examiner, &mut self.read_files),
+        };
+        if let Ok((config, _)) = &read {
+            self.site_watch.all_is_read(config);
+        }
+        read
     }
 
     pub(super) fn refuse_reload(&mut self, asker: Asker, reason: &str) {
@@ -128,7 +144,7 @@ impl Launcher {
             replaces_chain,
             hosts,
         } = prepared;
-        gone.iter().for_each(|&site| self.supervisor.leave_site(site));
+        self.supervisor.leave_sites(&gone);
         let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
         let hosts = hosts.filter(|_| !replaces_chain);
         let reload = Reload {
@@ -165,9 +181,8 @@ impl Launcher {
     fn add_slots(&mut self, sites: &[u16], roles: &[(Role, Act)], replaces_chain: bool) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
         let generation = supervisor.next_generation();
-        let partitions = supervisor.numbers().partitions;
-        let config = supervisor.context().config.clone();
-        let mut table = ProcessTable::new(&config, self.identities.as_mut(), partitions);
+        let config = &supervisor.context().config;
+        let mut table = ProcessTable::new(config, self.identities.as_mut(), supervisor.partitions());
         table.generation = generation;
         for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Start) {
             table.add_role(role, 0)?;
@@ -188,7 +203,7 @@ impl Launcher {
         }
         if replaces_chain {
             supervisor.leave_role(Role::Filter);
-            supervisor.set_filters(generation, &config);
+            supervisor.set_filters(generation);
         }
         let added = supervisor.add_slots(specs);
         supervisor.let_rest(added);
@@ -235,11 +250,11 @@ impl Launcher {
             }
         }
         self.supervisor.replace_config(before);
-        for slot in self.supervisor.end_change(false) {
+        for slot in self.supervisor.end_change(false).removed {
             self.supervisor.empty_slot(slot);
         }
         self.components.log_rotation.discard();
-        self.after_change();
+        self.after_change(&Changed::default());
     }
 
     /// Has what was started take the place of what was there.
@@ -253,23 +268,22 @@ impl Launcher {
         let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
         let hosts = reload.hosts.take();
         let (replaces_gates, replaces_chain) = (reload.replaces_gates, reload.replaces_chain);
-        let removed = self.supervisor.end_change(true);
+        let changed = self.supervisor.end_change(true);
+        let removed = &changed.removed[..];
         if replaces_chain {
             self.supervisor.adopt_staged_chain();
         }
-        self.supervisor.change_sites(|sites| {
-            gone.iter().for_each(|&site| leave_place(&mut sites[usize::from(site)]));
-        });
+        self.supervisor.leave_places(&gone);
         self.components.log_rotation.adopt_staged(&mut self.supervisor);
         for logger in self.supervisor.active(Role::Logger, None) {
             if self.supervisor.expect_confirmation(logger, id) {
                 self.transactions.await_process(id, logger);
             }
         }
-        self.move_bans(&removed);
+        self.move_bans(removed);
         for gate in self.supervisor.active(Role::Gate, None) {
             let stays = !replaces_gates || self.supervisor.is_successor(gate);
-            match self.update_gate(gate, &removed, hosts.as_ref(), replaces_chain) {
+            match self.update_gate(gate, removed, hosts.as_ref(), replaces_chain) {
                 Err(error) => {
                     self.supervisor.cut_off(gate, &Untold::Unmade(error.to_string()));
                     self.transactions.fail(id, format!("a gate has to be started again: {error}"));
@@ -279,10 +293,10 @@ impl Launcher {
         }
         // After the gates: what a worker hands back must not come to it again.
         self.update_sites(id, &updated);
-        self.supervisor.empty_slots(&removed);
+        self.supervisor.empty_slots(removed);
         // Sockets of listeners that have gone, now that gates are told.
         drop(closed);
-        self.after_change();
+        self.after_change(&changed);
         self.log_warnings();
     }
 
@@ -326,12 +340,13 @@ impl Launcher {
         replaces_chain: bool,
     ) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
-        let specs = supervisor.specs_for(Life::Serving);
         if let Some(hosts) = hosts {
+            let specs = supervisor.specs_of_hosts(hosts, Life::Serving);
             for message in supervisor.context().messages().gate_changes(hosts, &specs) {
                 supervisor.send(gate, &message, None);
             }
         } else {
+            let specs = supervisor.specs_for(Life::Serving);
             let sockets = sockets_of(supervisor.listeners(), supervisor.spec_of(gate).index)?;
             let tables = supervisor.context().messages().gate_tables(sockets, &specs);
             let chain = if replaces_chain { supervisor.chain_update()? } else { Vec::new() };
@@ -369,12 +384,15 @@ impl Launcher {
 
     /// The bans of a site hold for its successor.
     fn move_bans(&mut self, removed: &[usize]) {
+        let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
+        let is_partition = |spec: &&ProcessSpec| matches!(spec.role, Role::Site | Role::Service);
+        let mut answering = specs.filter(|spec| spec.is_first() && is_partition(spec)).peekable();
+        if answering.peek().is_none() {
+            return;
+        }
         let serving: HashMap<(Role, &str), u16> = serving_specs(&self.supervisor)
             .map(|(_, spec)| ((spec.role, &*spec.name), spec.partition))
             .collect();
-        let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
-        let is_partition = |spec: &&ProcessSpec| matches!(spec.role, Role::Site | Role::Service);
-        let answering = specs.filter(|spec| spec.is_first() && is_partition(spec));
         let successors = answering.map(|old| (old.partition, serving.get(&(old.role, &*old.name)).copied()));
         for (old, new) in successors.collect::<Vec<_>>() {
             self.components.bans.move_to(&mut self.supervisor, old, new);
@@ -382,14 +400,14 @@ impl Launcher {
     }
 
     /// Has the components, and the administrator, know what there is now.
-    fn after_change(&mut self) {
+    fn after_change(&mut self, changed: &Changed) {
         if let Err(error) = self.adopt_sites() {
             self.supervisor.warn(error);
         }
-        let commands = &mut self.components.admin_commands;
-        let known = commands.targets().map(|(target, _)| target).collect::<HashSet<_>>();
-        commands.adopt(serving_specs(&self.supervisor));
-        let new = commands.targets().filter(|(target, _)| !known.contains(target));
+        let specs = self.supervisor.specs();
+        let of = |slots: &[usize]| slots.iter().map(|&slot| (slot, &specs[slot])).collect::<Vec<_>>();
+        let (removed, added) = (of(&changed.removed), of(&changed.added));
+        let new = self.components.admin_commands.change(&removed, &added).into_iter();
         let new = new.map(|(target, name)| LauncherToAdmin::Target { target, name: Text::new(name) });
         for message in new.collect::<Vec<_>>() {
             for admin in self.supervisor.active(Role::Admin, None) {

@@ -23,6 +23,7 @@ use crate::components::ticket_keys::TicketKeys;
 use crate::entry::VERSION;
 use crate::given::Given;
 use crate::launcher::{Components, Launcher};
+use crate::site_watch::SiteWatch;
 use crate::transactions::Transactions;
 use crate::upgrades::Upgrade;
 use supervisor::Supervisor;
@@ -122,6 +123,7 @@ impl Launcher {
             admin_socket,
             config_path: started.config.clone(),
             read_files: Cache::default(),
+            site_watch: SiteWatch::default(),
             source,
             identities: identities.transpose()?,
             transactions: Transactions::default(),

@@ -11,7 +11,7 @@ use wire::{Outcome, Role};
 
 use crate::components::admin_commands::{GONE, signer_can_start};
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Mode, Stage, Transaction};
+use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
 use supervisor::change::Change;
 use supervisor::life::Life;
 use supervisor::process::Untold;
@@ -199,7 +199,7 @@ impl Launcher {
             }
         }
         if std::mem::take(&mut self.transactions.is_reload_wanted) {
-            self.begin_reload(Asker::Log, Mode::CarryOut);
+            self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
         }
     }
 

@@ -80,6 +80,37 @@ pub(super) fn edits<T: Clone + PartialEq, K: Hash + Eq + Clone>(
     (edits, (!same).then_some(from))
 }
 
+/// The same of lists in each of which every key is once: what both begin and end with is only looked at, so that a change of one
+/// of thousands costs little.
+pub(super) fn edits_of_unique<T: Clone + PartialEq, K: Hash + Eq + Clone>(
+    old: &[T],
+    new: &[T],
+    key: impl Fn(&T) -> K,
+) -> (Vec<Edit<T>>, Option<Vec<usize>>) {
+    let (first, last) = common_ends(old, new);
+    let middle = |list: &'_ [T]| first..list.len() - last;
+    let (edits, order) = edits(&old[middle(old)], &new[middle(new)], key);
+    let added = edits.iter().filter(|edit| matches!(edit, Edit::Add(_))).count();
+    let changed = middle(new).len();
+    let kept = changed - added;
+    // What comes is behind all that was there, before it is put in order.
+    let place = |at: usize| match order.as_ref().map_or(at, |order| order[at]) {
+        place if place < kept => first + place,
+        place => first + last + place,
+    };
+    let from = (0..first).chain((0..changed).map(place)).chain((0..last).map(|at| first + kept + at));
+    let from: Vec<usize> = from.collect();
+    let same = from.iter().enumerate().all(|(place, &before)| place == before);
+    (edits, (!same).then_some(from))
+}
+
+/// How many things are the same at the beginnings of two lists, and at their ends.
+pub(super) fn common_ends<T: PartialEq>(old: &[T], new: &[T]) -> (usize, usize) {
+    let first = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let rest = old[first..].iter().rev().zip(new[first..].iter().rev());
+    (first, rest.take_while(|(old, new)| old == new).count())
+}
+
 /// What tells the things of two lists apart: a key that is unique in both, or else the value and how many equal ones
 /// come before.
 #[derive(PartialEq, Eq, Hash)]
@@ -156,6 +187,32 @@ mod tests {
         for old in lists {
             for new in lists {
                 assert_eq!(made(old, new), new, "{old:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_without_two_of_a_key_are_edited_alike() {
+        let mut lists: Vec<Vec<(char, u8)>> = vec![vec![]];
+        for number in 0..200u32 {
+            // Some of six things, in some order, some of them with another value.
+            let mut list: Vec<(char, u8)> = Vec::new();
+            for (at, name) in ('a'..='f').enumerate() {
+                let (there, value) = (number >> at & 1 == 1, (number.wrapping_mul(7) >> at & 1) as u8);
+                if there {
+                    list.insert((number as usize * (at + 3)) % (list.len() + 1), (name, value));
+                }
+            }
+            lists.push(list);
+        }
+        for old in &lists {
+            for new in &lists {
+                let (edits, order) = edits_of_unique(old, new, |(key, _)| *key);
+                let mut list = old.clone();
+                edits.iter().for_each(|edit| apply(&mut list, edit));
+                order.iter().for_each(|from| reorder(&mut list, from));
+                assert_eq!(list, *new, "{old:?}");
+                assert_eq!((edits, order), super::edits(old, new, |(key, _)| *key), "{old:?} to {new:?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::{CertificateFiles, Conditioning, Config, Site};
 
-use crate::change::edits::{apply as apply_edit, edits, reorder};
+use crate::change::edits::{apply as apply_edit, edits, edits_of_unique, reorder};
 use crate::change::{Change, Edit, FileId, List};
 
 /// By what a file is known to have been written again: device, inode, time of the last change, size.
@@ -61,7 +61,7 @@ pub fn plan_config(old: &Config, new: &Config) -> Vec<Change> {
     let (filters, order) = edits(old_filters, new_filters, |filter| filter.program.clone());
     changes.extend(filters.into_iter().map(Change::Filter));
     changes.extend(order.map(|from| Change::Order(List::Filters, from)));
-    let (sites, order) = edits(&old.sites, &new.sites, |site| site.name.clone());
+    let (sites, order) = edits_of_unique(&old.sites, &new.sites, |site| site.name.clone());
     for edit in sites {
         match edit {
             Edit::Change(old, new) => plan_site(&old, &new, &mut changes),

@@ -12,9 +12,11 @@ use config::{Config, Site};
 use wire::{Act, LauncherToSite, NO_PARTITION, Role, RouteTarget};
 
 use crate::Supervisor;
+use crate::change::edits::common_ends;
 use crate::change::{Change, plan::plan_config, restart};
 use crate::life::Life;
-use crate::numbers::{Places, is_live};
+use crate::lookup::is_pattern;
+use crate::numbers::{NumberSet, Places};
 use crate::setup::opened::Opened;
 use crate::setup::process_table::{ProcessTable, signs};
 use crate::setup::route_table::RouteTable;
@@ -41,8 +43,8 @@ pub struct Prepared {
     pub effects: Vec<Effect>,
     /// What is to run, each site at its number.
     pub config: Config,
-    /// The names of the sites in the order of the file.
-    pub order: Vec<String>,
+    /// The numbers of the sites that serve, in the order of the file.
+    pub order: Vec<u16>,
     /// Sites that are new, or take the place of one that has changed, by number.
     pub added: Vec<u16>,
     /// Sites that go, by number.
@@ -67,20 +69,21 @@ type Told = Vec<(LauncherToSite, Option<Opened>)>;
 /// # Errors
 /// Why it cannot.
 pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String> {
-    let old = supervisor.running_config();
+    let (old, old_order) = (supervisor.running_config(), supervisor.site_order());
     let refused = restart::refusals(&old.server, &new.server);
     if !refused.is_empty() {
         return Err(format!("{}; restart the server", refused.join("; ")));
     }
     let changes = plan_config(&old, &new);
     let numbered = &supervisor.context().config;
-    let order: Vec<String> = new.sites.iter().map(|site| site.name.clone()).collect();
     let mut places = Places::new(numbered.sites.clone(), supervisor.numbers());
-    let (mut config, mut gone) = merge(&mut places, new);
-    let is_same = is_same_but_for_sites(numbered, &config);
-    let updated = sort_workers(supervisor, &config, (&mut places, &mut gone), &order, is_same);
+    let mut merged = merge(&mut places, (&old.sites, &old_order), &new.sites);
+    let config = Config { sites: places.sites.clone(), ..new };
+    let is_same = numbered.is_same_but_for_sites(&config);
+    let updated = sort_workers(supervisor, &config, (&mut places, &mut merged), is_same);
     let Places { sites, added, partitions, .. } = places;
-    config.sites = sites;
+    let Merged { gone, order } = merged;
+    let config = Config { sites, ..config };
     let more = added.iter().map(|&site| 1 + config.sites[usize::from(site)].services.len());
     let count = partitions.len() + more.sum::<usize>();
     if config.sites.len().max(count) >= usize::from(NO_PARTITION) {
@@ -91,8 +94,7 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         );
     }
     let gate = |config| Messages { config }.gate_limits();
-    let is_same =
-        is_same && first_sites(numbered, &order_of(&old), &[]) == first_sites(&config, &order, &gone);
+    let is_same = is_same && first_sites(numbered, &old_order) == first_sites(&config, &order);
     let hosts = is_same.then(|| hosts_of_changes(&config, &gone, &added));
     let mut prepared = Prepared {
         hosts,
@@ -111,32 +113,36 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
     Ok(prepared)
 }
 
-/// Gives new sites places beside those that there are, which keep their numbers; also says which go. A site that is as it was
-/// stays what it is.
-fn merge(places: &mut Places, mut new: Config) -> (Config, Vec<u16>) {
-    let old = places.sites.clone();
-    let live = (0u16..).zip(&old).filter(|(_, site)| is_live(site));
-    let (old_names, new_names) = (by_name(live.clone().map(|(_, site)| site)), by_name(new.sites.iter()));
-    let stays = |site: &Arc<Site>, others: &HashMap<&str, &Arc<Site>>| others.get(&*site.name) == Some(&site);
-    let gone = live.filter(|(_, site)| !stays(site, &new_names)).map(|(number, _)| number).collect();
-    new.sites.iter().filter(|site| !stays(site, &old_names)).for_each(|site| places.add(site.clone()));
-    new.sites = places.sites.clone();
-    (new, gone)
+/// What becomes of the sites that there are, by number.
+#[derive(Debug, PartialEq, Eq)]
+struct Merged {
+    /// Those that go.
+    gone: Vec<u16>,
+    /// Those that are to serve, in the order of the file.
+    order: Vec<u16>,
 }
 
-/// Sites by their names, of which those that serve have one each.
-fn by_name<'a>(sites: impl Iterator<Item = &'a Arc<Site>>) -> HashMap<&'a str, &'a Arc<Site>> {
-    sites.map(|site| (site.name.as_str(), site)).collect()
-}
-
-/// Makes a place of a site that has gone: no route, no file and no certificate is its. What its processes were started
-/// with stays, until they have ended.
-pub fn leave_place(site: &mut Arc<Site>) {
-    let site = Arc::make_mut(site);
-    site.hosts.clear();
-    site.tls = None;
-    site.terms = config::Terms::default();
-    site.routes.clear();
+/// Gives new sites places beside those that there are, which keep their numbers. A site that is as it was stays what it is.
+/// `old` are the sites that serve, with their numbers.
+fn merge(places: &mut Places, old: (&[Arc<Site>], &[u16]), new: &[Arc<Site>]) -> Merged {
+    let (old, numbers) = old;
+    // Most of thousands are as they were, and are only looked at.
+    let (first, last) = common_ends(old, new);
+    let (old_end, new_end) = (old.len() - last, new.len() - last);
+    let serving = || (first..old_end).map(|at| (&old[at], numbers[at]));
+    let old_names: HashMap<&str, (&Arc<Site>, u16)> =
+        serving().map(|(site, number)| (&*site.name, (site, number))).collect();
+    let new_names: HashMap<&str, &Arc<Site>> =
+        new[first..new_end].iter().map(|site| (&*site.name, site)).collect();
+    let stays = |site: &Arc<Site>| new_names.get(&*site.name).is_some_and(|new| *new == site);
+    let gone = serving().filter(|(site, _)| !stays(site)).map(|(_, number)| number).collect();
+    let mut order = numbers[..first].to_vec();
+    for site in &new[first..new_end] {
+        let known = old_names.get(&*site.name).filter(|(old, _)| *old == site);
+        order.push(known.map_or_else(|| places.add(site.clone()), |(_, number)| *number));
+    }
+    order.extend(&numbers[old_end..]);
+    Merged { gone, order }
 }
 
 /// Which of the sites that are as they were go on: those whose workers are told the same. A worker that need only learn
@@ -144,33 +150,34 @@ pub fn leave_place(site: &mut Arc<Site>) {
 fn sort_workers(
     supervisor: &Supervisor,
     config: &Config,
-    (places, gone): (&mut Places, &mut Vec<u16>),
-    order: &[String],
+    (places, merged): (&mut Places, &mut Merged),
     is_same: bool,
 ) -> Vec<usize> {
+    let going: NumberSet = merged.gone.iter().copied().collect();
     let serving = |slot: &usize| supervisor.slot(*slot).life == Life::Serving;
-    let sites = |slot: &usize| supervisor.spec(*slot).role == Role::Site;
-    let slots: Vec<usize> = (0..supervisor.specs().len()).filter(serving).collect();
-    let old_specs = supervisor.specs_for(Life::Serving);
-    let stays = |spec: &ProcessSpec| !gone.contains(&spec.site);
+    let stays = |spec: &ProcessSpec| !going.contains(spec.site);
+    let met = met_workers(supervisor, config, (&merged.gone, &places.added), is_same);
+    let met: Vec<usize> =
+        met.into_iter().filter(|slot| serving(slot) && stays(supervisor.spec(*slot))).collect();
+    if met.is_empty() {
+        return Vec::new();
+    }
+    let hosts: Vec<&String> =
+        met.iter().flat_map(|&slot| &config.sites[usize::from(supervisor.spec(slot).site)].hosts).collect();
+    // A worker is told of the hosts of its site, and one with a pattern of all.
+    let old_specs = match is_same && !hosts.iter().any(|host| is_pattern(host)) {
+        true => supervisor.specs_of_hosts(hosts, Life::Serving),
+        false => supervisor.specs_for(Life::Serving),
+    };
     let added = table(config, places.partitions.clone(), &places.added);
-    let new_specs = slots.iter().map(|&slot| supervisor.spec(slot)).filter(|spec| stays(spec)).chain(&added);
-    let new_specs = in_order(new_specs.filter(|spec| spec.is_first()).collect(), config, order);
+    let new_specs = old_specs.iter().copied().filter(|spec| stays(spec)).chain(&added);
+    let new_specs = in_order(new_specs.filter(|spec| spec.is_first()).collect(), config, &merged.order);
     let (mut updated, mut replaced) = (Vec::new(), Vec::new());
     let (old, new) = (supervisor.context().messages(), Messages { config });
     let (old_table, new_table) =
         (RouteTable::new(old.config, &old_specs), RouteTable::new(new.config, &new_specs));
-    let hosts = hosts_of_changes(config, gone, &places.added);
-    let has_pattern = hosts.iter().any(|host| is_pattern(host));
-    let going: HashSet<u16> = gone.iter().copied().collect();
-    for slot in slots.into_iter().filter(sites) {
+    for slot in met {
         let spec = supervisor.spec(slot);
-        let mut own_hosts = config.sites[usize::from(spec.site)].hosts.iter();
-        // What has changed is told to no other worker.
-        let meets = has_pattern || own_hosts.any(|host| is_pattern(host) || hosts.contains(host));
-        if going.contains(&spec.site) || is_same && !meets {
-            continue;
-        }
         let before: Told = old.site_messages(spec, &old_table);
         let after: Told = new.site_messages(spec, &new_table);
         if before == after {
@@ -182,19 +189,31 @@ fn sort_workers(
             false => {}
         }
     }
-    replaced.iter().for_each(|&site| places.add(config.sites[usize::from(site)].clone()));
-    gone.extend(replaced);
+    for site in replaced {
+        let number = places.add(config.sites[usize::from(site)].clone());
+        merged.order.iter_mut().filter(|place| **place == site).for_each(|place| *place = number);
+        merged.gone.push(site);
+    }
     updated
 }
 
-/// Whether only sites differ.
-fn is_same_but_for_sites(old: &Config, new: &Config) -> bool {
-    let rest = |of: &Config| Config { sites: Vec::new(), include: None, warnings: Vec::new(), ..of.clone() };
-    rest(old) == rest(new)
-}
-
-fn is_pattern(host: &str) -> bool {
-    host.starts_with('*')
+/// The slots of the workers who may be told something else than before, now that these sites go and come: what has changed of a
+/// host is told to no worker that does not have the host, unless more than sites has changed.
+fn met_workers(
+    supervisor: &Supervisor,
+    config: &Config,
+    (gone, added): (&[u16], &[u16]),
+    is_same: bool,
+) -> Vec<usize> {
+    let hosts = hosts_of_changes(config, gone, added);
+    if is_same && !hosts.iter().any(|host| is_pattern(host)) {
+        return match hosts.is_empty() {
+            true => Vec::new(),
+            false => supervisor.workers_meeting(&hosts).into_iter().collect(),
+        };
+    }
+    let is_site = |slot: &usize| supervisor.spec(*slot).role == Role::Site;
+    (0..supervisor.specs().len()).filter(is_site).collect()
 }
 
 /// The hosts of sites that go, and of those that come.
@@ -203,22 +222,14 @@ fn hosts_of_changes(config: &Config, gone: &[u16], added: &[u16]) -> BTreeSet<St
     changed.flat_map(|site| &site.hosts).cloned().collect()
 }
 
-fn order_of(config: &Config) -> Vec<String> {
-    config.sites.iter().map(|site| site.name.clone()).collect()
-}
-
-/// For each listener the first site that has all of a host there: it gets those who name none.
-fn first_sites(config: &Config, order: &[String], gone: &[u16]) -> Vec<Option<usize>> {
-    let gone: HashSet<usize> = gone.iter().map(|&site| usize::from(site)).collect();
-    let live =
-        config.sites.iter().enumerate().filter(|(number, site)| is_live(site) && !gone.contains(number));
-    let numbers: HashMap<&str, usize> = live.map(|(number, site)| (site.name.as_str(), number)).collect();
+/// For each listener the first site, in this order, that has all of a host there: it gets those who name none.
+fn first_sites(config: &Config, order: &[u16]) -> Vec<Option<u16>> {
     let listeners = config.listeners.iter().map(|listener| {
-        let answers = |&number: &usize| {
-            let site = &config.sites[number];
+        let answers = |number: &u16| {
+            let site = &config.sites[usize::from(*number)];
             site.path == "/" && site.answers_on(listener) && (!listener.tls || site.tls.is_some())
         };
-        order.iter().filter_map(|name| numbers.get(name.as_str()).copied()).find(answers)
+        order.iter().copied().find(answers)
     });
     listeners.collect()
 }
@@ -233,7 +244,7 @@ fn own(told: &Told) -> impl Iterator<Item = &(LauncherToSite, Option<Opened>)> {
 }
 
 /// The processes of these sites, which get none of the numbers in `partitions`.
-fn table(config: &Config, partitions: BTreeSet<u16>, sites: &[u16]) -> Vec<ProcessSpec> {
+fn table(config: &Config, partitions: NumberSet, sites: &[u16]) -> Vec<ProcessSpec> {
     let mut table = ProcessTable::new(config, None, partitions);
     for &site in sites {
         let partition = table.next_partition();
@@ -244,28 +255,27 @@ fn table(config: &Config, partitions: BTreeSet<u16>, sites: &[u16]) -> Vec<Proce
 }
 
 /// Specs in the order of the file.
-fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[String]) -> Vec<&'a ProcessSpec> {
-    let places: std::collections::HashMap<&str, usize> =
-        order.iter().enumerate().map(|(at, name)| (&**name, at)).collect();
-    let place = |spec: &&ProcessSpec| {
-        config.sites.get(usize::from(spec.site)).and_then(|site| places.get(&*site.name)).copied()
-    };
-    specs.sort_by_key(place);
+fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[u16]) -> Vec<&'a ProcessSpec> {
+    let mut places: Vec<Option<usize>> = vec![None; config.sites.len()];
+    order.iter().enumerate().for_each(|(at, &number)| places[usize::from(number)] = Some(at));
+    specs.sort_by_key(|spec| places.get(usize::from(spec.site)).copied().flatten());
     specs
 }
 
 /// Certificates are read by a successor of the signer, which never had the keys of a site that has gone.
 fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) -> Vec<(Role, Act)> {
-    let serves = |number: usize| !gone.iter().any(|&site| usize::from(site) == number);
-    let has_tls = |site: &Arc<Site>| site.tls.is_some();
-    let others = added.iter().chain(gone).any(|&site| has_tls(&new.sites[usize::from(site)]));
-    let mut after = new.clone();
-    let live = |(number, site): (usize, &Arc<Site>)| serves(number).then(|| site.clone());
-    after.sites = new.sites.iter().enumerate().filter_map(live).collect();
+    let has_tls = |number: &u16| new.sites[usize::from(*number)].tls.is_some();
+    let others = added.iter().chain(gone).any(has_tls);
     let stapled = old.tls.ocsp_ports != new.tls.ocsp_ports || old.log.flush_ms != new.log.flush_ms;
+    if !others && !stapled && old.tls.ocsp == new.tls.ocsp {
+        return Vec::new();
+    }
+    let going: NumberSet = gone.iter().copied().collect();
+    let mut numbered = (0u16..).zip(&new.sites);
+    let signs_after = numbered.any(|(number, site)| site.tls.is_some() && !going.contains(number));
     let roles = [
-        (Role::Signer, signs(old), signs(&after), others),
-        (Role::Stapler, stapler::is_wanted(old), stapler::is_wanted(&after), others || stapled),
+        (Role::Signer, signs(old), signs_after, others),
+        (Role::Stapler, stapler::is_wanted(old), new.tls.ocsp && signs_after, others || stapled),
     ];
     let act = |(role, before, after, differs)| match (before, after) {
         (false, true) => Some((role, Act::Start)),
@@ -277,7 +287,7 @@ fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) ->
 }
 
 /// What the changes mean for each process, gates last as they are changed last.
-fn effects(supervisor: &Supervisor, prepared: &Prepared, partitions: BTreeSet<u16>) -> Vec<Effect> {
+fn effects(supervisor: &Supervisor, prepared: &Prepared, partitions: NumberSet) -> Vec<Effect> {
     let Prepared { changes, config, added, gone, .. } = prepared;
     let mut effects = Vec::new();
     let mut add = |act, process: String, why: String| effects.push(Effect { act, process, why });
@@ -297,7 +307,8 @@ fn effects(supervisor: &Supervisor, prepared: &Prepared, partitions: BTreeSet<u1
     }
     let mut new = table(config, partitions, added);
     new.retain(ProcessSpec::is_first);
-    let is_leaving = |slot: &&usize| gone.contains(&supervisor.spec(**slot).site);
+    let going: NumberSet = gone.iter().copied().collect();
+    let is_leaving = |slot: &&usize| going.contains(supervisor.spec(**slot).site);
     let leaving: Vec<&ProcessSpec> =
         serving.iter().filter(is_leaving).map(|&slot| supervisor.spec(slot)).collect();
     let titles = |specs: &[&ProcessSpec]| specs.iter().map(|spec| spec.title()).collect::<HashSet<_>>();
@@ -372,7 +383,7 @@ fn reasons(changes: &[Change], which: impl Fn(&Change) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Numbers;
+    use crate::numbers::{Numbers, leave_place};
     use std::path::Path;
 
     fn config(parts: &[(&str, &str)]) -> Config {
@@ -384,25 +395,36 @@ mod tests {
             .unwrap()
     }
 
+    /// What is to run, by names, and the numbers of what goes and comes.
+    fn merged(old: (&[Arc<Site>], &[u16]), places: &mut Places, new: &Config) -> (Vec<String>, Merged) {
+        let merged = merge(places, old, &new.sites);
+        let named = |number: &u16| places.sites[usize::from(*number)].name.clone();
+        let names: Vec<String> = merged.order.iter().map(named).collect();
+        let wanted: Vec<String> = new.sites.iter().map(|site| site.name.clone()).collect();
+        assert_eq!(names, wanted);
+        (places.sites.iter().map(|site| site.name.clone()).collect(), merged)
+    }
+
     #[test]
     fn numbers_stay_when_others_go_and_are_used_again_when_they_are_free() {
         let old = config(&[("a", "/a"), ("b", "/b"), ("c", "/c")]);
-        let mut places = Places::new(old.sites, Numbers::default());
-        let (merged, gone) = merge(&mut places, config(&[("c", "/c"), ("d", "/d"), ("b", "/other")]));
-        let names: Vec<&str> = merged.sites.iter().map(|site| &*site.name).collect();
-        assert_eq!((names, &gone[..]), (vec!["a", "b", "c", "d", "b"], &[0, 1][..]));
-        let mut sites = merged.sites;
+        let mut places = Places::new(old.sites.clone(), Numbers::default());
+        let new = config(&[("c", "/c"), ("d", "/d"), ("b", "/other")]);
+        let (names, Merged { gone, order }) = merged((&old.sites, &[0, 1, 2]), &mut places, &new);
+        assert_eq!((names, &gone[..]), (["a", "b", "c", "d", "b"].map(str::to_owned).to_vec(), &[0, 1][..]));
+        let mut sites = places.sites;
         gone.iter().for_each(|&gone| leave_place(&mut sites[usize::from(gone)]));
+        let serving: Vec<_> = order.iter().map(|&number| sites[usize::from(number)].clone()).collect();
         // One that comes back is a new one.
-        let new = [("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other"), ("e", "/e")];
+        let new = config(&[("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other"), ("e", "/e")]);
         let mut places = Places::new(sites.clone(), Numbers::default());
-        let (merged, gone) = merge(&mut places, config(&new));
-        assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (7, &[][..], &[5, 6][..]));
-        assert_eq!(&*merged.sites[5].name, "a");
+        let (names, Merged { gone, .. }) = merged((&serving, &order), &mut places, &new);
+        assert_eq!((names.len(), &gone[..], &places.added[..]), (7, &[][..], &[5, 6][..]));
+        assert_eq!(names[5], "a");
         // One of the two places is known to nobody.
         let mut places = Places::new(sites, Numbers { sites: vec![1], ..Numbers::default() });
-        let (merged, gone) = merge(&mut places, config(&new));
-        assert_eq!((merged.sites.len(), &gone[..], &places.added[..]), (6, &[][..], &[1, 5][..]));
-        assert_eq!((&*merged.sites[1].name, &*merged.sites[5].name), ("a", "e"));
+        let (names, Merged { gone, .. }) = merged((&serving, &order), &mut places, &new);
+        assert_eq!((names.len(), &gone[..], &places.added[..]), (6, &[][..], &[1, 5][..]));
+        assert_eq!((&*names[1], &*names[5]), ("a", "e"));
     }
 }

@@ -43,12 +43,12 @@ struct Question {
     files: Vec<OwnedFd>,
 }
 
-impl Examiner {
+impl Examiner<'_> {
     /// What is wrong in files with certificates, keys, authorities, lists and users.
     pub(super) fn of_contents(
         &self,
         setting: &Setting<'_>,
-        identities: &Identities,
+        identities: &Identities<'_>,
         subjects: &[Subject<'_>],
     ) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
@@ -108,7 +108,7 @@ impl Examiner {
     fn ask(
         &self,
         setting: &Setting<'_>,
-        identities: &Identities,
+        identities: &Identities<'_>,
         questions: Vec<Question>,
     ) -> Result<Vec<Answer>, Error> {
         let file = program::role_program(&program::roles_folder()?, "signer")?;
@@ -153,7 +153,7 @@ impl Examiner {
     /// The jail of who reads: the signer's, with files in the place of channels.
     fn jail(
         &self,
-        identities: &Identities,
+        identities: &Identities<'_>,
         program: &Program,
         lines: &str,
         (first, files): (i32, &[OwnedFd]),

@@ -3,8 +3,6 @@
 //! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: the table of uids, which root alone can write.
 //! Never: gives out a uid for good: a start does.
 
-use std::cell::RefCell;
-
 use config::Setting;
 use jail::Identity;
 
@@ -12,34 +10,40 @@ use crate::error::{Error, during};
 use crate::spawn::uids::Uids;
 
 /// Who partitions are, for one examination.
-pub(super) struct Identities {
+pub(super) struct Identities<'u> {
     /// `None` without root, where all of them are the user.
-    table: Option<RefCell<Table>>,
+    table: Option<Table<'u>>,
 }
 
-struct Table {
-    uids: Uids,
-    /// A uid that nobody has: whoever gets one at the start is as much a stranger to every file.
-    fresh: Option<Identity>,
+enum Table<'u> {
+    /// That of the server that runs, which has read it.
+    Running(&'u Uids),
+    Read(Uids),
 }
 
-impl Identities {
-    /// Those of a configuration.
-    pub(super) fn of(setting: &Setting<'_>, is_root: bool) -> Result<Self, Error> {
+impl<'u> Identities<'u> {
+    /// Those of a configuration; `running` are those of the server that runs with it.
+    pub(super) fn of(setting: &Setting<'_>, is_root: bool, running: Option<&'u Uids>) -> Result<Self, Error> {
         let (Some(state), Some(range), true) = (setting.state_dir, setting.user_range.clone(), is_root)
         else {
             return Ok(Self { table: None });
         };
-        let uids = Uids::load(state, range)?;
-        Ok(Self { table: Some(RefCell::new(Table { uids, fresh: None })) })
+        let running = running.filter(|uids| uids.are_of(state, &range));
+        let table = running
+            .map_or_else(|| Uids::load(state, range).map(Table::Read), |uids| Ok(Table::Running(uids)));
+        Ok(Self { table: Some(table?) })
     }
 
-    /// Who a partition is, or what account it is given; `None` without root.
+    /// Who a partition is, or what account it is given; `None` without root. Whoever has no uid yet is as much a stranger to
+    /// every file as anybody who has none.
     pub(super) fn identity(&self, name: &str, user: Option<&str>) -> Option<Identity> {
-        let table = &mut *self.table.as_ref()?.borrow_mut();
+        let uids = match self.table.as_ref()? {
+            Table::Running(uids) => uids,
+            Table::Read(uids) => uids,
+        };
         match user {
-            Some(user) => table.uids.account(user, name).ok(),
-            None => table.uids.known(name).or_else(|| table.fresh()),
+            Some(user) => uids.account(user, name).ok(),
+            None => uids.known(name).or_else(|| uids.stranger()),
         }
     }
 
@@ -53,15 +57,6 @@ impl Identities {
             )),
             identity => Ok(identity),
         }
-    }
-}
-
-impl Table {
-    fn fresh(&mut self) -> Option<Identity> {
-        if self.fresh.is_none() {
-            self.fresh = self.uids.identity("examined").ok();
-        }
-        self.fresh
     }
 }
 
@@ -80,13 +75,19 @@ mod tests {
             isolation: config::Isolation::Strict,
             danger_without: &[],
         };
-        let found = Identities::of(&setting, true).unwrap();
+        let found = Identities::of(&setting, true, None).unwrap();
         let id = |name| found.identity(name, None).unwrap().id();
         assert_eq!((id("site/old"), id("role/signer")), (51001, 51002));
         assert_eq!(id("site/new"), id("site/other"));
         assert!(id("site/new") > 51002);
         assert_eq!(found.signer(true).unwrap().unwrap().id(), 51002);
-        assert!(Identities::of(&setting, false).unwrap().identity("site/old", None).is_none());
+        assert!(Identities::of(&setting, false, None).unwrap().identity("site/old", None).is_none());
+        let table = Uids::load(folder.path(), 51001..=51009).unwrap();
+        std::fs::write(folder.path().join("uids"), "nonsense").unwrap();
+        let running = Identities::of(&setting, true, Some(&table)).unwrap();
+        assert_eq!(running.identity("site/old", None).unwrap().id(), 51001);
+        let other = Setting { user_range: Some(51001..=51010), ..setting };
+        assert!(Identities::of(&other, true, Some(&table)).is_err(), "its own table is read");
         let nobody = Identities { table: None };
         assert!(nobody.signer(true).is_err() && nobody.signer(false).unwrap().is_none());
     }

@@ -26,18 +26,28 @@ use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
 use crate::spawn::program;
+use crate::spawn::uids::Uids;
 
 /// Examines what a configuration names.
 #[derive(Debug)]
-pub struct Examiner {
+pub struct Examiner<'u> {
     depth: Depth,
     is_root: bool,
+    /// The uids of the server that runs.
+    running: Option<&'u Uids>,
 }
 
-impl Examiner {
+impl Examiner<'static> {
     /// One that finds out so much, for the user of this process.
     pub fn new(depth: Depth) -> Self {
-        Self { depth, is_root: rustix::process::geteuid().is_root() }
+        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None }
+    }
+}
+
+impl<'u> Examiner<'u> {
+    /// The same for a server that runs, whose table of uids need not be read once more.
+    pub fn of_running(depth: Depth, running: Option<&'u Uids>) -> Self {
+        Self { running, ..Examiner::new(depth) }
     }
 
     /// Whether somebody checks what another user runs.
@@ -50,7 +60,7 @@ impl Examiner {
     fn of_subject(
         &self,
         setting: &Setting<'_>,
-        identities: &Identities,
+        identities: &Identities<'_>,
         subject: &Subject<'_>,
     ) -> Vec<Finding> {
         let path = subject.path;
@@ -79,9 +89,9 @@ impl Examiner {
     }
 }
 
-impl Examine for Examiner {
+impl Examine for Examiner<'_> {
     fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
-        let identities = match Identities::of(setting, self.is_root) {
+        let identities = match Identities::of(setting, self.is_root, self.running) {
             Ok(identities) => identities,
             // Of the first subject, as of all: nothing starts with such a table.
             Err(fault) => {

@@ -6,6 +6,7 @@
 //! A day is one of UTC, as the times in the lines are: so a file has the lines of its name, there is one for each day
 //! and none is longer or shorter than others, and root reads no table of time zones.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -37,7 +38,9 @@ const LOOK: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Logs {
     /// Those of access logs, without a day; the last one is for requests of no site.
-    names: Vec<String>,
+    names: Vec<Arc<str>>,
+    /// The sites that they are of.
+    sites: Vec<Arc<Site>>,
     /// The folder of all but an error log that is elsewhere.
     folder: PathBuf,
     error_file: Option<PathBuf>,
@@ -57,17 +60,18 @@ pub struct Logs {
 impl Logs {
     /// Opens those of a configuration.
     pub fn open(config: &Config, now: SystemTime) -> Result<Self, Error> {
-        let names = names_of(config);
+        let names = names_of(config, &[], &[]);
         let days = config.log.daily.then(|| Days::new(now));
         let (folder, error_file) = (config.server.log_dir.clone(), config.log.error_file.clone());
         directories::own_directory(&folder, 0o755)?;
         Ok(Self {
-            access: access(&folder, &names, days.as_ref(), &HashMap::new())?,
+            access: access(&folder, &names, days.as_ref(), (&[], &[]))?,
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
             syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
             names,
+            sites: config.sites.clone(),
             folder,
             error_file,
             days,
@@ -78,7 +82,8 @@ impl Logs {
     /// last, and the day that they are of.
     pub fn known(config: &Config, access: Vec<File>, error: File, day: u64) -> Self {
         Self {
-            names: names_of(config),
+            names: names_of(config, &[], &[]),
+            sites: config.sites.clone(),
             folder: config.server.log_dir.clone(),
             error_file: config.log.error_file.clone(),
             format: config.log.access_format,
@@ -102,15 +107,15 @@ impl Logs {
         if !same_folder || (self.days.is_some(), self.syslog.is_some()) != (log.daily, syslog) {
             return Self::open(config, now);
         }
-        let names = names_of(config);
-        let known = self.names.iter().map(String::as_str).zip(&self.access).collect();
+        let names = names_of(config, &self.sites, &self.names);
         Ok(Self {
-            access: access(&self.folder, &names, self.days.as_ref(), &known)?,
+            access: access(&self.folder, &names, self.days.as_ref(), (&self.names, &self.access))?,
             error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
             format: log.access_format,
             flush_ms: log.flush_ms,
             syslog: syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
             names,
+            sites: config.sites.clone(),
             folder: self.folder.clone(),
             error_file: self.error_file.clone(),
             days: self.days.clone(),
@@ -136,7 +141,7 @@ impl Logs {
     /// Opens them again, under the names of today. Either all are new ones after it, or none.
     pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
         let days = self.days.as_ref().map(|_| Days::new(now));
-        let access = access(&self.folder, &self.names, days.as_ref(), &HashMap::new())?;
+        let access = access(&self.folder, &self.names, days.as_ref(), (&[], &[]))?;
         self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
@@ -171,35 +176,53 @@ impl Logs {
     }
 }
 
-/// The file of each site, and of those of none.
-fn names_of(config: &Config) -> Vec<String> {
-    let live = config.sites.iter().filter(|site| is_live(site));
-    let live: HashSet<&str> = live.map(|site| site.worker.access_log.as_str()).collect();
+/// The file of each site, and of those of none. Sites that are as they were have the names that they had.
+fn names_of(config: &Config, sites: &[Arc<Site>], names: &[Arc<str>]) -> Vec<Arc<str>> {
+    let log_of = |site: &'_ Arc<Site>| -> Arc<str> { site.worker.access_log.as_str().into() };
     // What a reload has removed gets no new file; what it has replaced logs where its successor does.
-    let name = |site: &Arc<Site>| {
-        let log = Some(site.worker.access_log.as_str()).filter(|log| live.contains(log));
-        log.unwrap_or(NO_SITE).to_owned()
+    let live = OnceCell::new();
+    let all_live = || {
+        let live = config.sites.iter().filter(|site| is_live(site));
+        live.map(|site| site.worker.access_log.as_str()).collect::<HashSet<&str>>()
     };
-    config.sites.iter().map(name).chain([NO_SITE.to_owned()]).collect()
-}
-
-/// Opens the files that are not known.
-fn access(
-    folder: &Path,
-    names: &[String],
-    days: Option<&Days>,
-    known: &HashMap<&str, &Arc<File>>,
-) -> Result<Vec<Arc<File>>, Error> {
-    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
-    let file = |name: &String| match known.get(name.as_str()) {
-        Some(file) => Ok(Arc::clone(file)),
-        None => {
-            let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
-            // There is one for each site.
-            Ok(Arc::new(out_of_the_way(opened.into()).into()))
+    let no_site: Arc<str> = NO_SITE.into();
+    let name = |(number, site): (usize, &Arc<Site>)| {
+        let before = sites.get(number).zip(names.get(number));
+        match before.filter(|(before, _)| Arc::ptr_eq(before, site)) {
+            _ if !is_live(site) && !live.get_or_init(all_live).contains(site.worker.access_log.as_str()) => {
+                no_site.clone()
+            }
+            Some((_, name)) if is_live(site) => name.clone(),
+            _ => log_of(site),
         }
     };
-    names.iter().map(file).collect()
+    config.sites.iter().enumerate().map(name).chain([no_site.clone()]).collect()
+}
+
+/// Opens the files that are not known, by names and the files that these have.
+fn access(
+    folder: &Path,
+    names: &[Arc<str>],
+    days: Option<&Days>,
+    (known, files): (&[Arc<str>], &[Arc<File>]),
+) -> Result<Vec<Arc<File>>, Error> {
+    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
+    let by_name = OnceCell::new();
+    let all = || known.iter().map(|name| &**name).zip(files).collect::<HashMap<&str, &Arc<File>>>();
+    let file = |(number, name): (usize, &Arc<str>)| {
+        // Most of thousands are where they were.
+        let same = known.get(number).is_some_and(|known| Arc::ptr_eq(known, name));
+        let same = files.get(number).filter(|_| same);
+        match same.or_else(|| by_name.get_or_init(all).get(&**name).copied()) {
+            Some(file) => Ok(Arc::clone(file)),
+            None => {
+                let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
+                // There is one for each site.
+                Ok(Arc::new(out_of_the_way(opened.into()).into()))
+            }
+        }
+    };
+    names.iter().enumerate().map(file).collect()
 }
 
 fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
@@ -437,6 +460,38 @@ mod tests {
         assert_eq!(bench.names(), ["access.log", "b.access.log", "error.log", "no-site.access.log"]);
         assert!(!bench.logs.are_due(at(MIDNIGHT)));
         assert_eq!(bench.logs.pause(at(MIDNIGHT)), None);
+    }
+
+    #[test]
+    fn logs_of_sites_that_stay_are_those_that_there_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = |sites: &[(&str, &str)]| {
+            let site = |(name, more): &(&str, &str)| {
+                format!("[[site]]\nname = '{name}'\nhost = ['{name}']\nroot = 'a'\n{more}\n")
+            };
+            let text: String = sites.iter().map(site).collect();
+            Config::parse(&format!("[[listen]]\naddress = '127.0.0.1:1'\n{text}"), "f", folder.path())
+                .unwrap()
+        };
+        let first = config(&[("a", ""), ("b", ""), ("c", "access_log = 'x.log'")]);
+        let logs = Logs::open(&first, at(MIDNIGHT)).unwrap();
+        let (mut second, new) = (first.clone(), config(&[("b", "index = ['i']"), ("d", "")]));
+        second.sites.extend(new.sites);
+        let next = logs.open_next(&second, at(MIDNIGHT)).unwrap();
+        assert_eq!(next.names, names_of(&second, &[], &[]));
+        let same = |one: usize, other: usize| Arc::ptr_eq(&logs.access[one], &next.access[other]);
+        assert!((0..3).all(|number| same(number, number)) && same(1, 3) && same(3, 5));
+        // The old `b` goes, and with it nothing, as there is a new one; `c` goes, and with it its log.
+        let mut third = second.clone();
+        [1, 2].into_iter().for_each(|gone| crate::numbers::leave_place(&mut third.sites[gone]));
+        let last = next.open_next(&third, at(MIDNIGHT)).unwrap();
+        assert_eq!(last.names, names_of(&third, &[], &[]));
+        let names: Vec<&str> = last.names.iter().map(|name| &**name).collect();
+        assert_eq!(names, ["a.access.log", "b.access.log", NO_SITE, "b.access.log", "d.access.log", NO_SITE]);
+        assert!(
+            Arc::ptr_eq(&last.access[2], &logs.access[3]) && Arc::ptr_eq(&last.access[1], &logs.access[1])
+        );
+        assert_eq!(logs.changed_sites(&last), Some(vec![2]));
     }
 
     #[test]

@@ -224,7 +224,8 @@ impl<'a> Messages<'a> {
         messages
     }
 
-    /// What gates are sent of some hosts whose paths are others' now, and nothing of what is as it was.
+    /// What gates are sent of some hosts whose paths are others' now, and nothing of what is as it was. `specs` are at least those
+    /// of the sites with these hosts.
     pub fn gate_changes(&self, hosts: &BTreeSet<String>, specs: &[&ProcessSpec]) -> Vec<LauncherToGate> {
         let mut messages = vec![LauncherToGate::Change {}];
         for listener in 0..self.config.listeners.len() as u16 {
@@ -232,7 +233,10 @@ impl<'a> Messages<'a> {
             messages.extend(hosts.iter().map(forget));
         }
         let has = |site: &Site| site.hosts.iter().any(|host| hosts.contains(host));
-        let mut redirects = self.redirects(self.config.sites.iter().filter(|site| has(site)));
+        let sites: BTreeSet<usize> = specs.iter().map(|spec| usize::from(spec.site)).collect();
+        let sites = sites.into_iter().filter_map(|site| self.config.sites.get(site));
+        let sites: Vec<_> = sites.filter(|site| has(site)).collect();
+        let mut redirects = self.redirects(sites.into_iter());
         redirects.retain(|message| match message {
             LauncherToGate::Redirect { host, .. } => hosts.contains(host.as_str()),
             _ => false,

@@ -2,12 +2,11 @@
 //!
 //! Runs in: the launcher. Sees: the checked configuration. Never: gives a number to two partitions.
 
-use std::collections::BTreeSet;
-
 use config::Config;
 use wire::{NO_PARTITION, Role};
 
 use crate::error::Error;
+use crate::numbers::NumberSet;
 use crate::setup::stapler;
 use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, ProcessSpec};
 use crate::spawn::uids::Uids;
@@ -52,7 +51,7 @@ pub struct ProcessTable<'a> {
     config: &'a Config,
     identities: Option<&'a mut Uids>,
     /// The numbers of partitions that are in use.
-    partitions: BTreeSet<u16>,
+    partitions: NumberSet,
     /// The number from which on the next partition's is looked for.
     next: u16,
     /// The generation of filters that are added.
@@ -63,13 +62,13 @@ pub struct ProcessTable<'a> {
 
 impl<'a> ProcessTable<'a> {
     /// An empty table; the partitions that it numbers have none of the numbers in `partitions`.
-    pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: BTreeSet<u16>) -> Self {
+    pub fn new(config: &'a Config, identities: Option<&'a mut Uids>, partitions: NumberSet) -> Self {
         Self { config, identities, partitions, next: 0, generation: 0, specs: Vec::new() }
     }
 
     /// A number that no partition has.
     pub fn next_partition(&mut self) -> usize {
-        while self.partitions.contains(&self.next) {
+        while self.partitions.contains(self.next) {
             self.next += 1;
         }
         self.next += 1;

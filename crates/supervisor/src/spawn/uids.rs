@@ -6,6 +6,7 @@
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
@@ -22,6 +23,10 @@ pub struct Uids {
     path: PathBuf,
     range: RangeInclusive<u32>,
     uid_of: BTreeMap<String, u32>,
+    /// Those that were given out.
+    used: HashSet<u32>,
+    /// The first uid that can be free: none is ever free again.
+    next: u32,
     foreign: HashSet<u32>,
     changed: bool,
 }
@@ -35,7 +40,17 @@ impl Uids {
             result => result.map_err(at("read", &path))?,
         };
         let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
-        Ok(Self { path, range, uid_of, foreign: machine_users(), changed: false })
+        Ok(Self::new(path, range, uid_of, machine_users()))
+    }
+
+    fn new(
+        path: PathBuf,
+        range: RangeInclusive<u32>,
+        uid_of: BTreeMap<String, u32>,
+        foreign: HashSet<u32>,
+    ) -> Self {
+        let (used, next) = (uid_of.values().copied().collect(), *range.start());
+        Self { path, range, uid_of, used, next, foreign, changed: false }
     }
 
     /// The identity of `name`: the one it has always had, or else a fresh one.
@@ -53,6 +68,11 @@ impl Uids {
             )));
         }
         Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
+    }
+
+    /// Whether this is the table in a folder, for a range.
+    pub fn are_of(&self, state_dir: &Path, range: &RangeInclusive<u32>) -> bool {
+        self.path.parent() == Some(state_dir) && self.range == *range
     }
 
     /// The identity of `name`, if it has one.
@@ -89,10 +109,18 @@ impl Uids {
         self.uid_of.values().copied().filter(|uid| !self.foreign.contains(uid))
     }
 
+    /// Somebody who owns nothing, as whoever is given a uid for the first time.
+    pub fn stranger(&self) -> Option<Identity> {
+        self.free().and_then(Identity::new)
+    }
+
+    /// The lowest uid that nobody has had.
+    fn free(&self) -> Option<u32> {
+        (self.next..=*self.range.end()).find(|uid| !self.used.contains(uid) && !self.foreign.contains(uid))
+    }
+
     fn fresh(&mut self, name: &str) -> Result<u32, Error> {
-        let used: HashSet<u32> = self.uid_of.values().copied().collect();
-        let free = self.range.clone().find(|uid| !used.contains(uid) && !self.foreign.contains(uid));
-        let uid = free.ok_or_else(|| {
+        let uid = self.free().ok_or_else(|| {
             let range = range_text(&self.range);
             Error::identity(
                 &self.path,
@@ -100,7 +128,8 @@ impl Uids {
             )
         })?;
         self.uid_of.insert(name.to_owned(), uid);
-        self.changed = true;
+        self.used.insert(uid);
+        (self.next, self.changed) = (uid, true);
         Ok(uid)
     }
 
@@ -112,7 +141,7 @@ impl Uids {
         let mut text =
             String::from("# uid and owner; kept by bulkheadd, so that no uid is ever used twice\n");
         for (name, uid) in &self.uid_of {
-            text.push_str(&format!("{uid} {name}\n"));
+            let _ = writeln!(text, "{uid} {name}");
         }
         replace(&self.path, &text)?;
         self.changed = false;
@@ -158,19 +187,15 @@ mod tests {
     use super::*;
 
     fn table(text: &str) -> Uids {
-        Uids {
-            path: "uids".into(),
-            range: 51001..=51003,
-            uid_of: parse(text).unwrap(),
-            foreign: HashSet::from([51002]),
-            changed: false,
-        }
+        Uids::new("uids".into(), 51001..=51003, parse(text).unwrap(), HashSet::from([51002]))
     }
 
     #[test]
     fn keeps_what_was_given_and_skips_users_of_the_machine() {
         let mut table = table("# comment\n51001 site/old\n");
+        assert_eq!(table.stranger().unwrap().id(), 51003);
         assert_eq!(table.identity("site/new").unwrap().id(), 51003);
+        assert!(table.stranger().is_none());
         assert_eq!(table.identity("site/old").unwrap().id(), 51001);
         assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
     }

@@ -15,11 +15,10 @@ use wire::{Bytes, Role, Text};
 
 use crate::Supervisor;
 use crate::chain_ends::{Chain, ChainEnds};
-use crate::change::prepare::leave_place;
 use crate::directories::Directories;
 use crate::error::Error;
 use crate::life::{Life, Removed};
-use crate::numbers::is_live;
+use crate::numbers::{is_live, leave_place};
 use crate::own_log::OwnLog;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
@@ -77,19 +76,25 @@ pub fn source(handed: &Handed) -> Result<Source, Error> {
     Source::new(files).ok_or_else(|| Error::record("it has no configuration"))
 }
 
-/// A configuration with each site at the number that it has had, and the names of the sites in the order of the file.
+/// A configuration with each site at the number that it has had, and these numbers in the order of the file.
 ///
 /// # Errors
 /// The sites are others than those of the record.
-pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<String>), Error> {
-    let order: Vec<String> = config.sites.iter().map(|site| site.name.clone()).collect();
+pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>), Error> {
     let any = config.sites.first().cloned();
-    let mut read: HashMap<String, Arc<Site>> =
-        config.sites.drain(..).map(|site| (site.name.clone(), site)).collect();
+    let mut order = vec![0; config.sites.len()];
+    let mut read: HashMap<String, (usize, Arc<Site>)> =
+        config.sites.drain(..).enumerate().map(|(at, site)| (site.name.clone(), (at, site))).collect();
     for item in handed.items() {
         let LauncherToSuccessor::Site { name, serves } = item else { continue };
-        let site = if *serves { read.remove(name.as_str()) } else { any.clone().map(place) };
-        config.sites.push(site.ok_or_else(|| Error::record("it names a site that its configuration lacks"))?);
+        let lacks = || Error::record("it names a site that its configuration lacks");
+        if *serves {
+            let (at, site) = read.remove(name.as_str()).ok_or_else(lacks)?;
+            order[at] = config.sites.len() as u16;
+            config.sites.push(site);
+        } else {
+            config.sites.push(any.clone().map(place).ok_or_else(lacks)?);
+        }
     }
     match read.is_empty() {
         true => Ok((config, order)),
@@ -167,7 +172,7 @@ impl Supervisor {
         context: SpawnContext,
         directories: Directories,
         log: OwnLog,
-        order: Vec<String>,
+        order: Vec<u16>,
         signals: OwnedFd,
     ) -> Result<(Self, Held), Error> {
         let (specs, lives): (Vec<_>, Vec<_>) =
@@ -218,8 +223,7 @@ impl Supervisor {
     fn resume_chain(&mut self, handed: &Handed) -> Result<(), Error> {
         let serving = self.filters().first().map(|&slot| self.specs[slot].generation);
         if let Some(generation) = serving {
-            let config = self.context.config.clone();
-            self.set_filters(generation, &config);
+            self.set_filters(generation);
         }
         let (mut ends, mut unread) = (None, Vec::new());
         for item in handed.items() {
