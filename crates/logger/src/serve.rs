@@ -311,8 +311,7 @@ impl Logger {
         };
         result.unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Left::Nothing,
-            // The kernel says once that a peer ended without reading; what it sent can still be read.
-            io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset => Left::More,
+            io::ErrorKind::Interrupted => Left::More,
             _ => {
                 eprintln!("error: a source of log records failed: {error}");
                 Left::Ended

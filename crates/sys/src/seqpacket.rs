@@ -8,8 +8,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
+    socketpair,
 };
 
 /// The most descriptors that one message may carry.
@@ -125,8 +126,7 @@ pub fn peek(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> 
 /// # Errors
 /// `WouldBlock` when nothing is there.
 pub fn discard(channel: impl AsFd) -> io::Result<()> {
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    recvmsg(channel, &mut [], &mut RecvAncillaryBuffer::default(), flags)?;
+    next(channel, &mut [], &mut RecvAncillaryBuffer::default(), RecvFlags::empty())?;
     Ok(())
 }
 
@@ -163,8 +163,7 @@ fn receive_with(
     keep: impl FnMut(OwnedFd),
 ) -> io::Result<Option<usize>> {
     let mut control = RecvAncillaryBuffer::new(space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | how;
-    let message = recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+    let message = next(channel, &mut [IoSliceMut::new(buffer)], &mut control, how)?;
     let rights = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(arrived) => Some(arrived),
         _ => None,
@@ -175,6 +174,21 @@ fn receive_with(
     }
     // A message of no bytes is never sent; the kernel reports the end of the channel in the same way.
     Ok((message.bytes > 0).then_some(message.bytes))
+}
+
+/// The next message. When a peer has ended without having read all that was sent to it, the kernel says so once, ahead of
+/// what that peer had sent: its last messages come after.
+fn next(
+    channel: impl AsFd,
+    parts: &mut [IoSliceMut<'_>],
+    control: &mut RecvAncillaryBuffer<'_>,
+    how: RecvFlags,
+) -> rustix::io::Result<RecvMsg> {
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | how;
+    match recvmsg(&channel, parts, control, flags) {
+        Err(rustix::io::Errno::CONNRESET) => recvmsg(&channel, parts, control, flags),
+        result => result,
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +231,30 @@ mod tests {
         assert_eq!(discard(&b).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(a);
         assert_eq!(peek(&b, &mut buffer).unwrap(), None);
+    }
+
+    #[test]
+    fn a_peer_that_ended_without_reading_is_heard_to_the_end() {
+        let end = || {
+            let (a, b) = pair().unwrap();
+            let file = File::open("/dev/null").unwrap();
+            send(&b, b"unread", None).unwrap();
+            send(&a, b"last", Some(file.as_fd())).unwrap();
+            drop(a);
+            b
+        };
+        let mut buffer = [0; 16];
+        let b = end();
+        assert!(receive(&b, &mut buffer).unwrap().unwrap().descriptor.is_some());
+        assert!(receive(&b, &mut buffer).unwrap().is_none());
+        let b = end();
+        assert_eq!(peek(&b, &mut buffer).unwrap(), Some(4));
+        let b = end();
+        discard(&b).unwrap();
+        assert_eq!(peek(&b, &mut buffer).unwrap(), None);
+        let (b, mut descriptors) = (end(), Vec::new());
+        assert_eq!(receive_many(&b, &mut buffer, &mut descriptors).unwrap(), Some(4));
+        assert_eq!(descriptors.len(), 1);
     }
 
     #[test]

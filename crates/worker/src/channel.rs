@@ -100,17 +100,6 @@ fn received<In: Message, T>(
     })
 }
 
-/// A peer that ended without having read all that was sent to it: the kernel says so once, ahead of what that peer had
-/// sent. Its last messages come after.
-fn again_after_reset<T>(
-    mut receive: impl FnMut() -> Option<Result<T, ChannelError>>,
-) -> Option<Result<T, ChannelError>> {
-    match receive() {
-        Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::ConnectionReset => receive(),
-        result => result,
-    }
-}
-
 impl<In: Message> Channel<In, ChildToLauncher> {
     /// Answers the launcher's question what this process has counted. One whose channel is full asks again.
     pub fn report(&self, counters: Counters) {
@@ -144,15 +133,13 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     pub async fn receive_many(&self, descriptors: &mut Vec<OwnedFd>) -> Result<Option<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
-            if let Some(result) = again_after_reset(|| {
-                descriptors.clear();
-                let many = |buffer: &mut [u8]| {
-                    let got = sys::seqpacket::receive_many(&self.socket, buffer, descriptors)?;
-                    Ok(got.map(|len| (len, ())))
-                };
-                received(many).map(|result| result.map(|arrived| arrived.map(|(message, ())| message)))
-            }) {
-                return result;
+            descriptors.clear();
+            let many = |buffer: &mut [u8]| {
+                let got = sys::seqpacket::receive_many(&self.socket, buffer, descriptors)?;
+                Ok(got.map(|len| (len, ())))
+            };
+            if let Some(result) = received(many) {
+                return result.map(|arrived| arrived.map(|(message, ())| message));
             }
             ready.clear_ready();
         }
@@ -185,11 +172,9 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
     pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
-        again_after_reset(|| {
-            received(|buffer| {
-                let got = sys::seqpacket::receive(&self.socket, buffer)?;
-                Ok(got.map(|got| (got.len, got.descriptor)))
-            })
+        received(|buffer| {
+            let got = sys::seqpacket::receive(&self.socket, buffer)?;
+            Ok(got.map(|got| (got.len, got.descriptor)))
         })
     }
 
