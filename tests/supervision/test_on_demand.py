@@ -5,7 +5,7 @@ import unittest
 
 import client
 from client import Load, until
-from harness import rootless_too, service, site
+from harness import Server, rootless_too, service, site
 from reloading import Reloading
 from tls_server import Tls
 
@@ -91,6 +91,19 @@ class OnDemand(unittest.TestCase):
         self.server.copy_program("/bin/false", "probe")
         self.assertIn(self.server.status("/probe", timeout=20), (500, 503))
         self.assertEqual(self.server.status("/", "busy.test"), 200)
+
+
+class OneProgram(unittest.TestCase):
+    def test_services_that_share_a_program_start_together(self):
+        """The file is given to the group of the one that is to execute it, and to no other's before it has."""
+        services = [service(f"probe{number}", f"/probe{number}", command=["bin/probe"]) for number in range(8)]
+        resting = [site(f"site{number}", [service("probe")]) | DEMAND for number in range(8)]
+        with Server([site("main", services), *resting]) as server:
+            self.assertEqual(len(server.processes("bin/probe")), len(services))
+            loads = [Load(server.port, "/probe", about["host"][0], seconds=1, connections=1) for about in resting]
+            for load in loads:
+                load.finish().assert_clean(self, at_least=1)
+            self.assertNotIn("Permission denied", server.log())
 
 
 class UnderTls(unittest.TestCase):

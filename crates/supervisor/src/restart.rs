@@ -387,6 +387,18 @@ impl Supervisor {
         }
     }
 
+    /// Whether two slots execute one file under different uids. It is given to one of them at a time (`spawn::program`), so the
+    /// one must execute it before it is given to the other.
+    pub fn share_program(&self, one: usize, other: usize) -> bool {
+        let given_to = |slot: usize| {
+            let spec = &self.specs[slot];
+            let is_given = self.context.worker(spec).is_some() || self.context.guest(spec).is_some();
+            spec.identity.filter(|_| is_given).map(|identity| identity.id())
+        };
+        let differ = given_to(one).zip(given_to(other)).is_some_and(|(one, other)| one != other);
+        differ && self.version(one).is_some_and(|version| Some(version) == self.version(other))
+    }
+
     /// Makes a broken partition whole again and starts it.
     pub fn clear_broken(&mut self, slot: usize) {
         self.slots[slot].backoff.forgive();

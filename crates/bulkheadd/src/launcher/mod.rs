@@ -250,7 +250,8 @@ impl Launcher {
         self.start_each(slots);
     }
 
-    /// Starts a process for each of these slots, unless it has one by then.
+    /// Starts a process for each of these slots, unless it has one by then. Those that may be given one program file, under
+    /// different uids, are not on their way at the same time.
     fn start_each(&mut self, slots: Vec<usize>) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
@@ -259,19 +260,26 @@ impl Launcher {
             if self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot) {
                 continue;
             }
+            while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
+                self.finish_start(begun.pop_front());
+            }
             if self.supervisor.spec(slot).role == Role::Filter {
                 self.supervisor.start(slot);
                 self.configure_new();
-                continue;
-            }
-            begun.push_back((slot, self.supervisor.begin_start(slot)));
-            if begun.len() >= at_once {
-                self.finish_start(begun.pop_front());
+            } else {
+                begun.push_back((slot, self.supervisor.begin_start(slot)));
             }
         }
         while !begun.is_empty() {
             self.finish_start(begun.pop_front());
         }
+    }
+
+    /// Whether one of these has to execute its program before the process of a slot may be given that. Of filters it is not said
+    /// which one is next.
+    fn is_in_the_way(&self, begun: &VecDeque<(usize, Result<BegunProcess, Error>)>, slot: usize) -> bool {
+        let is_filter = self.supervisor.spec(slot).role == Role::Filter;
+        begun.iter().any(|(other, _)| is_filter || self.supervisor.share_program(slot, *other))
     }
 
     fn finish_start(&mut self, begun: Option<(usize, Result<BegunProcess, Error>)>) {
