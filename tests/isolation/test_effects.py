@@ -18,7 +18,7 @@ pytestmark = pytest.mark.alone
 SLOWER, TICK = 2.0, 0.010
 #: Programs that are no services of ours do not end when they are asked to.
 DRAIN = {"drain_timeout": "300ms"}
-SECONDS, PACE, TRIES = 3.0, 0.004, 3
+SECONDS, PACE, TRIES = 3.0, 0.004, 5
 
 
 class Paced:
@@ -75,16 +75,18 @@ class Greedy(unittest.TestCase):
             finally:
                 ended.set()
                 attack.join(30)
-            self.assertEqual((before.wrong, during.wrong), ([], []))
+            # What else the machine has to do may have come during the attack: it is there afterwards as well, then.
+            after = Paced(self.server, "other.test", ["/", "/probe"])
+            self.assertEqual((before.wrong, during.wrong, after.wrong), ([], [], []))
             self.assertGreater(len(during.times), 100)
             self.assertIn(507, found, "it asks for more memory than it may have")
             for id in ("fork-bomb", "fill-threads", "fill-descriptors", "touch-memory"):
                 self.assertEqual(found[0][id]["result"], "refused", found[0][id])
-            tried.append((before.p99, during.p99))
-            if during.p99 <= SLOWER * before.p99 + TICK:
+            tried.append((before.p99, during.p99, after.p99))
+            if during.p99 <= SLOWER * max(before.p99, after.p99) + TICK:
                 break
         else:
-            self.fail(f"p99 in seconds, before and during: {tried}")
+            self.fail(f"p99 in seconds, before, during and after: {tried}")
         self.assertTrue(all(process.alive for process in others), self.server.log())
 
     def test_a_full_disk_is_its_own(self):
