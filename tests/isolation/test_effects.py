@@ -146,6 +146,23 @@ class Survivors(unittest.TestCase):
         server.wait(5)
         self.assertTrue(until(lambda: not parent.alive and not child.alive, 2))
 
+    def test_none_after_the_reaper_was_killed_before_the_launcher(self):
+        """Without the layer by which the kernel ends a process with its parent; a program can shake that off by itself."""
+        server = self.serve(isolation="degraded", danger_without=["parent death"])
+        parent, child = self.child(server)
+        self.addCleanup(lambda: parent.alive and parent.kill())
+        for _ in range(2):
+            reaper = server.reaper()
+            reaper.kill()
+            self.assertTrue(until(lambda reaper=reaper: (new := server.reaper()) and new != reaper, 10), server.log())
+        # It is there before it has been given all of them.
+        given = lambda: [what for what in server.reaper().descriptors().values() if "pidfd" in what]
+        self.assertTrue(until(given, 5), server.log())
+        self.assertIn("the reaper, which ends services and filters with the launcher, has ended", server.log())
+        server.launcher.kill()
+        server.wait(5)
+        self.assertTrue(until(lambda: not parent.alive and not child.alive, 5))
+
     def test_without_a_pid_namespace_the_launcher_ends_them(self):
         server = self.serve(isolation="degraded", danger_without=["pid namespace"])
         parent, child = self.child(server)

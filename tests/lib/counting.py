@@ -12,7 +12,7 @@ class Counting:
 
     def __init__(self, name, connect, target, host, clients=2, close=False):
         self.name, self.connect, self.target, self.host, self.close = name, connect, target, host, close
-        self.answered, self.failed = {}, {}
+        self.answered, self.failed, self.asked_by = {}, {}, {}
         self.under_way, self.stopped = {}, threading.Event()
         self.lock, self.number = threading.Lock(), 0
         self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(clients)]
@@ -25,7 +25,7 @@ class Counting:
             with self.lock:
                 self.number += 1
                 mark = f"{self.name}-{self.number}."
-            self.under_way[at] = mark
+            self.under_way[at], self.asked_by[mark] = mark, at
             try:
                 if connection is None:
                     connection = self.connect()
@@ -50,6 +50,14 @@ class Counting:
     def _drop(connection):
         if connection is not None:
             connection.close()
+
+    def of_each(self):
+        """What each of the clients was answered, in the order in which it asked: marks, and when."""
+        number = lambda mark: int(mark.rpartition("-")[2].rstrip("."))
+        found = {}
+        for mark in sorted(self.answered, key=number):
+            found.setdefault(self.asked_by[mark], []).append((mark, self.answered[mark]))
+        return list(found.values())
 
     def finish(self):
         """Ends the clients, each after its request."""

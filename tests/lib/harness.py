@@ -355,6 +355,16 @@ class Server:
             raise AssertionError(f"no process {title}; there are {self.processes()}")
         return found[-1]
 
+    def reaper(self):
+        """The process that ends others with the launcher, if there is one."""
+        pid = self.launcher.pid
+        found = []
+        for name in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            # One may end meanwhile.
+            with contextlib.suppress(OSError):
+                found.append(Process(int(name)))
+        return next((process for process in found if process.words[:1] == [REAPER] and process.alive), None)
+
     def order(self, **order):
         """Gives an order over the administration socket."""
         with socket.socket(socket.AF_UNIX) as admin:

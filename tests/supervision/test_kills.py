@@ -2,8 +2,11 @@
 
 Each client has one request at a time. So a kill costs at most as many requests as there are clients whose connections the
 process has in its hands: those of its site or service, those that pass a gate at the moment, none for a role that has no
-connection. An answer that came whole has a line in the access log; but for what the killed process itself had yet to tell
-the logger, which is no older than `flush`.
+connection.
+
+An answer that came whole has a line in the access log; but for what the killed process itself had yet to tell the logger, which
+is no older than `flush`. What it had told is *acknowledged*, as is all that it had answered before: a line that is missing is
+newer than every line that is there of the same process.
 
 BULKHEAD_KILLS=50 kills each role so often. A run prints its seed, which BULKHEAD_SEED repeats.
 """
@@ -11,9 +14,10 @@ BULKHEAD_KILLS=50 kills each role so often. A run prints its seed, which BULKHEA
 import os
 import random
 import re
+import subprocess
+import threading
 import time
 import unittest
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +29,7 @@ from counting import Counting, TlsConnection
 from filter_program import FILTER, PYTHON, library
 from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site, wait_for_time
 from tls_server import certificate, insecure
+from upgrading import UpgradingServer
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -44,8 +49,11 @@ HANDS = {
     "connector main": {"behind"}, "connector main/caller": {"caller"}, "broker main/caller": {"caller"},
     "signer": {"tls"}, "stapler": set(), "logger": set(), "admin": set(), harness.REAPER: set(),
 }
-#: Those that tell the logger of requests.
-TELL = ("gate", "site", "bin/direct")
+#: Who tells the logger of requests, by the name of their clients.
+TELLS = {"page": "site main", "probe": "site main", "behind": "site main", "caller": "site main", "new": "site other",
+         "tls": "site secret", "direct": "bin/direct"}
+#: An inspector that never says anything; it may wait by few calls.
+MUTE = "#include <poll.h>\nint main(void) { return poll(0, 0, -1); }\n"
 
 
 class Killing(Server):
@@ -62,7 +70,8 @@ class Killing(Server):
             site("secret", certificates=["secret.pem"]),
         ]
         listen = f'\n[[listen]]\naddress = "127.0.0.1:{self.tls}"\ntls = true\nunfiltered = true\n'
-        settings = {"log": {"flush": f"{FLUSH * 1000:.0f}ms"},
+        # A call whose broker was killed is never answered, and is not waited for at the end.
+        settings = {"log": {"flush": f"{FLUSH * 1000:.0f}ms"}, "limits": {"drain_timeout": "3s"},
                     "conditioning": {"exempt": ["127.0.0.0/8"], "filters": list(filters)}}
         super().__init__(sites, programs=("probe", "caller"), files={"filters/filter.py": FILTER},
                          text=lambda port: configuration(port, sites, settings) + listen)
@@ -86,7 +95,9 @@ class Killing(Server):
 
     def living(self, title):
         """The process that is called so, if there is one."""
-        found = children(self.launcher.pid) if title == harness.REAPER else self.processes(title)
+        if title == harness.REAPER:
+            return self.reaper()
+        found = self.processes(title)
         return next((process for process in found if process.title == title.removeprefix("bulkhead: ")
                      or title.startswith(("bin/", PYTHON))), None)
 
@@ -107,12 +118,6 @@ def behind():
     return Raw(answer=answer)
 
 
-def children(pid):
-    """The child processes of a launcher, its reaper among them."""
-    names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [harness.Process(int(name)) for name in names]
-
-
 class Kills(unittest.TestCase):
     def kill_each(self, server, titles, hands):
         """Kills each of these so often under load, and looks at what that has cost."""
@@ -127,14 +132,14 @@ class Kills(unittest.TestCase):
                 under_way = {mark for one in clients if one.name in hands[title] for mark in one.under_way.values()}
                 kills.append((time.monotonic(), title, under_way))
                 victim.kill()
-                again = lambda: (new := server.living(title)) and new != victim or title == harness.REAPER
+                again = lambda: (new := server.living(title)) and new != victim
                 self.assertTrue(until(again, 10), f"{title} does not come back")
                 born[title] = time.monotonic()
         wait_for_time(0.5)
         clients = [one.finish() for one in clients]
         self.assertGreater(sum(len(one.answered) for one in clients), 100)
         self.look_at_failures(clients, kills, hands)
-        self.look_at_lines(server, clients, kills, hands)
+        self.look_at_lines(server, clients, kills)
 
     def look_at_failures(self, clients, kills, hands):
         """Each is of a process that was killed just before, and there are no more than clients that it had."""
@@ -156,18 +161,35 @@ class Kills(unittest.TestCase):
         for (_, title, _), lost in zip(kills, cost):
             self.assertLessEqual(len(lost), CLIENTS * len(hands[title]), f"{title} had no more clients: {lost}")
 
-    def look_at_lines(self, server, clients, kills, hands):
-        """Each answer that came whole has its line."""
+    def look_at_lines(self, server, clients, kills):
+        """Each answer that came whole has its line, if its process had told the logger of it."""
+        def ends(name):
+            return [killed for killed, title, _ in kills if title == TELLS[name]]
+
         def untold(name, at):
-            return any(title.startswith(TELL) and name in hands[title] and killed - FLUSH - MARGIN <= at <= killed + MARGIN
-                       for killed, title, _ in kills)
+            return any(killed - FLUSH - MARGIN <= at <= killed + MARGIN for killed in ends(name))
 
         def missing():
             logged = server.logged()
             return [mark for one in clients for mark, at in one.answered.items()
                     if mark not in logged and not untold(one.name, at)]
 
+        def overtaken():
+            """Those without a line, though the same process has told of what it answered the same client afterwards."""
+            logged = server.logged()
+            for one in clients:
+                for answered in one.of_each():
+                    for place, (mark, at) in enumerate(answered):
+                        # What is read just after a kill may be of either process.
+                        if mark in logged or any(killed <= at <= killed + MARGIN for killed in ends(one.name)):
+                            continue
+                        end = min((killed for killed in ends(one.name) if killed >= at), default=at)
+                        later = [other for other, when in answered[place + 1:] if when <= end and other in logged]
+                        if later:
+                            yield mark, later[0]
+
         self.assertTrue(until(lambda: not missing(), 5), f"without a line: {missing()[:20]}")
+        self.assertEqual(list(overtaken())[:20], [])
 
 
 @rootless_too
@@ -186,6 +208,36 @@ class Filters(Kills):
         with behind() as at, Killing(at, *filters) as server:
             every = {"page", "probe", "behind", "caller", "direct", "new", "tls"}
             self.kill_each(server, [PYTHON], {PYTHON: every})
+
+
+@rootless_too
+class Inspector(unittest.TestCase):
+    """The process that looks at a program before that is started; it lives for some milliseconds."""
+
+    def test_the_start_that_waits_for_it_says_that_it_has_ended(self):
+        with UpgradingServer([site(services=[service()])]) as server:
+            mute = server.programs / "mute"
+            subprocess.run(["cc", "-static", "-O1", "-o", mute, server.write("mute.c", MUTE)], check=True)
+            server.owned(mute).rename(server.programs / "inspector")
+            # A program that is new has to be looked at.
+            server.copy_program("probe")
+            before, said = server.process("bin/probe"), []
+            relaunch = lambda: said.append(server.command("relaunch", "--config", server.config, "main/probe"))
+            relaunching = threading.Thread(target=relaunch)
+            relaunching.start()
+            inspector = until(lambda: server.processes("inspector"), 5, 0.005)
+            inspector[0].kill()
+            relaunching.join(20)
+            self.assertIn("cannot be inspected: the inspector ends with signal 9", said[0].stderr)
+            self.assertEqual((server.process("bin/probe"), server.status("/probe")), (before, 200))
+            # One that hangs is ended.
+            relaunch()
+            self.assertIn("cannot be inspected: the inspector does not answer in time", said[1].stderr)
+            self.assertFalse(server.processes("inspector"))
+            server.put_programs(names=["inspector"])
+            server.relaunch("main/probe")
+            self.assertEqual(server.status("/probe"), 200)
+            self.assertNotIn(before, server.processes("bin/probe"))
 
 
 if __name__ == "__main__":

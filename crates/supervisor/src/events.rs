@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 use sys::signals::Signal;
 
 use crate::error::{Error, during};
-use crate::{PIPES, SIGNALS, Supervisor, watch};
+use crate::{PIPES, REAPER, SIGNALS, Supervisor, watch};
 
 /// How much nonsense a child may send before it is ended.
 const VIOLATIONS_MAX: u32 = 100;
@@ -22,6 +22,8 @@ pub enum Event {
     Signal,
     /// Children have printed something.
     Pipes,
+    /// The reaper has ended.
+    Reaper,
     /// A child has ended.
     Exit(u64),
     /// A child has sent something, or its channel has room.
@@ -33,6 +35,7 @@ impl From<&epoll::Event> for Event {
         match event.data.u64() {
             SIGNALS => Self::Signal,
             PIPES => Self::Pipes,
+            REAPER => Self::Reaper,
             key if key % 2 == 1 => Self::Exit(key / 2),
             key => Self::Channel(key / 2),
         }

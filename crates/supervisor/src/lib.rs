@@ -22,6 +22,7 @@ pub mod on_demand;
 pub mod outbox;
 pub mod own_log;
 pub mod process;
+mod reaping;
 pub mod report;
 pub mod restart;
 mod seen;
@@ -55,6 +56,7 @@ use crate::life::{Life, Removed};
 use crate::lookup::Lookup;
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
+use crate::reaping::Reaping;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
@@ -68,6 +70,8 @@ pub const BROKEN_CHECK: Duration = Duration::from_secs(1);
 const SIGNALS: u64 = u64::MAX;
 /// See [`SIGNALS`]: the pipes into which children print.
 const PIPES: u64 = u64::MAX - 1;
+/// See [`SIGNALS`]: the end of the reaper.
+const REAPER: u64 = u64::MAX - 2;
 
 /// What is known of a slot beside the processes that fill it.
 #[derive(Debug, Default)]
@@ -131,6 +135,7 @@ pub struct Supervisor {
     chains: u32,
     epoll: OwnedFd,
     signals: OwnedFd,
+    reaping: Reaping,
     /// Removed slots whose processes others may still need.
     departing: Vec<usize>,
     /// Children whose channel is watched for room as well.
@@ -181,6 +186,7 @@ impl Supervisor {
             chains: 0,
             epoll,
             signals,
+            reaping: Reaping::default(),
             departing: Vec::new(),
             watched: HashSet::new(),
             serial: 0,
@@ -331,6 +337,7 @@ impl Supervisor {
         self.processes.insert(serial, process);
         self.index.insert(&self.specs[slot], serial);
         self.unconfigured.push_back(serial);
+        self.watch_reaper();
         Ok(serial)
     }
 

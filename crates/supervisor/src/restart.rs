@@ -417,7 +417,8 @@ impl Supervisor {
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
         let check = (!self.broken.is_empty() || !self.unread_logs.is_empty()).then(|| now + BROKEN_CHECK);
         let wanted = self.has_wanted().then_some(now);
-        starts.chain(deadlines).chain(check).chain(wanted).chain(self.chain_deadline()).min()
+        let reaper = self.reaping.due;
+        starts.chain(deadlines).chain(check).chain(wanted).chain(self.chain_deadline()).chain(reaper).min()
     }
 
     /// Does what is due.
@@ -447,6 +448,7 @@ impl Supervisor {
         }
         self.forget_read_logs();
         self.chain_on_time(now);
+        self.reap_on_time(now);
     }
 
     /// Tells a new gate or site which of its partitions are broken.

@@ -56,9 +56,14 @@ impl Rehearsal {
 /// Starts `program` with these descriptors and a pipe for what it prints; it ends with this process.
 pub(crate) fn start(program: &Program, left: &[BorrowedFd<'_>]) -> Result<(Child, OwnedFd), Error> {
     let (reading, writing) = std::io::pipe().map_err(during("make a pipe"))?;
+    let parent = rustix::process::getpid();
     let prepare = || {
         let last = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         last.map_err(|error| ("parent death", error.into()))?;
+        // One that has died before that would not be missed.
+        if rustix::process::getppid() != Some(parent) {
+            return Err(("parent death", std::io::ErrorKind::NotFound.into()));
+        }
         for number in [1, 2] {
             sys::process::place(&writing, number).map_err(|error| ("output", error))?;
         }

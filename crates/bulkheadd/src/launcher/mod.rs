@@ -332,6 +332,7 @@ impl Launcher {
             match Event::from(event) {
                 Event::Signal => self.on_signal(),
                 Event::Pipes => self.components.stderr_drain.written(Instant::now()),
+                Event::Reaper => self.supervisor.on_reaper_end(),
                 Event::Exit(serial) => self.on_exit(serial),
                 Event::Channel(serial) => self.on_channel(serial),
             }

@@ -64,7 +64,7 @@ impl Launcher {
         self.supervisor.hand_over(&mut record);
         let mut lock = |lock, file: Option<&File>| {
             if let Some(file) = file {
-                let descriptor = leave_copy(&mut record, file);
+                let descriptor = record.leave_again(file);
                 record.add(LauncherToSuccessor::Locked { lock, descriptor });
             }
         };
@@ -199,13 +199,6 @@ impl Components {
             rehearsal: Default::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
         })
-    }
-}
-
-fn leave_copy(record: &mut Record<'_>, file: &File) -> u32 {
-    match file.try_clone() {
-        Ok(copy) => record.leave_copy(copy.into()),
-        Err(_) => wire::successor::NO_DESCRIPTOR,
     }
 }
 

@@ -8,7 +8,7 @@
 //! first one if it executes a program (`execve(2)`). A filter of system calls cannot tell which thread calls. What cannot
 //! make threads and execute programs, as our own roles, needs no reaper.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -21,7 +21,11 @@ use crate::error::{Error, during};
 
 /// Where pidfds go, once there is something to end.
 #[derive(Debug, Default)]
-pub struct Reaper(RefCell<Option<Running>>);
+pub struct Reaper {
+    running: RefCell<Option<Running>>,
+    /// Whether nobody waits for the end of the one that runs.
+    is_new: Cell<bool>,
+}
 
 #[derive(Debug)]
 struct Running {
@@ -40,15 +44,23 @@ impl Drop for Running {
 impl Reaper {
     /// One that runs.
     pub fn known(channel: OwnedFd, child: Child) -> Self {
-        Self(RefCell::new(Some(Running { channel: Some(channel), child })))
+        let running = RefCell::new(Some(Running { channel: Some(channel), child }));
+        Self { running, is_new: Cell::new(true) }
     }
 
-    /// The pid of the one that runs, and copies of its pidfd and of the channel to it.
-    pub fn copies(&self) -> Option<(u32, OwnedFd, OwnedFd)> {
-        let running = self.0.borrow();
+    /// The pidfd of the one that runs, the first time that this is asked.
+    pub fn take_new(&self) -> Option<OwnedFd> {
+        let running = self.running.borrow();
+        let running = running.as_ref().filter(|_| self.is_new.replace(false))?;
+        running.child.pidfd().try_clone_to_owned().ok()
+    }
+
+    /// The pid of the one that runs, and the numbers under which `leave` leaves its pidfd and the channel to it.
+    pub fn left(&self, mut leave: impl FnMut(BorrowedFd<'_>) -> u32) -> Option<(u32, u32, u32)> {
+        let running = self.running.borrow();
         let running = running.as_ref()?;
-        let pidfd = running.child.pidfd().try_clone_to_owned().ok()?;
-        Some((running.child.pid, pidfd, running.channel.as_ref()?.try_clone().ok()?))
+        let channel = running.channel.as_ref()?;
+        Some((running.child.pid, leave(running.child.pidfd()), leave(channel.as_fd())))
     }
 
     /// Has `child` ended with this launcher; `start` starts a reaper where none runs, and returns the channel to it.
@@ -57,20 +69,22 @@ impl Reaper {
         child: &Child,
         start: impl FnOnce() -> Result<(OwnedFd, Child), Error>,
     ) -> Result<(), Error> {
-        let mut running = self.0.borrow_mut();
+        let mut running = self.running.borrow_mut();
         let failed = during("tell the reaper of a process");
         match running.as_ref().map(|reaper| reaper.add(child.pidfd())) {
             Some(Ok(())) => return Ok(()),
-            // Somebody has ended it: the next one knows of what is started from here on.
-            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            // Somebody has ended it. The next one is given what lives by who waits for that end.
+            Some(Err(error))
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             Some(Err(error)) => return Err(failed(error)),
             None => {}
         }
         let (channel, of_reaper) = start()?;
         let reaper = Running { channel: Some(channel), child: of_reaper };
-        reaper.add(child.pidfd()).map_err(failed)?;
+        let added = reaper.add(child.pidfd()).map_err(failed);
         *running = Some(reaper);
-        Ok(())
+        self.is_new.set(true);
+        added
     }
 }
 

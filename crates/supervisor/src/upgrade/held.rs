@@ -55,8 +55,9 @@ impl Supervisor {
         for layer in self.context.without.borrow().iter() {
             record.add(LauncherToSuccessor::Without { layer: Text::new(*layer) });
         }
-        if let Some((pid, pidfd, channel)) = self.context.reaper.copies() {
-            let (pidfd, channel) = (record.leave_copy(pidfd), record.leave_copy(channel));
+        if let Some((pid, pidfd, channel)) =
+            self.context.reaper.left(|descriptor| record.leave_again(&descriptor))
+        {
             record.add(LauncherToSuccessor::Reaper { pid, pidfd, channel });
         }
     }
@@ -71,5 +72,6 @@ impl Supervisor {
         for (serial, process) in &mut self.processes {
             process.group = Some(Group::known(groups.remove(serial).unwrap_or_default()));
         }
+        self.watch_reaper();
     }
 }

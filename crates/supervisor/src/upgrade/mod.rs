@@ -35,12 +35,14 @@ pub struct Record<'a> {
     items: Vec<LauncherToSuccessor>,
     left: Vec<BorrowedFd<'a>>,
     owned: Vec<OwnedFd>,
+    /// Why something of it is not there.
+    fault: Option<std::io::Error>,
     now: Instant,
 }
 
 impl Default for Record<'_> {
     fn default() -> Self {
-        Self { items: Vec::new(), left: Vec::new(), owned: Vec::new(), now: Instant::now() }
+        Self { items: Vec::new(), left: Vec::new(), owned: Vec::new(), fault: None, now: Instant::now() }
     }
 }
 
@@ -60,6 +62,17 @@ impl<'a> Record<'a> {
     /// The same, if there is one.
     pub fn leave_if(&mut self, descriptor: Option<&'a impl AsFd>) -> u32 {
         descriptor.map_or(NO_DESCRIPTOR, |descriptor| self.leave(descriptor))
+    }
+
+    /// Leaves a copy of a descriptor. Without it the record is none.
+    pub fn leave_again(&mut self, descriptor: &impl AsFd) -> u32 {
+        match descriptor.as_fd().try_clone_to_owned() {
+            Ok(copy) => self.leave_copy(copy),
+            Err(error) => {
+                self.fault = Some(error);
+                NO_DESCRIPTOR
+            }
+        }
     }
 
     /// The same for one that was made for the record.
@@ -82,9 +95,14 @@ impl<'a> Record<'a> {
     /// The whole of it, in memory that nobody can write to any more.
     ///
     /// # Errors
-    /// There is no memory, or no descriptor.
+    /// There is no memory, or no descriptor, or was none for something of it: a successor could not take that over, and nor could
+    /// the launcher before when it is put back.
     pub fn sealed(&self) -> Result<OwnedFd, Error> {
-        sys::passed::sealed(&seal(&self.items)).map_err(during("write the record for the next launcher"))
+        let whole = match &self.fault {
+            Some(fault) => Err(std::io::Error::new(fault.kind(), fault.to_string())),
+            None => sys::passed::sealed(&seal(&self.items)),
+        };
+        whole.map_err(during("write the record for the next launcher"))
     }
 
     /// Every descriptor that is left to the successor.
