@@ -12,8 +12,10 @@ pub fn fuzz(data: &[u8]) {
         Ok(Start::Static) => {}
         Err(fault) => assert!(!fault.to_string().is_empty()),
     }
-    let line = inspector::answer(&found);
-    assert!(line.len() <= 300, "what the launcher reads");
-    assert!(line.iter().position(|&byte| byte == b'\n') == Some(line.len() - 1));
-    assert!(line[..line.len() - 1].iter().all(|byte| !byte.is_ascii_control()));
+    let version = inspector::version_answer(&inspector::version(data));
+    for line in [inspector::answer(&found), version] {
+        assert!(line.len() <= 300, "what the launcher reads");
+        assert!(line.iter().position(|&byte| byte == b'\n') == Some(line.len() - 1));
+        assert!(line[..line.len() - 1].iter().all(|byte| !byte.is_ascii_control()));
+    }
 }

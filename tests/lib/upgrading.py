@@ -1,5 +1,6 @@
 """A server whose programs are replaced while it runs, and launchers that fail in all ways in which one can."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -22,6 +23,10 @@ FALSE = r"""
 
 #define HEAD 26
 
+/* Of which version it says that it is, as our own programs do. */
+__asm__(".pushsection .note.bulkhead, \"a\", @note\n.balign 4\n.long 9, 5, 1\n.asciz \"bulkhead\"\n.balign 4\n"
+        ".ascii \"" VERSION "\"\n.balign 4\n.popsection\n");
+
 static uint64_t checksum(const unsigned char *bytes, size_t length) {
     uint64_t sum = 0xcbf29ce484222325u;
     while (length--)
@@ -29,13 +34,15 @@ static uint64_t checksum(const unsigned char *bytes, size_t length) {
     return sum;
 }
 
-/* Puts another record in the place of the one at `number`: of another version, with an item more; or one that is torn. */
-static void rewrite(int number, int versions, int item, int tear) {
+/* Puts another record in the place of the one at `number`: of another version, with an item more; with messages of another version;
+   or one that is torn. */
+static void rewrite(int number, int versions, int item, int messages, int tear) {
     struct stat stat;
     fstat(number, &stat);
     unsigned char *record = malloc(stat.st_size + 64);
     size_t length = pread(number, record, stat.st_size, 0);
     record[8] += versions;
+    record[HEAD + 4] += messages;
     if (item) {
         const unsigned char more[] = {3, 0, 0, 0, 1, item, 9};
         memcpy(record + length, more, sizeof more);
@@ -69,10 +76,13 @@ KINDS = {
     "hangs": "for (;;) pause()",
     "prints": 'puts("\\x1b[2Jno\\nwonder"); return 1',
     "stays behind": 'if (!rehearses) execv(ELSEWHERE, words)',
-    "is of the next version": "rewrite(number, 1, 250, 0)",
-    "adds what must be understood": "rewrite(number, 1, 120, 0)",
-    "is far ahead": "rewrite(number, 2, 0, 0)",
-    "tears": "rewrite(number, 0, 0, 1)",
+    "is of the next version": "rewrite(number, 1, 250, 0, 0)",
+    "is of the version before": "rewrite(number, -1, 0, 0, 0)",
+    "adds what must be understood": "rewrite(number, 1, 120, 0, 0)",
+    "is far ahead": "rewrite(number, 2, 0, 0, 0)",
+    "has processes that speak otherwise": "rewrite(number, 0, 0, 1, 0)",
+    "tears": "rewrite(number, 0, 0, 0, 1)",
+    "hangs in earnest": "if (!rehearses) for (;;) pause()",
 }
 
 
@@ -102,15 +112,15 @@ class Upgrading:
         for name in names:
             new = folder / "new"
             shutil.copyfile(program(name), new)
-            if version and name == "bulkheadd":
+            if version:
                 assert len(version) == 5
                 new.write_bytes(new.read_bytes().replace(b"0.1.0", version.encode()))
             new.chmod(0o755)
             self.owned(new).rename(folder / name)
         return folder
 
-    def false_launcher(self, kind):
-        """A launcher that is none."""
+    def false_launcher(self, kind, version="0.1.0"):
+        """A launcher that is none; a role that is none, too."""
         real = self.folder / "real"
         elsewhere = self.folder / "elsewhere"
         self.put_programs(real)
@@ -119,7 +129,7 @@ class Upgrading:
         source.write_text(FALSE)
         subprocess.run(
             ["cc", "-static", "-O1", "-o", built, source, f"-DDO={KINDS[kind]}", f'-DREAL="{real}/bulkheadd"',
-             f'-DELSEWHERE="{elsewhere}/bulkheadd"'], check=True,
+             f'-DELSEWHERE="{elsewhere}/bulkheadd"', f'-DVERSION="{version}"'], check=True,
         )
         built.chmod(0o755)
         return self.owned(built)
@@ -137,6 +147,18 @@ class Upgrading:
         if not answer.returncode:
             raise AssertionError(f"upgraded: {answer.stdout}{self.stderr()}")
         return answer.stderr
+
+    @contextlib.contextmanager
+    def begun(self, *words):
+        """An upgrade that does not come to its end."""
+        command = [self.own("bulkhead", self.folder), "upgrade", "--run-dir", "run", *words]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, cwd=self.folder, **quiet, **self._user())
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def executable(self, pid):
         """Which file a process executes: its path, and whether that is what is there now."""

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from upgrading import Upgrading, UpgradingServer
 from websocket_client import Client
 
 SITES = [site("main", [service("probe")]), site("direct", [service("direct", "/probe", takes=True)])]
+TARGETS = (("main.test", "/"), ("main.test", "/probe"), ("direct.test", "/probe"))
 SLOW = 1500
 
 
@@ -47,8 +49,7 @@ class Upgrade(unittest.TestCase):
     def test_all_is_replaced_under_load(self):
         server, slow = self.server, []
         pid, before = server.launcher.pid, set(server.processes())
-        targets = (("main.test", "/"), ("main.test", "/probe"), ("direct.test", "/probe"))
-        loads = [Load(server.port, path, host, seconds=5, connections=4, close=close) for host, path in targets
+        loads = [Load(server.port, path, host, seconds=5, connections=4, close=close) for host, path in TARGETS
                  for close in (False, True)]
         kept = client.Connection(server.port)
         self.assertEqual(kept.get("/").status, 200)
@@ -185,6 +186,7 @@ class Upgrade(unittest.TestCase):
             ("prints", "wonder"),
             ("adds what must be understood", "no message of type 120"),
             ("is far ahead", "writes records of version 3; this one reads 0 to 2"),
+            ("has processes that speak otherwise", "message has version"),
             ("tears", "its length or its checksum is another"),
         ):
             with self.subTest(kind):
@@ -201,6 +203,38 @@ class Upgrade(unittest.TestCase):
         self.assertIn("has the programs of the roles", server.refused("--to", alone / "bulkheadd"))
         server.put_programs()
         server.upgrade()
+
+    def test_a_part_of_another_version_is_refused(self):
+        """As of an installation that was copied in part. An upgrade and a start say so in the same words."""
+        server, before = self.server, self.server.processes()
+        new = server.put_programs(server.folder / "other", version="0.1.9")
+        for names, words in (
+            (["site", "signer"], "site: is of version 0.1.0, and the launcher is of version 0.1.9 (`signer` is of version 0.1.0); "
+                                 "install all programs of one version"),
+            (["inspector"], "inspector: is of version 0.1.0, and the launcher is of version 0.1.9; install all programs"),
+            (["bulkheadd"], "gate: is of version 0.1.9, and the launcher is of version 0.1.0 ("),
+        ):
+            with self.subTest(names):
+                server.put_programs(new, names=names)
+                self.assertIn(f"program {new}/{words}", server.refused("--to", new / "bulkheadd"))
+                self.assertIn(f"program {new}/{words}", server.refused("--dry-run", "--to", new / "bulkheadd"))
+                self.assertEqual(server.processes(), before)
+                server.put_programs(new, version="0.1.9", names=names)
+        # What is none of ours says nothing; what is not there is named as well.
+        shutil.copyfile("/bin/true", server.owned(new / "broker"))
+        self.assertIn(f"program {new}/broker: does not say its version, and", server.refused("--to", new / "bulkheadd"))
+        (new / "broker").unlink()
+        self.assertIn(f"cannot open {new}/broker: No such file", server.refused("--to", new / "bulkheadd"))
+        server.stop()
+        server.put_programs(version="0.1.9")
+        server.put_programs(names=["site"])
+        started = server.command("run", server.config)
+        self.assertEqual(started.returncode, 1)
+        self.assertIn(f"program {server.programs}/site: is of version 0.1.0, and the launcher is of version 0.1.9; install all",
+                      started.stderr)
+        server.put_programs(version="0.1.9")
+        server.start()
+        self.assertEqual(server.get("/probe").status, 200)
 
     def test_one_that_hangs_is_ended(self):
         self.refuses("hangs", "did not end within")
@@ -222,17 +256,33 @@ class Upgrade(unittest.TestCase):
         self.assertIn("to 0.1.9", server.upgrade())
 
     def test_a_neighbouring_version_is_taken_over_from(self):
-        """As in a downgrade: the record is of the next version, and has an item that this one does not know."""
+        """In a downgrade the record is of the next version, and has an item that this one does not know."""
         server = self.server
-        self.assertIn("upgraded from", server.upgrade("--to", server.false_launcher("is of the next version")))
+        for kind in ("is of the next version", "is of the version before"):
+            self.assertIn("upgraded from", server.upgrade("--to", server.false_launcher(kind)))
+            self.assertEqual(server.get("/probe").status, 200)
+            self.assertEqual(server.executable(server.launcher.pid)[0], str(server.folder / "real/bulkheadd"))
+
+    def test_one_that_hangs_in_earnest_stops_nobody_else(self):
+        """Nobody can put the launcher before back: what serves goes on, and ends with the process that hangs."""
+        server = self.server
+        self.enterContext(server.begun("--to", server.false_launcher("hangs in earnest")))
+        hangs = lambda: server.executable(server.launcher.pid)[0] == str(server.folder / "false")
+        self.assertTrue(until(hangs, 20))
+        loads = [Load(server.port, path, host, seconds=2, connections=4, close=close) for host, path in TARGETS for close in (False, True)]
+        for load in loads:
+            load.finish().assert_clean(self)
+        server.launcher.kill()
+        server.launcher.wait()
+        self.assertTrue(until(lambda: not server.left(), 10), server.left())
+        server.start()
         self.assertEqual(server.get("/probe").status, 200)
-        self.assertEqual(server.executable(server.launcher.pid)[0], str(server.folder / "real/bulkheadd"))
 
     def test_roles_that_do_not_come_up_leave_those_of_before(self):
         server = self.server
         before = {title: server.process(title) for title in ("site main", "site direct", "gate")}
         new = server.put_programs(server.folder / "other", version="0.1.9")
-        server.false_launcher("exits").rename(new / "site")
+        server.false_launcher("exits", version="0.1.9").rename(new / "site")
         with Load(server.port, seconds=4, connections=4) as load:
             said = server.refused("--to", new / "bulkheadd")
             load.finish().assert_clean(self)
@@ -342,6 +392,72 @@ class OnDemand(unittest.TestCase):
             self.assertTrue(until(lambda: running() == ["site busy"], 15), running())
 
 
+@rootless_too
+class SeveralWorkers(unittest.TestCase):
+    """Partitions with several processes, as many as are written or as there is work for."""
+
+    def setUp(self):
+        resting = {"min": 2, "max": 3}
+        sites = [
+            site("main", [service("probe", workers=3)], workers=3),
+            site("direct", [service("direct", "/probe", takes=True, workers=2)]),
+            site("grows", [service("grown", "/probe", workers={"min": 1, "max": 3})], idle_stop="2s"),
+            site("rests", [service("resting", "/probe", workers=resting)], workers=resting, start="on-demand", idle_stop="2s"),
+        ]
+        server = UpgradingServer(sites, server={"gates": 1})
+        for name in ("direct", "grown", "resting"):
+            server.copy_program("probe", name)
+        self.server = self.enterContext(server)
+
+    def counts(self):
+        titles = ("site main", "site direct", "site grows", "site rests", "bin/probe", "bin/direct", "bin/grown", "bin/resting")
+        return [len(self.server.processes(title)) for title in titles]
+
+    def busy(self, seconds):
+        """More work than one process can do: each request blocks its process."""
+        return Load(self.server.port, "/probe/block?ms=250", "grows.test", seconds=seconds, connections=8, close=True)
+
+    def test_all_of_them_are_replaced_under_load(self):
+        server = self.server
+        self.assertEqual(self.counts(), [3, 1, 1, 0, 3, 2, 1, 0])
+        loads = [self.busy(9)] + [Load(server.port, path, host, seconds=9, connections=4, close=close)
+                                  for host, path in TARGETS for close in (False, True)]
+        self.assertTrue(until(lambda: self.counts()[6] == 3, 6), self.counts())
+        before = set(server.processes())
+        server.put_programs(version="0.1.9")
+        said = server.upgrade()
+        self.assertRegex(said, r"(?m)^site +5$")
+        self.assertRegex(said, r"(?m)^service +8$")
+        for load in loads:
+            load.finish().assert_clean(self, at_least=20)
+        self.assertTrue(until(lambda: not before & set(server.processes()), 10), before & set(server.processes()))
+        # They go when the work does, and come again with it; and one that is killed comes back.
+        self.assertTrue(until(lambda: self.counts() == [3, 1, 1, 0, 3, 2, 1, 0], 15), self.counts())
+        with self.busy(6) as load:
+            self.assertTrue(until(lambda: self.counts()[6] == 3, 6), self.counts())
+            load.finish()
+        self.assertEqual(load.refused, 0, load.text)
+        for title in ("site main", "bin/probe"):
+            killed = server.processes(title)[1]
+            killed.kill()
+            again = lambda title=title, killed=killed: len(server.processes(title)) == 3 and killed not in server.processes(title)
+            self.assertTrue(until(again, 10), server.processes(title))
+        self.assertEqual({server.status("/probe", "main.test") for _ in range(6)}, {200})
+
+    def test_those_that_rest_start_together_afterwards(self):
+        server = self.server
+        for version in ("0.1.9", "0.1.0"):
+            server.put_programs(version=version)
+            server.upgrade()
+            self.assertTrue(until(lambda: self.counts() == [3, 1, 1, 0, 3, 2, 1, 0], 15), self.counts())
+            self.assertEqual(server.get("/probe", "rests.test").status, 200)
+            self.assertTrue(until(lambda: self.counts() == [3, 1, 1, 2, 3, 2, 1, 2], 5), self.counts())
+            # The next upgrade replaces what was started for that request.
+        server.put_programs(version="0.1.9")
+        self.assertRegex(server.upgrade(), r"(?m)^site +7$")
+        self.assertTrue(until(lambda: self.counts() == [3, 1, 1, 0, 3, 2, 1, 0], 15), self.counts())
+
+
 class UpgradingManaged(Upgrading, Managed):
     """The same, started by a service manager."""
 
@@ -366,6 +482,19 @@ class WithServiceManager(unittest.TestCase):
             self.assertNotIn(b"LISTEN_FDS", variables)
         self.assertIsNone(server.reload([site("main"), site("more")]))
         self.assertEqual(server.get("/", "more.test").status, 200)
+
+
+    def test_one_that_hangs_in_earnest_says_no_more_that_it_lives(self):
+        server = UpgradingManaged([site("main")], ())
+        notified = self.enterContext(Notified(server.folder / "notify"))
+        self.enterContext(server.given([], NOTIFY_SOCKET=notified.name, WATCHDOG_USEC=600_000))
+        self.assertTrue(notified.after(0, "WATCHDOG"))
+        with server.begun("--to", server.false_launcher("hangs in earnest")):
+            self.assertTrue(until(lambda: server.executable(server.launcher.pid)[0] == str(server.folder / "false"), 20))
+            self.assertIsNone(notified.after(len(notified.read()), "WATCHDOG", seconds=2))
+            self.assertEqual(server.get("/").status, 200)
+            server.launcher.kill()
+            server.launcher.wait()
 
 
 class Bans(unittest.TestCase):

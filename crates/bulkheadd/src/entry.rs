@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use sys::process::Program;
 
 /// The version of this launcher.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) use sys::version::VERSION;
 
 /// How a launcher begins that takes the place of another; descriptors are said by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

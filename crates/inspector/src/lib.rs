@@ -1,8 +1,10 @@
-//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script.
+//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script. And of which version a program
+//! of ours is.
 //!
 //! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the program's
 //! service, in an empty root, without network. Sees: the program, which a partition's owner may have made: untrusted
-//! bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one short line.
+//! bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one short line
+//! about a program.
 //!
 //! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files", "Program
 //! Loading"); execve(2) for scripts.
@@ -21,6 +23,8 @@ const NOTES_BYTES_MAX: u64 = 4096;
 const LOADER_BYTES_MAX: u64 = 256;
 /// LIMIT: bytes of a script's first line that the kernel reads.
 const SCRIPT_LINE_MAX: u64 = 256;
+/// LIMIT: bytes of a version.
+const VERSION_BYTES_MAX: usize = 64;
 /// LIMIT: characters of a loader's path that are printed. A longer path is none that anybody knows.
 const PRINTED_MAX: usize = 200;
 
@@ -96,27 +100,41 @@ pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<Start, Fault> {
     if let Some(line) = first.strip_prefix(b"#!") {
         return script(line);
     }
-    if !first.starts_with(&elf::ELFMAG) {
-        return Err(if first.len() < 4 { Fault::Short } else { Fault::NotElf });
-    }
-    if length < size_of::<Header>() as u64 {
-        return Err(Fault::Short);
-    }
-    let header = Header::parse(data).map_err(|_| Fault::OtherMachine)?;
-    let headers = headers(header, data)?;
+    let headers = headers(data)?;
     // The kernel, too, takes the first one.
     let Some(loader) = headers.iter().find(|header| header.p_type(LittleEndian) == elf::PT_INTERP) else {
         return Ok(Start::Static);
     };
     let loader = loader_path(loader, data)?;
-    Ok(Start::Dynamic { loader, is_go: headers.iter().any(|header| has_note(header, data, b"Go")) })
+    Ok(Start::Dynamic { loader, is_go: headers.iter().any(|header| note(header, data, b"Go").is_some()) })
+}
+
+/// Of which version the program `data` says that it is, if it is one of ours.
+///
+/// # Errors
+/// The program is none that the kernel starts, or one beyond the limits.
+pub fn version<'data>(data: impl ReadRef<'data>) -> Result<Option<String>, Fault> {
+    let mut notes =
+        headers(data)?.iter().filter_map(|header| note(header, data, sys::version::OWNER.as_bytes()));
+    let text = |note: &[u8]| {
+        let is_version =
+            (1..=VERSION_BYTES_MAX).contains(&note.len()) && note.iter().all(u8::is_ascii_graphic);
+        is_version.then(|| String::from_utf8_lossy(note).into_owned())
+    };
+    Ok(notes.find_map(text))
 }
 
 /// The program headers, of which the kernel reads as many as the program claims.
-fn headers<'data>(
-    header: &Header,
-    data: impl ReadRef<'data>,
-) -> Result<&'data [ProgramHeader64<LittleEndian>], Fault> {
+fn headers<'data>(data: impl ReadRef<'data>) -> Result<&'data [ProgramHeader64<LittleEndian>], Fault> {
+    let length = data.len().map_err(|()| Fault::Short)?;
+    let first = data.read_bytes_at(0, length.min(elf::ELFMAG.len() as u64)).map_err(|()| Fault::Short)?;
+    if first != elf::ELFMAG {
+        return Err(if first.len() < elf::ELFMAG.len() { Fault::Short } else { Fault::NotElf });
+    }
+    if length < size_of::<Header>() as u64 {
+        return Err(Fault::Short);
+    }
+    let header = Header::parse(data).map_err(|_| Fault::OtherMachine)?;
     header.endian().map_err(|_| Fault::OtherMachine)?;
     if !matches!(header.e_type(LittleEndian), elf::ET_EXEC | elf::ET_DYN) {
         return Err(Fault::NotExecutable);
@@ -146,17 +164,21 @@ fn loader_path<'data>(
     path.strip_suffix(b"\0").map(<[u8]>::to_vec).ok_or(Fault::LoaderEnd)
 }
 
-/// Whether there is a note of `owner`; those of a toolchain say which one has made the program.
+/// The first note of `owner`; those of a toolchain say which one has made the program.
 ///
 /// Notes that cannot be read are none: no loader reads them.
-fn has_note<'data>(header: &ProgramHeader64<LittleEndian>, data: impl ReadRef<'data>, owner: &[u8]) -> bool {
+fn note<'data>(
+    header: &ProgramHeader64<LittleEndian>,
+    data: impl ReadRef<'data>,
+    owner: &[u8],
+) -> Option<&'data [u8]> {
     if header.p_type(LittleEndian) != elf::PT_NOTE {
-        return false;
+        return None;
     }
     let length = header.p_filesz(LittleEndian).min(NOTES_BYTES_MAX);
     let notes = data.read_bytes_at(header.p_offset(LittleEndian), length).unwrap_or_default();
-    let notes = NoteIterator::<Header>::new(LittleEndian, 4, notes);
-    notes.is_ok_and(|notes| notes.map_while(Result::ok).any(|note| note.name() == owner))
+    let notes = NoteIterator::<Header>::new(LittleEndian, 4, notes).ok()?;
+    notes.map_while(Result::ok).find(|note| note.name() == owner).map(|note| note.desc())
 }
 
 /// The interpreter that the first line of a script names, behind its `#!`.
@@ -185,6 +207,16 @@ pub fn answer(found: &Result<Start, Fault>) -> Vec<u8> {
     };
     line.push(b'\n');
     line
+}
+
+/// The line about a version: `version VERSION`, `silent` or `refused WHY`.
+pub fn version_answer(found: &Result<Option<String>, Fault>) -> Vec<u8> {
+    let line = match found {
+        Ok(Some(version)) => format!("version {version}\n"),
+        Ok(None) => "silent\n".to_owned(),
+        Err(fault) => format!("refused {fault}\n"),
+    };
+    line.into_bytes()
 }
 
 #[cfg(test)]
@@ -242,21 +274,47 @@ mod tests {
     fn finds_go_by_its_note() {
         let notes = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
         for (length, expected) in [(notes.len(), true), (notes.len() - 4, false), (7, false)] {
-            let mut made = program(Some(LOADER));
-            let at = made.len() as u64;
-            made[HEAD_BYTES] = 4;
-            made[HEAD_BYTES + 8..HEAD_BYTES + 16].copy_from_slice(&at.to_le_bytes());
-            made[HEAD_BYTES + 32..HEAD_BYTES + 40].copy_from_slice(&(length as u64).to_le_bytes());
-            made.extend_from_slice(&notes[..length]);
+            let made = with_notes(&notes[..length]);
             let Ok(Start::Dynamic { is_go, .. }) = inspect(&made[..]) else { panic!("{length}") };
             assert_eq!(is_go, expected, "{length}");
         }
+    }
+
+    /// A program with a loader and with these notes.
+    fn with_notes(notes: &[u8]) -> Vec<u8> {
+        let mut made = program(Some(LOADER));
+        let at = made.len() as u64;
+        made[HEAD_BYTES] = 4;
+        made[HEAD_BYTES + 8..HEAD_BYTES + 16].copy_from_slice(&at.to_le_bytes());
+        made[HEAD_BYTES + 32..HEAD_BYTES + 40].copy_from_slice(&(notes.len() as u64).to_le_bytes());
+        made.extend_from_slice(notes);
+        made
     }
 
     #[test]
     fn reads_this_very_program() {
         let own = std::fs::read("/proc/self/exe").unwrap();
         assert!(inspect(&own[..]).is_ok());
+        let version = version(&own[..]);
+        assert_eq!(version, Ok(Some(env!("CARGO_PKG_VERSION").to_owned())));
+        assert_eq!(version_answer(&version), concat!("version ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+    }
+
+    #[test]
+    fn finds_a_version_by_its_note() {
+        let of = |text: &[u8]| {
+            let lengths = [9_u32, text.len() as u32, 1].map(u32::to_le_bytes).concat();
+            let filled = [text, &[0; 3][..(4 - text.len() % 4) % 4]].concat();
+            version(&with_notes(&[&lengths[..], b"bulkhead\0\0\0\0", &filled].concat())[..])
+        };
+        assert_eq!(of(b"1.20.3"), Ok(Some("1.20.3".into())));
+        for none in [&b""[..], b"1.0\n", b"1 0", &[b'1'; VERSION_BYTES_MAX + 1]] {
+            assert_eq!(of(none), Ok(None));
+        }
+        assert_eq!(version(&program(None)[..]), Ok(None));
+        assert_eq!(version_answer(&Ok(None)), b"silent\n");
+        assert_eq!(version(&b"#!/bin/sh"[..]), Err(Fault::NotElf));
+        assert_eq!(version_answer(&Err(Fault::NotElf)), b"refused is not an ELF executable\n");
     }
 
     #[test]

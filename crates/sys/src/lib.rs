@@ -14,3 +14,4 @@ pub mod passed;
 pub mod process;
 pub mod seqpacket;
 pub mod signals;
+pub mod version;

@@ -34,7 +34,7 @@ use supervisor::setup::log_files::Logs;
 use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
 use supervisor::spawn::context::SpawnContext;
-use supervisor::spawn::program;
+use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::uid_range::UidRange;
 use supervisor::spawn::uids::Uids;
 use supervisor::upgrade::{Handed, Held, Predecessor, Record, numbered, source};
@@ -44,7 +44,7 @@ use supervisor::upgrade::{Handed, Held, Predecessor, Record, numbered, source};
 pub(crate) enum Depth {
     /// The record and the texts of the configuration.
     Texts,
-    /// What these name on disk as well, and the programs of all roles: for a rehearsal.
+    /// What these name on disk as well, and the versions of the programs of all roles: for a rehearsal.
     Whole,
 }
 
@@ -109,12 +109,12 @@ impl Launcher {
         let directory = directories::directory(&config.dir)?;
         let context =
             SpawnContext::new(config, empty_root, directory, &directories.state, Cgroups::default())?;
-        if depth == Depth::Whole {
-            find_programs(&context)?;
-        }
         let admin_socket = AdminSocket::resume(&handed, &directories.run)?;
         let log = OwnLog::new(error_log, syslog);
         let (supervisor, held) = Supervisor::resume(&handed, context, directories, log, order, signals)?;
+        if depth == Depth::Whole {
+            check_programs(supervisor.context(), supervisor.specs())?;
+        }
         let components = Components::resume(&handed, &supervisor, logs, given)?;
         let launcher = Self {
             supervisor,
@@ -247,9 +247,9 @@ fn logs(handed: &Handed, config: &Config) -> Result<Logs, Error> {
     }
 }
 
-/// Looks for the programs of all roles that run.
-fn find_programs(context: &SpawnContext) -> Result<(), Error> {
-    let own = |role: &&Role| !matches!(role, Role::Launcher | Role::Service | Role::Filter);
-    let mut roles = Role::ALL.iter().filter(own);
-    roles.try_for_each(|role| program::role_program(&context.roles_folder, role.name()).map(drop))
+/// Has the programs of all roles say that they are of this launcher's version.
+pub(super) fn check_programs(context: &SpawnContext, specs: &[ProcessSpec]) -> Result<(), Error> {
+    // Under the uid of a process that sees nothing of a client.
+    let admin = specs.iter().find(|spec| spec.role == Role::Admin);
+    admin.map_or(Ok(()), |admin| context.check_versions(admin))
 }

@@ -35,8 +35,6 @@ const TIME: Duration = Duration::from_secs(20);
 const PROCESSES: u64 = 1;
 /// LIMIT: private memory: the longest list, read, and what a parser makes of it.
 const MEMORY_BYTES: u64 = 256 << 20;
-/// Descriptors that are opened on the way to the start of a process: its pipes, and the sources of its own.
-const ROOM: i32 = 256;
 
 /// A file that is to be read, of the subject of this number.
 struct Question {
@@ -114,7 +112,7 @@ impl Examiner {
         questions: Vec<Question>,
     ) -> Result<Vec<Answer>, Error> {
         let file = program::role_program(&program::roles_folder()?, "signer")?;
-        let first = free_number()?;
+        let first = helper::free_number()?;
         let arguments = vec![text("bulkhead: signer check")?, text("check")?, text(&first.to_string())?];
         let program = Program { file, arguments, environment: Vec::new() };
         let lines: String = questions.iter().map(|question| format!("{}\n", question.line)).collect();
@@ -186,14 +184,6 @@ impl Examiner {
             ..Jail::new(launcher, limits, filter)
         })
     }
-}
-
-/// A number above which nothing is open, nor will be before the process is started: a file that is put in the place of what
-/// the start needs would keep it from starting.
-fn free_number() -> Result<i32, Error> {
-    let open = std::fs::read_dir("/proc/self/fd").map_err(during("list open descriptors"))?;
-    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    Ok(numbers.max().unwrap_or_default() + ROOM)
 }
 
 /// The questions, to be read from the beginning.

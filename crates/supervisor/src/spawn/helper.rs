@@ -22,8 +22,10 @@ use crate::spawn::{core_dumps, program};
 const DEADLINE: Duration = Duration::from_secs(2);
 /// LIMIT: how long a process that was killed is waited for.
 const END: Duration = Duration::from_secs(1);
-/// LIMIT: descriptors of a helper in an empty root; it has four.
-const DESCRIPTORS: u64 = 8;
+/// LIMIT: descriptors of a helper in an empty root, beside those that it is given; it has one.
+const DESCRIPTORS: u64 = 5;
+/// Descriptors that are opened on the way to the start of a process: its pipes, and the sources of its own.
+const ROOM: i32 = 256;
 
 /// What a helper printed, and how it ended.
 #[derive(Debug)]
@@ -57,20 +59,22 @@ impl SpawnContext {
         })
     }
 
-    /// Starts `program` under the uid of `spec`, in an empty root, with a strict list of system calls: `program` has `input`
-    /// and `output`, and reaches nothing but `paths`.
+    /// Starts `program` under the uid of `spec`, in an empty root, with a strict list of system calls: `program` has these
+    /// descriptors, and reaches nothing but `paths`.
     pub fn start_sealed(
         &self,
         spec: &ProcessSpec,
         program: &Program,
-        input: OwnedFd,
-        output: OwnedFd,
+        mut descriptors: Vec<(OwnedFd, i32)>,
         mut paths: Vec<(OwnedFd, Access)>,
     ) -> Result<Child, Error> {
         paths.push((duplicate(&program.file)?, Access::Execute));
-        let limits = Limits { descriptors: DESCRIPTORS, core_bytes: 0, ..self.limits_of(spec, None) };
-        let descriptors = vec![(input, 0), (output, 1), (duplicate(&self.null)?, 2)];
+        descriptors.push((duplicate(&self.null)?, 2));
+        let count = DESCRIPTORS + descriptors.len() as u64;
+        let limits = Limits { descriptors: count, core_bytes: 0, ..self.limits_of(spec, None) };
         let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
+        // What has no descriptors has nothing to do, and says nothing.
+        jail.without.retain(|layer| *layer != "descriptors");
         if let Some(template) = self.template() {
             let (binds, temporary_bytes, start_in) = (Vec::new(), None, "/".into());
             jail.root = Some(Root { template: template.clone(), binds, temporary_bytes, start_in });
@@ -96,8 +100,16 @@ impl SpawnContext {
         program: &Program,
     ) -> Result<Child, Error> {
         let paths = vec![(duplicate(&folder)?, Access::Read)];
-        self.start_sealed(spec, program, folder, copy, paths)
+        self.start_sealed(spec, program, vec![(folder, 0), (copy, 1)], paths)
     }
+}
+
+/// A number above which nothing is open, nor will be before the process is started: a file that is put in the place of what
+/// the start needs would keep it from starting.
+pub fn free_number() -> Result<i32, Error> {
+    let open = std::fs::read_dir("/proc/self/fd").map_err(during("list open descriptors"))?;
+    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    Ok(numbers.max().unwrap_or_default() + ROOM)
 }
 
 /// Reads what `child` prints until it ends; ends it when it takes too long or says too much.

@@ -19,7 +19,7 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Start, Version};
 
 /// The inspector's program.
-const INSPECTOR: &str = "inspector";
+pub const INSPECTOR: &str = "inspector";
 /// LIMIT: bytes of its answer: a word, and the path of an interpreter.
 const ANSWER_BYTES_MAX: usize = 300;
 
@@ -80,7 +80,8 @@ impl SpawnContext {
         let content =
             File::open(format!("/proc/self/fd/{}", content.as_raw_fd())).map_err(at("read", path))?;
         let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
-        let child = self.start_sealed(spec, &program, content.into(), printing.into(), Vec::new())?;
+        let descriptors = vec![(content.into(), 0), (printing.into(), 1)];
+        let child = self.start_sealed(spec, &program, descriptors, Vec::new())?;
         helper::listen(&child, OwnedFd::from(printed).into(), ANSWER_BYTES_MAX)
             .map_err(during("ask the inspector"))
     }

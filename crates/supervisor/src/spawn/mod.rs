@@ -25,6 +25,7 @@ pub mod reaper;
 pub mod stderr;
 pub mod uid_range;
 pub mod uids;
+pub mod versions;
 
 use std::io;
 use std::os::fd::OwnedFd;
