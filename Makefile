@@ -91,13 +91,13 @@ others:
 	@nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process; and a reload
-# that fails, or whose launcher is killed, at each of its system calls.
+# or an upgrade that fails, or whose launcher is killed, at each of its system calls.
 sweep: build
 	@./tests/prepare process
 	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
-	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection
+	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
 soak: build

@@ -1,40 +1,24 @@
 """A reload that fails, or whose launcher is killed, at any of its system calls leaves the old or the new, never half of each.
 
-A first trace of a reload finds the launcher's calls; then, for each of them, `strace -e inject` lets that one fail, or kills
-the launcher there. Afterwards every client sees the configuration of before, or every one that of after; a reload without a
-fault then brings the new one.
-
-By default some calls are tried, chosen by a seed that is printed (BULKHEAD_SEED); BULKHEAD_SWEEP=whole tries all
-(`make sweep`).
+Afterwards every client sees the configuration of before, or every one that of after; a reload without a fault then brings the
+new one. Which calls are tried, and how, is in lib/injecting.py.
 """
 
 import collections
 import os
-import random
-import re
-import subprocess
-import tempfile
 import unittest
 
 import pytest
 
 from client import until
 from harness import rootless_too
+from injecting import Injecting, ends, failures
 from steady import Changing
-from tracing import end, traced
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
-WHOLE = os.environ.get("BULKHEAD_SWEEP") == "whole"
-SEED = int(os.environ.get("BULKHEAD_SEED", random.randrange(1 << 32)))
 #: How many calls are tried by default: with a failure, and with the launcher's end.
 FAILURES, ENDS = 8, 2
-#: Calls that cannot fail, or whose failure is the allocator's or the C library's own.
-NO_STEP = {"mmap", "munmap", "brk", "mremap", "madvise", "futex", "rt_sigreturn", "rt_sigprocmask", "sigaltstack", "exit_group",
-           "set_robust_list", "gettid", "getpid", "restart_syscall", "close", "geteuid", "getuid"}
-#: What goes on without a reload as well: how often it is called says nothing.
-WAITS = {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
-ERROR = "ENOMEM"
 
 
 class Faulty(Changing):
@@ -60,57 +44,28 @@ class Faulty(Changing):
 
 @rootless_too
 @unittest.skipUnless(os.geteuid() == 0, "the launcher can be traced by root alone")
-class Injected(unittest.TestCase):
+class Injected(Injecting, unittest.TestCase):
     def setUp(self):
         self.server = self.enterContext(Faulty())
         self.states = []
         for which in (1, 0):
-            self.server.changed(which)
-            self.assertIsNone(self.server.reload())
+            self.assertIsNone(self.reload_to(which))
             self.states.insert(0, self.server.settled())
         self.assertNotEqual(*self.states)
 
-    def calls(self):
-        """The launcher's own calls in a reload, with how often each is made."""
-        with tempfile.NamedTemporaryFile("r", prefix="bulkhead-trace-", dir="/tmp") as trace:
-            tracer = traced(["-qq", "-o", trace.name], self.server.launcher.pid, follow=False)
-            try:
-                for which in (1, 0):
-                    self.server.changed(which)
-                    self.assertIsNone(self.server.reload())
-            finally:
-                end(tracer)
-            names = re.findall(r"^(\w+)\(", trace.read(), re.M)
-        # Of two reloads, one there and one back.
-        return {name: -(-count // 2) for name, count in collections.Counter(names).items() if name not in NO_STEP | WAITS}
+    def reload_to(self, which):
+        self.server.changed(which)
+        return self.server.reload()
 
-    def tries(self, count):
-        """Each call with its number; or so many of them, of as many kinds as there are."""
-        calls = self.calls()
-        every = [(name, number) for name, times in sorted(calls.items()) for number in range(1, times + 1)]
-        if WHOLE:
-            return every
-        print(f"BULKHEAD_SEED={SEED}: {count} of {len(every)} calls of {len(calls)} kinds")
-        chance = random.Random(SEED)
-        kinds = chance.sample(sorted(calls), min(count, len(calls)))
-        return [(name, chance.randint(1, calls[name])) for name in kinds]
+    def both_ways(self, count, faults):
+        """The calls of a reload there and one back."""
+        return self.tries(self.calls(lambda: self.reload_to(1), lambda: self.reload_to(0)), count, faults)
 
-    def inject(self, name, number, what):
-        """Reloads with a fault at this call; what `bulkhead` says, if it refuses."""
-        words = ["-qq", "-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={name}:{what}:when={number}"]
-        tracer = traced(words, self.server.launcher.pid, follow=False)
-        try:
-            return self.server.reload()
-        except subprocess.TimeoutExpired:
-            return "no answer"
-        finally:
-            end(tracer)
-
-    def try_one(self, name, number, what, which):
+    def try_one(self, name, number, fault, which):
         """One fault on the way from the other configuration to this one."""
         server = self.server
         server.changed(which)
-        why = self.inject(name, number, what)
+        why = self.inject(name, number, fault, server.reload)
         if server.launcher.poll() is not None:
             ended = lambda: not [process for process in server.seen if process.alive]
             self.assertTrue(until(ended, 10), "processes are left")
@@ -128,18 +83,18 @@ class Injected(unittest.TestCase):
 
     def test_a_failure_leaves_the_old_or_the_new(self):
         which, found = 0, collections.Counter()
-        for name, number in self.tries(FAILURES):
-            with self.subTest(call=name, number=number):
+        for name, number, fault in self.both_ways(FAILURES, failures):
+            with self.subTest(call=name, number=number, fault=fault):
                 which ^= 1
-                found[self.try_one(name, number, f"error={ERROR}", which)] += 1
+                found[self.try_one(name, number, fault, which)] += 1
         print(f"failures: {dict(found)}")
 
     def test_the_launchers_end_leaves_the_new(self):
         which = 0
-        for name, number in self.tries(ENDS):
+        for name, number, fault in self.both_ways(ENDS, ends):
             with self.subTest(call=name, number=number):
                 which ^= 1
-                self.try_one(name, number, "signal=SIGKILL", which)
+                self.try_one(name, number, fault, which)
 
 
 if __name__ == "__main__":
