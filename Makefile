@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build dist demo breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -20,15 +20,19 @@ build:
 	cargo build --profile $(PROFILE) --workspace
 	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT)
 
-# An archive to be unpacked anywhere: its programs need nothing of the machine but the kernel.
-dist: build
+# What an archive has, to be unpacked anywhere: its programs need nothing of the machine but the kernel. The units lie where
+# systemd looks for them if that is /usr/local.
+stage: build
 	rm -rf $(DIST)
 	install -D -t $(DIST)/bin $(OUT)/bulkhead
 	cd $(OUT) && for role in $(ROLES); do \
 		[ ! -e $$role ] || install -D -t $(CURDIR)/$(DIST)/libexec/bulkhead $$role || exit 1; done
+	install -D -m 0644 -t $(DIST)/lib/systemd/system examples/systemd/*.service examples/systemd/*.socket
 	install -D -m 0644 -t $(DIST) README.md CHANGELOG.md LICENSE-*
 	cp -r docs $(DIST)/docs
-	tar -C target/dist -czf $(DIST).tar.gz bulkhead-$(HOST)
+
+dist: stage
+	tar -C $(dir $(DIST)) -czf $(DIST).tar.gz $(notdir $(DIST))
 	@echo $(DIST).tar.gz
 
 # Builds, makes a site of this machine's packages, and serves it on http://localhost:8080 until Ctrl-C.

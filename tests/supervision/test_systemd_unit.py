@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from booted_systemd import EXAMPLES
-from harness import TOP, program
+from harness import ROLES, TOP, program
 
 GUIDE = (TOP / "docs" / "guide" / "operating.md").read_text()
 
@@ -40,6 +40,22 @@ class Units(unittest.TestCase):
         said = float(re.search(r"security --offline=true` gives this unit ([0-9.]+)", GUIDE)[1])
         version = int(analyze("--version")[1].split()[1])
         self.assertAlmostEqual(found, said, delta=0.01 if version == 252 else 0.5)
+
+
+class Archive(unittest.TestCase):
+    def test_it_has_the_units_where_systemd_finds_them(self):
+        """And every program where the guide says; nothing is compiled for it."""
+        (TOP / "target").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="stage-", dir=TOP / "target") as folder:
+            staged = Path(folder, "bulkhead-here")
+            words = [f"OUT={program('bulkhead').resolve().parent}", f"DIST={staged.relative_to(TOP)}"]
+            subprocess.run(["make", "--no-print-directory", "--old-file=build", "stage", *words], cwd=TOP, check=True, capture_output=True)
+            for name in ("bulkhead.service", "bulkhead.socket"):
+                self.assertEqual((staged / "lib/systemd/system" / name).read_text(), (EXAMPLES / name).read_text())
+            self.assertTrue((staged / "bin/bulkhead").exists())
+            self.assertLessEqual(set(ROLES) - {"bulkhead"}, {path.name for path in (staged / "libexec/bulkhead").iterdir()})
+            unpacked = re.findall(r"'\*/(\w+)'", re.search(r"```sh journey install\n(tar .*?)```", GUIDE, re.S)[1])
+            self.assertEqual(sorted(unpacked), sorted(path.name for path in staged.iterdir() if path.is_dir() and path.name != "docs"))
 
 
 class Guide(unittest.TestCase):
