@@ -1,7 +1,9 @@
 """Sites and services that start with the first connection, and go when nobody has come for a while."""
 
+import os
 import threading
 import unittest
+from pathlib import Path
 
 import client
 from client import Load, until
@@ -104,6 +106,86 @@ class OneProgram(unittest.TestCase):
             for load in loads:
                 load.finish().assert_clean(self, at_least=1)
             self.assertNotIn("Permission denied", server.log())
+
+
+@rootless_too
+class Logs(unittest.TestCase):
+    """Those of sites that rest are not open, and no line is lost for it."""
+
+    def setUp(self):
+        self.launch()
+
+    def launch(self, **more):
+        sites = [site(f"s{number}") | DEMAND for number in range(20)]
+        sites += [site("other", [service("taker", takes=True, command=["bin/probe"])]) | DEMAND, site("busy")]
+        self.server = self.enterContext(Reloading(sites, server={"gates": 2}, **more))
+        self.logs = self.server.folder / "log"
+        return self.server
+
+    def names(self):
+        return sorted(path.name.removesuffix(".access.log") for path in self.logs.glob("*.access.log"))
+
+    def open_ones(self):
+        links = [os.readlink(link) for link in Path(f"/proc/{self.server.launcher.pid}/fd").iterdir() if link.is_symlink()]
+        return sorted(Path(link).name.removesuffix(".access.log") for link in links if link.endswith(".access.log"))
+
+    def assert_line(self, name, text):
+        path = self.logs / f"{name}.access.log"
+        self.assertTrue(until(lambda: path.exists() and text in path.read_text(), 10), f"{text} in {path}")
+
+    def test_each_is_opened_when_there_is_something_to_write(self):
+        server = self.server
+        self.assertEqual((self.names(), self.open_ones()), (["busy", "no-site"],) * 2)
+        self.assertEqual(server.status("/?first", "s1.test"), 200)
+        self.assert_line("s1", "/?first")
+        self.assertEqual((self.names(), self.open_ones()), (["busy", "no-site", "s1"],) * 2)
+        old = server.process("logger")
+        old.kill()
+        self.assertEqual(server.status("/?second", "s2.test"), 200)
+        self.assertEqual(server.status("/?second", "s1.test"), 200)
+        for name in ("s1", "s2"):
+            self.assert_line(name, "/?second")
+        server.relaunch("logger")
+        self.assertEqual(server.status("/?third", "s3.test"), 200)
+        self.assert_line("s3", "/?third")
+        (self.logs / "s1.access.log").rename(self.logs / "moved")
+        self.assertEqual(server.command("reopen", "--run-dir", "run").returncode, 0)
+        self.assertEqual(self.names(), ["busy", "no-site", "s1", "s2", "s3"])
+        self.assertEqual(server.status("/?fourth", "s1.test"), 200)
+        self.assert_line("s1", "/?fourth")
+        self.assertEqual(server.stop(), 0)
+        lines = lambda name: (self.logs / name).read_text().count("GET /?")
+        self.assertEqual([lines(name) for name in ("moved", "s1.access.log", "s2.access.log", "s3.access.log")], [2, 1, 1, 1])
+
+    def test_a_gate_has_a_line_for_a_site_that_never_had_a_process(self):
+        server = self.launch(restart={"broken_after": 1})
+        server.copy_program(server.write("nothing", "no program"), "probe")
+        self.assertIn(server.status("/probe?broken", "other.test", timeout=20), (500, 503))
+        self.assertNotIn("site other", [process.title for process in server.processes()])
+        self.assert_line("other", "/probe?broken")
+        self.assertIn("other", self.open_ones())
+
+    def test_one_that_cannot_be_opened_keeps_no_site_from_serving(self):
+        server = self.server
+        (self.logs / "s1.access.log").mkdir()
+        self.assertEqual(server.status("/?elsewhere", "s1.test"), 200)
+        self.assert_line("no-site", "/?elsewhere")
+        self.assertIn("the access log of site s1 cannot be opened", server.log())
+        (self.logs / "s1.access.log").rmdir()
+        self.assertEqual(server.command("reopen", "--run-dir", "run").returncode, 0)
+        self.assertEqual(server.status("/?found", "s1.test"), 200)
+        self.assert_line("s1", "/?found")
+
+    def test_sites_come_and_go(self):
+        server = self.server
+        self.assertEqual(server.status("/?before", "s1.test"), 200)
+        changed = [site(f"s{number}") | DEMAND | {"index": ["index.html", "x"]} for number in range(5)] + [site("s19")]
+        self.assertIsNone(server.reload(changed, server={"gates": 2}))
+        for name in ("s1", "s2", "s19"):
+            self.assertEqual(server.status("/?after", f"{name}.test"), 200)
+            self.assert_line(name, "/?after")
+        self.assertEqual((self.logs / "s1.access.log").read_text().count("GET /?"), 2)
+        self.assertLessEqual(set(self.names()), {"busy", "no-site", "s1", "s2", "s19"})
 
 
 class UnderTls(unittest.TestCase):

@@ -106,6 +106,21 @@ class Upgrade(unittest.TestCase):
         self.assertTrue(until(lambda: "after-the-upgrade" in moved.read_text(), 5))
         self.assertFalse(log.exists())
 
+    def test_logs_of_sites_that_rest_stay_closed(self):
+        server, logs = self.server, self.server.folder / "log"
+        demand = [one | {"start": "on-demand"} for one in (*SITES, site("more"))]
+        self.assertIsNone(server.reload(demand))
+        self.assertEqual(server.get("/?before", "more.test").status, 200)
+        for log in logs.glob("*.access.log"):
+            log.rename(logs / f"{log.name}.old")
+        server.put_programs()
+        server.upgrade()
+        self.assertEqual(server.get("/?after", "more.test").status, 200)
+        self.assertTrue(until(lambda: "after" in (logs / "more.access.log.old").read_text(), 5))
+        self.assertIsNone(server.reload([*demand, site("last") | {"start": "on-demand"}]))
+        self.assertEqual(server.get("/?last", "last.test").status, 200)
+        self.assertTrue(until(lambda: (logs / "last.access.log").exists() and "last" in (logs / "last.access.log").read_text(), 5))
+
     def test_what_was_edited_waits_for_a_reload(self):
         server = self.server
         server.write_config([*SITES, site("more")])

@@ -290,6 +290,7 @@ impl Guard {
                 | ChildToLauncher::Committed {}
                 | ChildToLauncher::StaplesEnd {}
                 | ChildToLauncher::Tampered { .. }
+                | ChildToLauncher::LogWanted { .. }
                 | ChildToLauncher::Confirmed { .. } => {}
             }
         }

@@ -58,6 +58,19 @@ impl Client {
         count
     }
 
+    /// The sites in whose logs a batch has lines, and whose logs are not open.
+    pub fn lacking(&self, bytes: &[u8], files: &Files) -> Vec<u16> {
+        if !files.has_unopened() {
+            return Vec::new();
+        }
+        let records = Batch::decode(bytes).into_iter().flatten().map_while(Result::ok);
+        let sites = records.filter_map(|record| match record {
+            Record::Access(access) if self.may_write(&access) => Some(access.site),
+            _ => None,
+        });
+        sites.filter(|site| files.lacks(*site)).collect()
+    }
+
     /// Says what is due of this client.
     pub fn report(&mut self, files: &mut Files, now: Instant) {
         self.limiter.report(files, now);

@@ -39,6 +39,10 @@ pub struct Files {
     /// INVARIANT: the sites in whose access logs something waits. There may be thousands of others, which no batch of
     /// records is to look at.
     waiting: BTreeSet<u16>,
+    /// The sites whose access logs are not open, and whether they were asked for.
+    unopened: BTreeMap<u16, bool>,
+    /// Whether none is opened any more.
+    is_last: bool,
     syslog: Option<Syslog>,
 }
 
@@ -69,6 +73,8 @@ impl Default for Files {
             error: Output::new("error log".into()),
             access: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            unopened: BTreeMap::new(),
+            is_last: false,
             syslog: None,
         }
     }
@@ -95,7 +101,28 @@ impl Files {
 
     /// Sets the access log of a site, which is called `name`; an earlier one is closed.
     pub fn set_access(&mut self, site: u16, name: &str, file: File) {
+        self.unopened.remove(&site);
         let now = Instant::now();
+        let (output, clock, format) = self.output_of(site, name, now);
+        output.replace(file);
+        write_access(output, clock, format, now);
+        if output.pending.is_empty() {
+            self.waiting.remove(&site);
+        }
+    }
+
+    /// Takes notice that the access log of a site is not open; an earlier one is closed, unless something waits for it.
+    pub fn close_access(&mut self, site: u16, name: &str) {
+        let (output, ..) = self.output_of(site, name, Instant::now());
+        if output.pending.is_empty() {
+            output.file = None;
+            self.waiting.remove(&site);
+            self.unopened.insert(site, false);
+        }
+    }
+
+    /// The access log of a site, to which what waits for it has been written; and what else it takes to write there.
+    fn output_of(&mut self, site: u16, name: &str, now: Instant) -> (&mut Output, &mut Clock, Format) {
         let name = match site {
             wire::NO_PARTITION => "access log of no site".into(),
             _ => format!("access log of site {name}"),
@@ -107,18 +134,36 @@ impl Files {
             std::mem::replace(output, Output::new(name)).give_up();
         }
         write_access(output, &mut self.clock, self.format, now);
-        output.replace(file);
-        write_access(output, &mut self.clock, self.format, now);
-        if output.pending.is_empty() {
-            self.waiting.remove(&site);
-        }
+        (output, &mut self.clock, self.format)
+    }
+
+    /// Whether there are sites whose access logs are not open.
+    pub fn has_unopened(&self) -> bool {
+        !self.unopened.is_empty() && !self.is_last
+    }
+
+    /// Whether a line for this site must wait until its access log is open.
+    pub fn lacks(&self, site: u16) -> bool {
+        !self.is_last && self.unopened.contains_key(&site)
+    }
+
+    /// Takes notice that a log that is not open is asked for; whether it was not before.
+    pub fn asks_for(&mut self, site: u16) -> bool {
+        self.unopened.get_mut(&site).is_some_and(|asked| !std::mem::replace(asked, true))
+    }
+
+    /// No log is opened any more: what is for one that is not goes to the log of no site.
+    pub fn open_no_more(&mut self) {
+        self.is_last = true;
     }
 
     /// Adds a line to the access log of the record's site.
     pub fn access(&mut self, access: &Access<'_>) {
-        if let Some(out) = self.access.get_mut(&access.site).and_then(Output::room) {
+        let is_unopened = self.is_last && self.unopened.contains_key(&access.site);
+        let site = if is_unopened { wire::NO_PARTITION } else { access.site };
+        if let Some(out) = self.access.get_mut(&site).and_then(Output::room) {
             if out.is_empty() {
-                self.waiting.insert(access.site);
+                self.waiting.insert(site);
             }
             access_line(out, &mut self.clock, self.format, access);
         }
@@ -359,6 +404,37 @@ mod tests {
         files.close();
         assert_eq!(read_to_string(&path).unwrap().lines().count(), 1);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_is_not_open_is_asked_for_once_and_closed_when_nothing_waits() {
+        let path =
+            |name: &str| std::env::temp_dir().join(format!("bulkhead-output-{name}-{}", std::process::id()));
+        let (own, none) = (path("own"), path("none"));
+        let lines = |path| read_to_string(path).unwrap().lines().count();
+        let mut files = Files::default();
+        files.set_access(wire::NO_PARTITION, "", File::create(&none).unwrap());
+        files.close_access(7, "a");
+        assert!(files.has_unopened() && files.lacks(7) && !files.lacks(8));
+        assert!(files.asks_for(7) && !files.asks_for(7) && !files.asks_for(8));
+        files.set_access(7, "a", File::create(&own).unwrap());
+        assert!(!files.has_unopened() && !files.lacks(7));
+        files.access(&access(7));
+        files.close_access(7, "a");
+        assert!(files.lacks(7) && files.asks_for(7) && !files.waits());
+        assert_eq!(lines(&own), 1, "what waited was written");
+        files.set_access(7, "a", OpenOptions::new().write(true).open("/dev/full").unwrap());
+        files.access(&access(7));
+        files.close_access(7, "a");
+        assert!(!files.lacks(7) && files.waits(), "something waits for it");
+        // Nobody is there to be asked.
+        files.close_access(8, "b");
+        files.open_no_more();
+        assert!(!files.lacks(8) && !files.has_unopened());
+        files.access(&access(8));
+        files.write(Instant::now());
+        assert_eq!(lines(&none), 1);
+        [own, none].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 
     #[test]

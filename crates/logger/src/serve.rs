@@ -80,10 +80,12 @@ impl From<io::Error> for ServeError {
 
 /// Runs the logger until the launcher closes the control channel.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
-    let control = Channel::<LauncherToLogger, ChildToLauncher>::new(start.control)?;
+    let control = Rc::new(Channel::<LauncherToLogger, ChildToLauncher>::new(start.control)?);
     let logger = Rc::new(Logger::default());
     tokio::task::spawn_local(logger.clone().write_when_quiet());
+    let asking = tokio::task::spawn_local(logger.clone().ask_for_logs(control.clone()));
     let result = logger.handle_messages(&control).await;
+    asking.abort();
     logger.drain();
     logger.files.take().close();
     result
@@ -103,6 +105,11 @@ struct Logger {
     /// One buffer for all sources: each message is done with before the next is read.
     buffer: RefCell<Vec<u8>>,
     dirty: Notify,
+    /// Sites whose access logs are to be asked for.
+    wanted: RefCell<Vec<u16>>,
+    asks: Notify,
+    /// Says that a log was opened.
+    opened: Notify,
 }
 
 /// A channel or a pipe from which the logger reads.
@@ -123,6 +130,8 @@ enum Reader {
 enum Left {
     Nothing,
     More,
+    /// A batch with a line for a log that is not open.
+    Held,
     Ended,
 }
 
@@ -136,6 +145,9 @@ impl Default for Logger {
             terminal: RefCell::default(),
             buffer: RefCell::new(vec![0; MESSAGE_MAX]),
             dirty: Notify::new(),
+            wanted: RefCell::default(),
+            asks: Notify::new(),
+            opened: Notify::new(),
         }
     }
 }
@@ -155,6 +167,11 @@ impl Logger {
                 }
                 LauncherToLogger::Report {} => {
                     ChildToLauncher::Counters { counters: self.counters.snapshot() }
+                }
+                LauncherToLogger::Last {} => {
+                    self.files.borrow_mut().open_no_more();
+                    self.opened.notify_waiters();
+                    continue;
                 }
                 // What came before is done by now: what waited for the old files is in them.
                 LauncherToLogger::Confirm { ticket } => ChildToLauncher::Confirmed { ticket },
@@ -186,6 +203,10 @@ impl Logger {
             }
             LauncherToLogger::AccessLog { site, name } => {
                 self.files.borrow_mut().set_access(site, name.as_str(), File::from(descriptor?));
+                self.opened.notify_waiters();
+            }
+            LauncherToLogger::AccessLogLater { site, name } => {
+                self.files.borrow_mut().close_access(site, name.as_str());
             }
             LauncherToLogger::ErrorLog {} => self.files.borrow_mut().set_error(File::from(descriptor?)),
             LauncherToLogger::Client { label, right } => {
@@ -205,6 +226,7 @@ impl Logger {
             LauncherToLogger::Begin {}
             | LauncherToLogger::Read {}
             | LauncherToLogger::Report {}
+            | LauncherToLogger::Last {}
             | LauncherToLogger::Confirm { .. } => {}
         }
         Ok(())
@@ -251,6 +273,8 @@ impl Logger {
         loop {
             match self.read(&source) {
                 Left::More => tokio::task::yield_now().await,
+                // Whoever was asked may have been unable to answer.
+                Left::Held => drop(tokio::time::timeout(RETRY, self.opened.notified()).await),
                 Left::Nothing => {
                     if self.wait(&source).await == Left::Ended {
                         break;
@@ -332,6 +356,11 @@ impl Logger {
         match sys::seqpacket::peek(&source.descriptor, buffer) {
             Ok(None) => return Ok(Left::Ended),
             Ok(Some(length)) => {
+                let lacking = client.lacking(&buffer[..length], files);
+                if !lacking.is_empty() {
+                    self.want(lacking, files);
+                    return Ok(Left::Held);
+                }
                 let records = client.take(&buffer[..length], files, now);
                 self.counters.requests.set(self.counters.requests.get() + records);
                 files.write(now);
@@ -343,6 +372,24 @@ impl Logger {
         }
         sys::seqpacket::discard(&source.descriptor)?;
         Ok(Left::More)
+    }
+
+    /// Has logs asked for that are not open.
+    fn want(&self, sites: Vec<u16>, files: &mut Files) {
+        let new = sites.into_iter().filter(|&site| files.asks_for(site));
+        self.wanted.borrow_mut().extend(new);
+        self.asks.notify_one();
+    }
+
+    /// Asks the launcher for logs.
+    async fn ask_for_logs(self: Rc<Self>, control: Rc<Channel<LauncherToLogger, ChildToLauncher>>) {
+        loop {
+            self.asks.notified().await;
+            for site in self.wanted.take() {
+                // Without a launcher, the next logger finds what is held.
+                let _ = control.send(&ChildToLauncher::LogWanted { site }, None).await;
+            }
+        }
     }
 
     /// Forgets a source, and says what is still to be said of it.

@@ -300,6 +300,54 @@ fn what_is_written_has_left_the_channel() {
 }
 
 #[test]
+fn a_line_for_a_log_that_is_not_open_waits_in_its_channel() {
+    run(async || {
+        let bench = Bench::new("later", 0).await;
+        let later = || LauncherToLogger::AccessLogLater { site: 3, name: Text::new("c") };
+        bench.send(later(), None).await;
+        let (client, theirs) = sys::seqpacket::pair().unwrap();
+        let seen = theirs.try_clone().unwrap();
+        let (label, right) = (Text::new("gate 0"), AccessRight::Every);
+        bench.send(LauncherToLogger::Client { label, right }, Some(theirs)).await;
+        send(&client, &batch(0, &[Record::Access(access(1, b"/first"))]));
+        let both = [Record::Access(access(3, b"/third")), Record::Access(access(1, b"/behind"))];
+        send(&client, &batch(1, &both));
+        assert_eq!(bench.receive().await, ChildToLauncher::LogWanted { site: 3 });
+        bench.await_text("access.1", "/first").await;
+        let waits = || sys::seqpacket::peek(&seen, &mut [0; 1024]).is_ok_and(|found| found.is_some());
+        assert!(waits() && !bench.read("access.1").contains("/behind"));
+        let file = bench.create("access.3");
+        bench.send(LauncherToLogger::AccessLog { site: 3, name: Text::new("c") }, Some(file)).await;
+        bench.await_text("access.3", "/third").await;
+        bench.await_text("access.1", "/behind").await;
+        assert!(!waits());
+        // It is closed, and asked for again, by a logger that ends: the next one finds the line.
+        bench.send(later(), None).await;
+        send(&client, &batch(3, &[Record::Access(access(3, b"/held"))]));
+        assert_eq!(bench.receive().await, ChildToLauncher::LogWanted { site: 3 });
+        let (directory, result) = bench.end().await;
+        assert_eq!((result, waits()), (Ok(()), true));
+        assert!(!fs::read_to_string(directory.0.join("access.3")).unwrap().contains("/held"));
+    });
+}
+
+#[test]
+fn the_last_logger_leaves_no_line_behind() {
+    run(async || {
+        let bench = Bench::new("last", 0).await;
+        let later = LauncherToLogger::AccessLogLater { site: 3, name: Text::new("c") };
+        bench.send(later, None).await;
+        let client = bench.client("gate 0", AccessRight::Every).await;
+        send(&client, &batch(0, &[Record::Access(access(3, b"/third"))]));
+        assert_eq!(bench.receive().await, ChildToLauncher::LogWanted { site: 3 });
+        bench.send(LauncherToLogger::Last {}, None).await;
+        let none = format!("access.{NO_PARTITION}");
+        bench.await_text(&none, "/third").await;
+        assert_eq!(bench.end().await.1, Ok(()));
+    });
+}
+
+#[test]
 fn a_client_of_an_earlier_logger_has_no_gap() {
     run(async || {
         let bench = Bench::new("restart", 0).await;

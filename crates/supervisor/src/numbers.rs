@@ -95,6 +95,14 @@ impl Places {
         Self { sites, free, added: Vec::new(), partitions: numbers.partitions }
     }
 
+    /// Puts a site that is as it was, and perhaps another object, at its number.
+    pub(crate) fn put(&mut self, number: u16, site: &Arc<Site>) {
+        let place = &mut self.sites[usize::from(number)];
+        if !Arc::ptr_eq(place, site) {
+            *place = site.clone();
+        }
+    }
+
     /// Gives a site a number.
     pub(crate) fn add(&mut self, site: Arc<Site>) -> u16 {
         let number = self.free.pop().map_or(self.sites.len(), usize::from);

@@ -30,6 +30,14 @@ impl Supervisor {
         of_site && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
     }
 
+    /// Whether nothing is there of a site that could still have something to say: no process, and nothing that one has left.
+    pub fn is_at_rest(&self, site: u16) -> bool {
+        let is_of_site = |slot: &usize| self.specs[*slot].site == site;
+        self.index.of_site(site).next().is_none()
+            && !self.unread_logs.iter().any(|(slot, ..)| is_of_site(slot))
+            && !self.wanted.iter().any(is_of_site)
+    }
+
     /// Leaves slots without a process until they are wanted; as many as take the place of processes are wanted at once.
     pub fn let_rest(&mut self, slots: impl IntoIterator<Item = usize>) {
         // A new program that does not start must not take the place of one that has, nor fewer processes that of many.

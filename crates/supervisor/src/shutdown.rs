@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use wire::Role;
+use wire::{LauncherToLogger, Role};
 
 use crate::Supervisor;
 use crate::process::{Process, Stage};
@@ -68,7 +68,12 @@ impl Supervisor {
             |process: &Process| self.specs[process.slot].role == role && !relays_to.contains(&process.slot);
         let serials: Vec<u64> =
             self.processes.iter().filter(|(_, process)| goes(process)).map(|(&serial, _)| serial).collect();
-        serials.into_iter().for_each(|serial| self.retire(serial));
+        for serial in serials {
+            if role == Role::Logger {
+                self.send(serial, &LauncherToLogger::Last {}, None);
+            }
+            self.retire(serial);
+        }
     }
 
     /// Asks a process to finish and go.

@@ -228,6 +228,8 @@ messages! {
         27 => Idle {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
+        /// From the logger: a line is for the access log of this site, which is not open.
+        51 => LogWanted { site: u16 },
     }
 }
 
@@ -398,6 +400,11 @@ messages! {
         12 => LastLines { label: Text<128> },
         /// After `Begin`: no other logger is there, read what clients and processes say.
         13 => Read {},
+        /// The access log of a site is not open: batches with a line for it stay where they are until it comes along, for which
+        /// `LogWanted` asks. An earlier one is closed.
+        14 => AccessLogLater { site: u16, name: Text<63> },
+        /// No other logger follows this one: what is for a log that is not open goes to that of no site.
+        15 => Last {},
     }
 }
 

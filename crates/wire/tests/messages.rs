@@ -395,6 +395,7 @@ impl Samples for ChildToLauncher {
             Self::Shed { shed: shed() },
         ];
         all.push(Self::Confirmed { ticket: u32::MAX });
+        all.push(Self::LogWanted { site: u16::MAX });
         let holding = Holding { kind: KeyKind::Rsa, not_before: 1, not_after: u64::MAX, named: true };
         all.push(Self::Certificate { site: 1, number: u16::MAX, verdict: Verdict::Good, holding });
         let holding = Holding::NOTHING;
@@ -712,6 +713,8 @@ impl Samples for LauncherToLogger {
             Self::LastLines { label: text(128) },
             Self::Read {},
             Self::Confirm { ticket: u32::MAX },
+            Self::AccessLogLater { site: u16::MAX, name: text(63) },
+            Self::Last {},
         ]
     }
 }

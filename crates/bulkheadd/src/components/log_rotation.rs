@@ -3,13 +3,15 @@
 //! Runs in: the launcher. Sees: the clock, orders, and a number that the logger says back. Never: leaves a line between
 //! two files: the logger writes what waits to the old file before it takes the new one.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
-use wire::{LauncherToLogger, Outcome, Role};
+use wire::{LauncherToLogger, Outcome, Role, Text};
 
 use crate::components::Component;
 use supervisor::Supervisor;
 use supervisor::error::Error;
+use supervisor::outbox::Passed;
 use supervisor::own_log::OwnLog;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
@@ -20,6 +22,8 @@ use supervisor::spawn::context::duplicate;
 ///
 /// LIMIT: longer than one that retires reads on.
 const CONFIRM_WAIT: Duration = Duration::from_secs(10);
+/// LIMIT: how often it is looked which access logs nobody needs; one that is closed was needed for nothing for as long as this.
+const REST_LOOK: Duration = Duration::from_secs(60);
 /// The most orders that wait.
 const WAITING_MAX: usize = 64;
 
@@ -31,6 +35,9 @@ pub(crate) struct LogRotation {
     /// Those of a configuration that does not hold yet.
     staged: Option<Logs>,
     asked: Vec<Asked>,
+    /// When it is looked which logs nobody needs; and the sites of which nothing was there at the last look.
+    next_look: Option<Instant>,
+    at_rest: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -44,13 +51,14 @@ struct Asked {
 impl LogRotation {
     /// For these files.
     pub(crate) fn new(logs: Logs) -> Self {
-        Self { logs, staged: None, asked: Vec::new() }
+        let next_look = logs.closable().next().map(|_| Instant::now() + REST_LOOK);
+        Self { logs, staged: None, asked: Vec::new(), next_look, at_rest: BTreeSet::new() }
     }
 }
 
 impl Component for LogRotation {
     fn deadline(&self) -> Option<Instant> {
-        let asked = self.asked.iter().map(|asked| asked.until);
+        let asked = self.asked.iter().map(|asked| asked.until).chain(self.next_look);
         asked.chain(self.logs.pause(SystemTime::now()).map(|left| Instant::now() + left)).min()
     }
 
@@ -62,6 +70,7 @@ impl Component for LogRotation {
         }
         // At the end, the files that are open will do.
         if supervisor.is_stopping() {
+            self.next_look = None;
             return;
         }
         if self.logs.are_due(SystemTime::now())
@@ -73,6 +82,9 @@ impl Component for LogRotation {
             ));
         }
         self.look_for_syslog(supervisor, now);
+        if self.next_look.is_some_and(|next| next <= now) {
+            self.close_logs(supervisor, now);
+        }
     }
 
     fn is_quiet(&self) -> bool {
@@ -128,6 +140,66 @@ impl LogRotation {
         let done = self.asked.extract_if(.., |asked| asked.loggers.is_empty()).collect::<Vec<_>>();
         for asked in done {
             supervisor.answer(asked.ticket, Outcome::Done, "");
+        }
+    }
+
+    /// Has the loggers have the access log of a site, for which there will be something to write.
+    pub(crate) fn need(&mut self, supervisor: &mut Supervisor, site: u16) {
+        let number = usize::from(site);
+        let logs = self.logs_of(number);
+        if !logs.is_closed(number) {
+            return;
+        }
+        if let Err(error) = logs.open_one(number) {
+            let name = supervisor.context().config.sites[number].name.clone();
+            supervisor.warn(format!(
+                "the access log of site {name} cannot be opened: {error}; its lines go to that of no site until `bulkhead reopen`"
+            ));
+        }
+        send_access_logs(supervisor, logs, &[number]);
+        self.next_look.get_or_insert_with(|| Instant::now() + REST_LOOK);
+    }
+
+    /// A logger has a line for an access log that is not open.
+    pub(crate) fn on_wanted(&mut self, supervisor: &mut Supervisor, logger: u64, site: u16) {
+        let (number, is_logger) = (usize::from(site), supervisor.spec_of(logger).role == Role::Logger);
+        let Some(about) = supervisor.context().config.sites.get(number).filter(|_| is_logger) else {
+            return supervisor.protocol_violation(logger);
+        };
+        let logs = self.logs_of(number);
+        if logs.is_closed(number) {
+            return self.need(supervisor, site);
+        }
+        // It was opened meanwhile; or the site was tried and given up, and is none.
+        let file = logs.access[number.min(logs.sites())].clone();
+        let message = LauncherToLogger::AccessLog { site, name: Text::new(about.name.as_str()) };
+        supervisor.pass(logger, &message, file.map(Passed::Kept));
+    }
+
+    /// The logs that have this site: those that are to be, while another configuration comes.
+    fn logs_of(&mut self, site: usize) -> &mut Logs {
+        match &mut self.staged {
+            Some(staged) if site < staged.sites() => staged,
+            _ => &mut self.logs,
+        }
+    }
+
+    /// Closes the logs of sites of which nothing was there at this look, and at the one before.
+    fn close_logs(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        self.next_look = Some(now + REST_LOOK);
+        if self.staged.is_some() {
+            return;
+        }
+        let open: Vec<usize> = self.logs.closable().collect();
+        let resting = open.iter().copied().filter(|&site| supervisor.is_at_rest(site as u16));
+        let (closed, at_rest): (BTreeSet<usize>, BTreeSet<usize>) =
+            resting.partition(|site| self.at_rest.contains(site));
+        let closed: Vec<usize> = closed.into_iter().collect();
+        closed.iter().for_each(|&site| self.logs.close_one(site));
+        send_access_logs(supervisor, &self.logs, &closed);
+        self.at_rest = at_rest;
+        if closed.len() == open.len() {
+            self.next_look = None;
         }
     }
 

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects two processes between which
 //! `wire::CHANNELS` has no edge.
 
-use wire::{LauncherToAdmin, Role, Text};
+use wire::{LauncherToAdmin, NO_PARTITION, Role, Text};
 
 use crate::launcher::Launcher;
 use supervisor::error::Error;
@@ -101,6 +101,11 @@ impl Launcher {
                 from.probes.hand_calls_to(supervisor, serial)?;
             }
             Role::Filter | Role::Launcher => {}
+        }
+        let site = self.supervisor.spec_of(serial).site;
+        if site != NO_PARTITION {
+            // Before anything is written there.
+            self.components.log_rotation.need(&mut self.supervisor, site);
         }
         self.supervisor.register_with_loggers(serial)?;
         self.supervisor.send_all_broken(serial);

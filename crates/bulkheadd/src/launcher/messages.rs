@@ -64,6 +64,7 @@ impl Launcher {
                 self.came_up(serial, ticket, Ok(()));
             }
             ChildToLauncher::Confirmed { ticket } => to.log_rotation.on_confirmed(supervisor, serial, ticket),
+            ChildToLauncher::LogWanted { site } => to.log_rotation.on_wanted(supervisor, serial, site),
             ChildToLauncher::Certificate { site, number, verdict, holding } => {
                 let place = (site, number);
                 let worse = to.certificates.files.on_certificate(supervisor, serial, place, verdict, holding);

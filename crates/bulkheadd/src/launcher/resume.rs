@@ -172,7 +172,7 @@ impl Components {
         self.health.hand_over(record);
         let logs = &self.log_rotation.logs;
         for access in &logs.access {
-            let descriptor = record.leave(&**access);
+            let descriptor = record.leave_if(access.as_deref());
             record.add(LauncherToSuccessor::AccessLog { descriptor });
         }
         let descriptor = record.leave(&logs.error);
@@ -233,7 +233,7 @@ fn logs(handed: &Handed, config: &Config) -> Result<Logs, Error> {
     for item in handed.items() {
         match item {
             LauncherToSuccessor::AccessLog { descriptor } => {
-                access.push(File::from(handed.copy(*descriptor)?))
+                access.push(handed.copy_if(*descriptor)?.map(File::from));
             }
             LauncherToSuccessor::ErrorLog { descriptor, day } => {
                 error = Some((handed.copy(*descriptor)?, *day))

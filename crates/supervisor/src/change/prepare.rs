@@ -142,6 +142,8 @@ fn merge(places: &mut Places, old: (&[Arc<Site>], &[u16]), new: &[Arc<Site>]) ->
         order.push(known.map_or_else(|| places.add(site.clone()), |(_, number)| *number));
     }
     order.extend(&numbers[old_end..]);
+    // The object that was read last: what is one object the next time need not be compared.
+    order.iter().zip(new).for_each(|(&number, site)| places.put(number, site));
     Merged { gone, order }
 }
 

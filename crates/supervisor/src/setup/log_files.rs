@@ -49,8 +49,11 @@ pub struct Logs {
     /// How long a line may wait.
     pub flush_ms: u32,
     days: Option<Days>,
-    /// The access logs, in the order of the sites; the last one is for requests of no site.
-    pub access: Vec<Arc<File>>,
+    /// The access logs, in the order of the sites; the last one is for requests of no site. Those of sites that start on demand are
+    /// open while there is something to write.
+    pub access: Vec<Option<Arc<File>>>,
+    /// Whether each may be closed.
+    may_close: Vec<bool>,
     /// The error log.
     pub error: File,
     /// Syslog, if it is wanted.
@@ -64,8 +67,10 @@ impl Logs {
         let days = config.log.daily.then(|| Days::new(now));
         let (folder, error_file) = (config.server.log_dir.clone(), config.log.error_file.clone());
         directories::own_directory(&folder, 0o755)?;
+        let may_close = may_close(config);
         Ok(Self {
-            access: access(&folder, &names, days.as_ref(), (&[], &[]))?,
+            access: access(&folder, &names, days.as_ref(), &may_close, (&[], &[]))?,
+            may_close,
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
@@ -78,10 +83,11 @@ impl Logs {
         })
     }
 
-    /// Those of a launcher that this one has taken the place of: the access logs in the order of the sites, the one of no site
-    /// last, and the day that they are of.
-    pub fn known(config: &Config, access: Vec<File>, error: File, day: u64) -> Self {
+    /// Those of a launcher that this one has taken the place of: the access logs in the order of the sites, as far as they are
+    /// open, the one of no site last, and the day that they are of.
+    pub fn known(config: &Config, access: Vec<Option<File>>, error: File, day: u64) -> Self {
         Self {
+            may_close: may_close(config),
             names: names_of(config, &[], &[]),
             sites: config.sites.clone(),
             folder: config.server.log_dir.clone(),
@@ -89,7 +95,7 @@ impl Logs {
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
             days: config.log.daily.then_some(Days { day, not_before: None }),
-            access: access.into_iter().map(Arc::new).collect(),
+            access: access.into_iter().map(|file| file.map(Arc::new)).collect(),
             error,
             syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
         }
@@ -107,9 +113,11 @@ impl Logs {
         if !same_folder || (self.days.is_some(), self.syslog.is_some()) != (log.daily, syslog) {
             return Self::open(config, now);
         }
-        let names = names_of(config, &self.sites, &self.names);
+        let (names, may_close) = (names_of(config, &self.sites, &self.names), may_close(config));
+        let known = (&self.names[..], &self.access[..]);
         Ok(Self {
-            access: access(&self.folder, &names, self.days.as_ref(), (&self.names, &self.access))?,
+            access: access(&self.folder, &names, self.days.as_ref(), &may_close, known)?,
+            may_close,
             error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
             format: log.access_format,
             flush_ms: log.flush_ms,
@@ -128,20 +136,58 @@ impl Logs {
             let places = (logs.folder.clone(), logs.error_file.clone());
             (logs.format, logs.flush_ms, places, logs.days.is_some(), logs.syslog.is_some())
         };
-        let no_site = |logs: &Self| logs.access.last().cloned();
-        let stays = no_site(self).zip(no_site(new)).is_some_and(|(old, new)| Arc::ptr_eq(&old, &new));
+        let same = |old: &Option<Arc<File>>, new: &Option<Arc<File>>| match (old, new) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        let stays = self.access.last().zip(new.access.last()).is_some_and(|(old, new)| same(old, new));
         if !stays || rest(self) != rest(new) {
             return None;
         }
         let sites = self.access.len().saturating_sub(1);
-        let both = self.access.iter().zip(&new.access).take(sites).enumerate();
-        Some(both.filter(|(_, (old, new))| !Arc::ptr_eq(old, new)).map(|(site, _)| site).collect())
+        let both = self.access.iter().zip(&self.names).zip(new.access.iter().zip(&new.names));
+        let both = both.take(sites).enumerate();
+        let differ = both.filter(|(_, ((old, old_name), (new, new_name)))| {
+            !same(old, new) || !Arc::ptr_eq(old_name, new_name) && old_name != new_name
+        });
+        Some(differ.map(|(site, _)| site).collect())
     }
 
-    /// Opens them again, under the names of today. Either all are new ones after it, or none.
+    /// Whether there is a site of this number, whose log is not open.
+    pub fn is_closed(&self, site: usize) -> bool {
+        site < self.sites.len() && self.access[site].is_none()
+    }
+
+    /// How many sites there are.
+    pub fn sites(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Opens the log of a site, under the name of the day whose files are open. If that fails, the log of no site stands for it
+    /// until the logs are opened anew.
+    pub fn open_one(&mut self, site: usize) -> Result<(), Error> {
+        let opened = open(&self.folder, &self.names[site], self.days.as_ref());
+        let no_site = self.access.last().cloned().flatten();
+        self.access[site] = opened.as_ref().ok().cloned().or(no_site);
+        opened.map(drop)
+    }
+
+    /// The sites whose logs are open, and may be closed.
+    pub fn closable(&self) -> impl Iterator<Item = usize> {
+        let sites = self.access.iter().zip(&self.may_close).enumerate();
+        sites.filter(|(_, (file, may_close))| **may_close && file.is_some()).map(|(site, _)| site)
+    }
+
+    /// Closes the log of a site, until it is opened again.
+    pub fn close_one(&mut self, site: usize) {
+        self.access[site] = None;
+    }
+
+    /// Opens those that are open again, under the names of today. Either all are new ones after it, or none.
     pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
         let days = self.days.as_ref().map(|_| Days::new(now));
-        let access = access(&self.folder, &self.names, days.as_ref(), (&[], &[]))?;
+        let closed: Vec<bool> = self.access.iter().map(Option::is_none).collect();
+        let access = access(&self.folder, &self.names, days.as_ref(), &closed, (&[], &[]))?;
         self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
@@ -199,30 +245,48 @@ fn names_of(config: &Config, sites: &[Arc<Site>], names: &[Arc<str>]) -> Vec<Arc
     config.sites.iter().enumerate().map(name).chain([no_site.clone()]).collect()
 }
 
-/// Opens the files that are not known, by names and the files that these have.
+/// Whether the log of each site need not be open all the time: of one that starts on demand.
+fn may_close(config: &Config) -> Vec<bool> {
+    let sites = config.sites.iter();
+    sites.map(|site| site.is_on_demand(&config.server) && is_live(site)).chain([false]).collect()
+}
+
+/// Opens the files that are not known, by names and the files that these have, but for those that may be closed.
 fn access(
     folder: &Path,
     names: &[Arc<str>],
     days: Option<&Days>,
-    (known, files): (&[Arc<str>], &[Arc<File>]),
-) -> Result<Vec<Arc<File>>, Error> {
-    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
+    may_close: &[bool],
+    (known, files): (&[Arc<str>], &[Option<Arc<File>>]),
+) -> Result<Vec<Option<Arc<File>>>, Error> {
     let by_name = OnceCell::new();
-    let all = || known.iter().map(|name| &**name).zip(files).collect::<HashMap<&str, &Arc<File>>>();
-    let file = |(number, name): (usize, &Arc<str>)| {
+    let all = || {
+        let open = known.iter().zip(files).filter_map(|(name, file)| Some((&**name, file.as_ref()?)));
+        open.collect::<HashMap<&str, &Arc<File>>>()
+    };
+    let file = |((number, name), may_close): ((usize, &Arc<str>), &bool)| {
         // Most of thousands are where they were.
         let same = known.get(number).is_some_and(|known| Arc::ptr_eq(known, name));
         let same = files.get(number).filter(|_| same);
-        match same.or_else(|| by_name.get_or_init(all).get(&**name).copied()) {
-            Some(file) => Ok(Arc::clone(file)),
-            None => {
-                let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
-                // There is one for each site.
-                Ok(Arc::new(out_of_the_way(opened.into()).into()))
-            }
+        let known = match same {
+            Some(file) => file.as_ref(),
+            None => by_name.get_or_init(all).get(&**name).copied(),
+        };
+        match known {
+            Some(file) => Ok(Some(Arc::clone(file))),
+            None if *may_close => Ok(None),
+            None => open(folder, name, days).map(Some),
         }
     };
-    names.iter().enumerate().map(file).collect()
+    names.iter().enumerate().zip(may_close).map(file).collect()
+}
+
+/// Opens an access log.
+fn open(folder: &Path, name: &str, days: Option<&Days>) -> Result<Arc<File>, Error> {
+    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
+    let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
+    // There may be one for each site.
+    Ok(Arc::new(out_of_the_way(opened.into()).into()))
 }
 
 fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
@@ -430,7 +494,7 @@ mod tests {
 
         fn write(&mut self, text: &str) {
             use std::io::Write as _;
-            self.logs.access[0].write_all(text.as_bytes()).unwrap();
+            self.logs.access[0].as_deref().unwrap().write_all(text.as_bytes()).unwrap();
         }
     }
 
@@ -479,7 +543,8 @@ mod tests {
         second.sites.extend(new.sites);
         let next = logs.open_next(&second, at(MIDNIGHT)).unwrap();
         assert_eq!(next.names, names_of(&second, &[], &[]));
-        let same = |one: usize, other: usize| Arc::ptr_eq(&logs.access[one], &next.access[other]);
+        let file = |logs: &Logs, number: usize| logs.access[number].clone().unwrap();
+        let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&next, other));
         assert!((0..3).all(|number| same(number, number)) && same(1, 3) && same(3, 5));
         // The old `b` goes, and with it nothing, as there is a new one; `c` goes, and with it its log.
         let mut third = second.clone();
@@ -488,10 +553,33 @@ mod tests {
         assert_eq!(last.names, names_of(&third, &[], &[]));
         let names: Vec<&str> = last.names.iter().map(|name| &**name).collect();
         assert_eq!(names, ["a.access.log", "b.access.log", NO_SITE, "b.access.log", "d.access.log", NO_SITE]);
-        assert!(
-            Arc::ptr_eq(&last.access[2], &logs.access[3]) && Arc::ptr_eq(&last.access[1], &logs.access[1])
-        );
+        let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&last, other));
+        assert!(same(3, 2) && same(1, 1));
         assert_eq!(logs.changed_sites(&last), Some(vec![2]));
+    }
+
+    #[test]
+    fn logs_of_sites_that_start_on_demand_are_opened_when_they_are_needed() {
+        let log = "[server]\nstart = 'on-demand'\n[log]\ndaily = true";
+        let mut bench = Bench::new(log, at(MIDNIGHT - 1));
+        assert_eq!(bench.names(), ["error.log", "no-site.access.log.20261120"]);
+        assert!(bench.logs.is_closed(0) && bench.logs.is_closed(1) && !bench.logs.is_closed(2));
+        bench.logs.open_one(0).unwrap();
+        bench.write("first\n");
+        assert_eq!(bench.logs.closable().collect::<Vec<_>>(), [0]);
+        bench.logs.reopen(at(MIDNIGHT)).unwrap();
+        bench.write("second\n");
+        assert_eq!(bench.names()[..2], ["access.log.20261120", "access.log.20261121"]);
+        bench.logs.close_one(0);
+        assert_eq!((bench.logs.is_closed(0), bench.logs.closable().count()), (true, 0));
+        bench.logs.open_one(0).unwrap();
+        bench.write("third\n");
+        assert_eq!(bench.files()[1].1, "second\nthird\n");
+        // The lines of one that cannot be opened are where those of no site are.
+        std::fs::create_dir(bench.folder.path().join("log/b.access.log.20261121")).unwrap();
+        assert!(bench.logs.open_one(1).is_err() && !bench.logs.is_closed(1));
+        let file = |number: usize| bench.logs.access[number].clone().unwrap();
+        assert!(Arc::ptr_eq(&file(1), &file(2)));
     }
 
     #[test]

@@ -98,12 +98,15 @@ impl SpawnContext {
         Ok(messages)
     }
 
-    /// The access log of a site.
+    /// The access log of a site, or word that it is not open.
     pub fn access_log(&self, logs: &Logs, index: usize) -> (LauncherToLogger, Option<Passed>) {
         // The last one is for requests of no site.
         let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
         let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
-        (LauncherToLogger::AccessLog { site, name }, Some(Passed::Kept(logs.access[index].clone())))
+        match &logs.access[index] {
+            Some(file) => (LauncherToLogger::AccessLog { site, name }, Some(Passed::Kept(file.clone()))),
+            None => (LauncherToLogger::AccessLogLater { site, name }, None),
+        }
     }
 
     /// The format, every log file, and syslog.
