@@ -61,8 +61,9 @@ async fn start(control: &Control, policies: Policies) -> SocketAddr {
     let (host, path) = (Text::new("a.example"), Text::new("/"));
     say(control, LauncherToGate::Route { listener: 0, host, path, partition: 1, site: 1 }, None).await;
     say(control, LauncherToGate::Commit {}, None).await;
-    let (ready, _) = control.receive().await.unwrap().unwrap();
-    assert_eq!(ready, ChildToLauncher::Ready {});
+    for word in [ChildToLauncher::TakesRetire {}, ChildToLauncher::Ready {}] {
+        assert_eq!(control.receive().await.unwrap().unwrap().0, word);
+    }
     say(control, LauncherToGate::Attach { partition: 1 }, Some(behind::worker(false, true))).await;
     address
 }

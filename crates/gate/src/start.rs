@@ -6,7 +6,7 @@
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use conditioning::{Exempt, Network};
 use tokio::task::JoinHandle;
+use tokio::time::timeout_at;
 use wire::{ChildToLauncher, Conditioning, LauncherToGate, Text};
 use worker::channel::{Channel, ChannelEnd};
 use worker::log::Log;
@@ -53,14 +54,10 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         connections,
     };
     let gate = Gate::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
-    let control = Rc::new(control);
-    let mut setup = Setup::new(gate.clone(), control);
-    while let Some((message, descriptor)) = setup.control.receive().await? {
-        setup.handle(message, descriptor).await?;
-    }
-    // The sockets stay with the launcher, and with them whoever waits there; those already here are passed on.
-    setup.accepting.iter().for_each(|(_, task)| task.abort());
-    let _ = tokio::time::timeout(LAST_HEADS, gate.settle()).await;
+    control.send(&ChildToLauncher::TakesRetire {}, None).await?;
+    let mut setup = Setup::new(gate.clone(), Rc::new(control));
+    setup.follow().await?;
+    setup.retire().await?;
     gate.log.flush().await;
     Ok(())
 }
@@ -79,6 +76,10 @@ struct Setup {
     accepting: Vec<(SocketAddr, JoinHandle<()>)>,
     /// What receives from the last filter of the newest chain.
     from_chain: RefCell<Option<JoinHandle<()>>>,
+    /// Whether other gates take what comes from the filters, and this one nothing more.
+    leaves_chain: Cell<bool>,
+    /// Whether it accepts nothing more.
+    retires: bool,
 }
 
 /// Listeners that do not hold yet, and their sockets.
@@ -108,8 +109,50 @@ impl Setup {
             // What waits here, waits for the answer: it is said as soon as there is room.
             tokio::task::spawn_local(async move { launcher.send(&message, None).await });
         });
-        let from_chain = RefCell::default();
-        Self { gate, control, policies, staged, unrouted: Vec::new(), accepting: Vec::new(), from_chain }
+        Self {
+            gate,
+            control,
+            policies,
+            staged,
+            unrouted: Vec::new(),
+            accepting: Vec::new(),
+            from_chain: RefCell::default(),
+            leaves_chain: Cell::new(false),
+            retires: false,
+        }
+    }
+
+    /// Does what the launcher says, until this gate is to go: it is told so, or the channel ends.
+    async fn follow(&mut self) -> Result<(), Fault> {
+        while let Some((message, descriptor)) = self.control.receive().await? {
+            if message == (LauncherToGate::Retire {}) {
+                break;
+            }
+            self.handle(message, descriptor).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them whoever
+    /// waits there.
+    async fn retire(&mut self) -> Result<(), Fault> {
+        self.retires = true;
+        self.accepting.drain(..).for_each(|(_, task)| task.abort());
+        let (gate, end) = (self.gate.clone(), tokio::time::Instant::now() + LAST_HEADS);
+        let passed_on = timeout_at(end, gate.empty());
+        tokio::select! {
+            _ = passed_on => {}
+            heard = self.follow_on() => return heard,
+        }
+        // No worker comes from here on that would have to be told to keep what it would hand back.
+        let _ = timeout_at(end, gate.settle()).await;
+        Ok(())
+    }
+
+    /// As [`Self::follow`], and waits when nothing is said any more.
+    async fn follow_on(&mut self) -> Result<(), Fault> {
+        self.follow().await?;
+        std::future::pending().await
     }
 
     async fn handle(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
@@ -253,6 +296,7 @@ impl Setup {
                 self.receive_from_chain(chain, channel)?
             }
             (LauncherToGate::LeaveChain {}, None) => {
+                self.leaves_chain.set(true);
                 // What is unread stays in the channel, which gates share.
                 self.from_chain.take().into_iter().for_each(|task| task.abort());
             }
@@ -299,6 +343,9 @@ impl Setup {
     /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees: the
     /// launcher is told, who replaces the chain.
     fn receive_from_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
+        if self.leaves_chain.get() {
+            return Ok(());
+        }
         let received = workers::end_chain(&self.gate, channel)?;
         let control = self.control.clone();
         let receiving = tokio::task::spawn_local(async move {
@@ -350,6 +397,9 @@ impl Setup {
     }
 
     fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
+        if self.retires {
+            return Ok(());
+        }
         // A guarded server may close and open sockets again and again.
         self.accepting.retain(|(_, task)| !task.is_finished());
         let address = listener.address();

@@ -273,3 +273,29 @@ fn a_gate_that_leaves_the_chain_leaves_what_comes_from_it_to_others() {
         assert!(got.is_some_and(|got| got.descriptor.is_some()), "another gate finds it");
     });
 }
+
+#[test]
+fn a_gate_that_retires_sends_what_it_has_into_a_chain_that_came_later_and_takes_nothing_from_there() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let _before = Filter::attach(&gate).await;
+        let mut client = gate.client(b"GET / HTTP/1.1\r\n").await;
+        gate.until(|shed| shed.incomplete_now == 1).await;
+        gate.say(LauncherToGate::LeaveChain {}).await;
+        gate.say(LauncherToGate::Retire {}).await;
+        let ((input, first), (output, last)) =
+            (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
+        let others = last.try_clone().unwrap();
+        gate.control.send(&LauncherToGate::ChainFirst {}, Some(first.as_fd())).await.unwrap();
+        gate.control.send(&LauncherToGate::ChainLast { chain: 8 }, Some(last.as_fd())).await.unwrap();
+        // An answer shows that both were heard.
+        gate.counters().await;
+        client.write_all(b"Host: a.test\r\n\r\n").await.unwrap();
+        let filter = Filter { input, output };
+        let (bundle, stream) = filter.next().await;
+        filter.pass(bundle, stream);
+        gate.run.await.unwrap().unwrap();
+        let got = sys::seqpacket::receive(&others, &mut vec![0; wire::MESSAGE_MAX]).unwrap();
+        assert!(got.is_some_and(|got| got.descriptor.is_some()), "another gate finds it");
+    });
+}

@@ -116,6 +116,34 @@ fn a_change_of_some_hosts_leaves_all_others() {
 }
 
 #[test]
+fn a_gate_that_retires_hears_of_workers_and_routes_and_accepts_nothing() {
+    run(async {
+        let (gate, socket, address) = gate().await;
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+            clients.push(client);
+        }
+        gate.until(|shed| shed.incomplete_now == 2).await;
+        gate.say(LauncherToGate::Retire {}).await;
+        let a = gate.worker(1).await;
+        clients[0].write_all(b"Host: a.test\r\n\r\n").await.unwrap();
+        answer(&a, "a").await;
+        assert_eq!(read_all(&mut clients[0]).await, "a");
+        update(&gate, &[(&socket, &[("c.test", 2)])]).await;
+        let late = TcpStream::connect(address).await.unwrap();
+        let c = gate.worker(2).await;
+        clients[1].write_all(b"Host: c.test\r\n\r\n").await.unwrap();
+        answer(&c, "c").await;
+        assert_eq!(read_all(&mut clients[1]).await, "c");
+        gate.run.await.unwrap().unwrap();
+        assert!(socket.accept().is_ok(), "the next gate gets the connection that came late");
+        drop(late);
+    });
+}
+
+#[test]
 fn connections_outlive_the_update_that_adds_and_removes_others() {
     run(async {
         let (gate, socket, address) = gate().await;

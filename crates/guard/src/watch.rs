@@ -280,8 +280,9 @@ impl Guard {
                     Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
                 },
                 // What is guarded is always there, and looked after by whoever has started it. No site, no signer, no stapler,
-                // no logger.
-                ChildToLauncher::Wanted { .. }
+                // no logger; and nothing that the gate would have to be told while it ends.
+                ChildToLauncher::TakesRetire {}
+                | ChildToLauncher::Wanted { .. }
                 | ChildToLauncher::Used { .. }
                 | ChildToLauncher::Idle {}
                 | ChildToLauncher::Counters { .. }

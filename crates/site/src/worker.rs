@@ -41,6 +41,7 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };
+    control.send(&ChildToLauncher::TakesRetire {}, None).await?;
     control.send(&ChildToLauncher::Ready {}, None).await?;
     site.watch_files();
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
@@ -51,19 +52,50 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let reporting = (receiver.clone(), control.clone());
     tokio::task::spawn_local(async move { idle::report(reporting.0, &reporting.1, idle_stop).await });
     let mut staged = None;
+    follow(&site, &tls, &control, &mut staged).await?;
+    // Take what was sent, answer what was asked, say what was logged.
+    receiver.drain();
+    let finished = async {
+        let _ = accepting.await;
+        receiver.idle().await;
+        site.worker.log().flush().await;
+    };
+    tokio::select! {
+        () = finished => Ok(()),
+        heard = follow_on(&site, &tls, &control, &mut staged) => heard,
+    }
+}
+
+/// Does what the launcher says of a worker that serves, until the worker is to go: it is told so, or the channel ends.
+async fn follow(
+    site: &Rc<Site>,
+    tls: &Tls,
+    control: &Control,
+    staged: &mut Option<Routes<RouteOwner>>,
+) -> Result<(), Fault> {
     while let Some((message, descriptor)) = control.receive().await? {
+        if message == (LauncherToSite::Retire {}) {
+            break;
+        }
         if let Some((message, descriptor)) = tls.take_always(message, descriptor)?
-            && let Some(message) = update(&site, &control, &mut staged, message).await?
+            && let Some(message) = update(site, control, staged, message).await?
         {
-            handle(&site, &tls, &control, message, descriptor)?;
+            handle(site, tls, control, message, descriptor)?;
         }
     }
-    // The end of the control channel: take what was sent, answer what was asked, say what was logged.
-    receiver.drain();
-    let _ = accepting.await;
-    receiver.idle().await;
-    site.worker.log().flush().await;
     Ok(())
+}
+
+/// The same while the worker goes: an upload that has yet to be passed on needs the service that there is by then. Waits when
+/// nothing is said any more.
+async fn follow_on(
+    site: &Rc<Site>,
+    tls: &Tls,
+    control: &Control,
+    staged: &mut Option<Routes<RouteOwner>>,
+) -> Result<(), Fault> {
+    follow(site, tls, control, staged).await?;
+    std::future::pending().await
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.

@@ -64,7 +64,7 @@ impl Supervisor {
     }
 
     fn send_chain_to_gates(&mut self) {
-        for gate in self.active(Role::Gate, None) {
+        for gate in self.hearing(Role::Gate) {
             if let Err(error) = self.send_chain(gate) {
                 self.log.warning(format!("a gate is not told of the filters: {error}"));
                 // It would send requests into the old chain for ever; its successor is told.

@@ -110,9 +110,8 @@ impl Supervisor {
                 self.protocol_violation(serial);
                 Received::Violation
             }
-            // It has closed its channel: it is ending, or wants to be ended.
             Ok(None) | Err(_) => {
-                self.retire(serial);
+                self.on_closed(serial);
                 Received::Nothing
             }
         }

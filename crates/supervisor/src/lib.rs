@@ -367,6 +367,16 @@ impl Supervisor {
         self.index.of_role(role).filter(|&serial| self.is_active(serial)).filter(of_slot).collect()
     }
 
+    /// The processes of a role that are told what is new: those that serve, after those that retire and hear the launcher until
+    /// they end. What comes last is the newest to whoever is told of several, and preferred.
+    pub fn hearing(&self, role: Role) -> Vec<u64> {
+        let hearing = self.index.of_role(role).filter(|serial| self.processes[serial].hears());
+        let (mut all, others): (Vec<u64>, Vec<u64>) =
+            hearing.partition(|serial| self.processes[serial].stage == Stage::Retiring);
+        all.extend(others);
+        all
+    }
+
     /// Whether a process was sent its set-up and is not retiring.
     fn is_active(&self, serial: u64) -> bool {
         let process = &self.processes[&serial];

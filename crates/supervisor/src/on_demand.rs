@@ -60,12 +60,22 @@ impl Supervisor {
 
     /// A process says that something waits for a worker of `partition`, or for another one.
     pub fn on_wanted(&mut self, serial: u64, partition: u16) {
-        // One that was removed meanwhile is wanted in vain.
-        let Some(&slot) = self.slots_of_partition(partition).first() else { return };
+        let Some(&slot) = self.slots_of_partition(partition).first() else {
+            return self.on_removed_wanted(serial, partition);
+        };
         if !self.may_want(serial, slot) {
             return self.protocol_violation(serial);
         }
         self.wake_workers(slot);
+    }
+
+    /// One that was removed is wanted in vain, unless it is kept for workers that retire.
+    fn on_removed_wanted(&mut self, serial: u64, partition: u16) {
+        let mut kept = self.departing.iter().copied();
+        let kept = kept.find(|&slot| self.specs[slot].partition == partition);
+        if let Some(slot) = kept.filter(|&slot| self.may_want(serial, slot)) {
+            self.wake_workers(slot);
+        }
     }
 
     /// SECURITY: a site that was taken over starts nothing but what it may send requests to.
@@ -120,8 +130,9 @@ impl Supervisor {
     /// The next slots whose processes are wanted, not too many.
     pub fn next_wanted(&mut self) -> Vec<usize> {
         let count = self.wanted.len().min(STARTS_PER_TURN);
-        let fits = |slot: &usize| self.slots[*slot].current.is_none() && !self.slots[*slot].life.is_over();
         let next: Vec<usize> = self.wanted.drain(..count).collect();
+        let is_kept = |slot: &usize| !self.slots[*slot].life.is_over() || self.departing.contains(slot);
+        let fits = |slot: &usize| self.slots[*slot].current.is_none() && is_kept(slot);
         next.into_iter().filter(fits).collect()
     }
 

@@ -102,6 +102,8 @@ pub struct Process {
     pub protocol_violations: u32,
     /// Whether it was sent its set-up, and others were told of it.
     pub is_configured: bool,
+    /// Whether it takes `Retire`, and hears the launcher until it ends.
+    pub(crate) takes_retire: bool,
     pub(crate) control: Option<OwnedFd>,
     pub(crate) outbox: Outbox,
 }
@@ -130,12 +132,13 @@ impl Process {
             ticket: None,
             protocol_violations: 0,
             is_configured: false,
+            takes_retire: false,
             control,
             outbox: Outbox::default(),
         }
     }
 
-    /// Its control channel, until it retires.
+    /// Its control channel, for as long as it is told anything.
     pub fn control(&self) -> Option<BorrowedFd<'_>> {
         self.control.as_ref().map(AsFd::as_fd)
     }
@@ -176,6 +179,11 @@ impl Process {
     /// Ends it at once, and tells it nothing more.
     pub(crate) fn cut_off(&mut self) {
         self.child.kill();
+        self.close();
+    }
+
+    /// Tells it nothing more.
+    pub(crate) fn close(&mut self) {
         self.outbox.clear();
         self.control = None;
     }
@@ -190,12 +198,60 @@ impl Process {
         self.stage != Stage::Serving && !self.has_served
     }
 
-    /// Asks it to finish, by the end of its control channel, and gives it until `deadline`.
+    /// Gives it until `deadline` to finish. The end of its control channel says so to it; one that serves and takes `Retire` is
+    /// yet to be sent that, and told what it needs meanwhile.
     pub fn retire(&mut self, deadline: Instant) {
+        let hears_on = self.takes_retire && self.stage == Stage::Serving;
         self.has_served |= self.stage == Stage::Serving;
         self.stage = Stage::Retiring;
         self.deadline = Some(deadline);
-        self.outbox.clear();
-        self.control = None;
+        if !hears_on {
+            self.close();
+        }
+    }
+
+    /// Whether it is told what is new: it was sent its set-up, and does not retire without a channel.
+    pub(crate) fn hears(&self) -> bool {
+        self.is_configured && (self.stage != Stage::Retiring || self.control.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    /// A process of this stage, and its end of the channel; it is this process, which nothing is done to.
+    fn process(stage: Stage, takes_retire: bool) -> (Process, OwnedFd) {
+        let pid = std::process::id();
+        let pidfd = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::empty()).unwrap();
+        let (control, other) = sys::seqpacket::pair().unwrap();
+        let process = Process::new(0, Child::known(pid, pidfd), Some(control), Instant::now());
+        (Process { stage, takes_retire, is_configured: true, ..process }, other)
+    }
+
+    #[test]
+    fn only_one_that_serves_and_takes_it_is_told_that_it_retires() {
+        for (stage, takes, hears) in [
+            (Stage::Serving, true, true),
+            (Stage::Serving, false, false),
+            // It has no connection yet, and may wait for its set-up.
+            (Stage::Starting, true, false),
+        ] {
+            let (mut process, other) = process(stage, takes);
+            process.retire(Instant::now());
+            assert_eq!((process.hears(), process.stage), (hears, Stage::Retiring), "{stage:?} {takes}");
+            let mut buffer = [0; 8];
+            assert_eq!(matches!(sys::seqpacket::receive(&other, &mut buffer), Ok(None)), !hears);
+        }
+    }
+
+    #[test]
+    fn one_that_was_closed_hears_nothing_more() {
+        let (mut process, _other) = process(Stage::Serving, true);
+        process.retire(Instant::now());
+        process.close();
+        assert!(!process.hears());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use wire::{LauncherToLogger, Role};
+use wire::{LauncherToGate, LauncherToLogger, LauncherToSite, Role};
 
 use crate::Supervisor;
 use crate::process::{Process, Stage};
@@ -79,17 +79,47 @@ impl Supervisor {
     /// Asks a process to finish and go.
     pub fn retire(&mut self, serial: u64) {
         let drain = Duration::from_millis(self.context.config.limits.drain_timeout_ms.into());
-        if let Some(process) = self.processes.get_mut(&serial)
-            && process.stage != Stage::Retiring
-        {
+        let process = self.processes.get_mut(&serial);
+        let Some(process) = process.filter(|process| process.stage != Stage::Retiring) else { return };
+        process.retire(Instant::now() + drain);
+        if process.control().is_none() {
             self.watched.remove(&serial);
-            process.retire(Instant::now() + drain);
+            return;
         }
+        match self.spec_of(serial).role {
+            Role::Gate => self.send(serial, &LauncherToGate::Retire {}, None),
+            Role::Site => self.send(serial, &LauncherToSite::Retire {}, None),
+            _ => {}
+        }
+    }
+
+    /// A process says that it takes `Retire`.
+    pub fn on_takes_retire(&mut self, serial: u64) {
+        let may = matches!(self.spec_of(serial).role, Role::Gate | Role::Site);
+        match self.processes.get_mut(&serial) {
+            Some(process) if may && process.stage == Stage::Starting && !process.takes_retire => {
+                process.takes_retire = true;
+            }
+            _ => self.protocol_violation(serial),
+        }
+    }
+
+    /// A process has closed its channel: it is ending, or wants to be ended.
+    pub(crate) fn on_closed(&mut self, serial: u64) {
+        self.retire(serial);
+        self.close(serial);
+    }
+
+    /// Tells a process nothing more.
+    fn close(&mut self, serial: u64) {
+        self.watched.remove(&serial);
+        self.processes.get_mut(&serial).into_iter().for_each(Process::close);
     }
 
     /// Ends a process that is of no use, at once; its end is seen as that of one which retires.
     pub fn give_up(&mut self, serial: u64) {
         self.retire(serial);
+        self.close(serial);
         if let Some(process) = self.processes.get_mut(&serial) {
             process.deadline = None;
             process.child.kill();

@@ -226,6 +226,9 @@ messages! {
         28 => Used { partition: u16 },
         /// From a site or a service: it has had no connection for `idle_stop_ms`; again whenever as much time has passed.
         27 => Idle {},
+        /// From a gate or a site, before `Ready`: it is to be told by `Retire` when it is to finish, and hears the launcher until
+        /// it ends. Others are told by the end of their channel.
+        29 => TakesRetire {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
         /// From the logger: a line is for the access log of this site, which is not open.
@@ -306,6 +309,8 @@ messages! {
         47 => Change {},
         /// In a `Change`: nothing is anybody's any more of what is asked of `host` on listener `listener`, until it is said anew.
         48 => Forget { listener: u16, host: Text<255> },
+        /// Accept nothing more, pass on what is here, and end. What this needs is said as before: workers, routes, filters.
+        49 => Retire {},
     }
 }
 

@@ -193,5 +193,8 @@ messages! {
         43 => Update {},
         /// The routes are complete, and hold from here on.
         44 => Commit {},
+        /// Take nothing more, answer what is here, and end. What this needs is said as before: gates to hand connections back
+        /// to, workers of services and of other sites, the connector, the signer.
+        48 => Retire {},
     }
 }

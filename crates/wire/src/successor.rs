@@ -143,6 +143,8 @@ messages! {
         202 => TicketKey { site: u16, generation: u64, secret: Bytes<TICKET_KEY_BYTES> },
         /// A slot whose process is in use.
         203 => Used { slot: u32 },
+        /// A process that takes `Retire`; one of which this is not said is told by the end of its channel.
+        204 => TakesRetire { serial: u64 },
     }
 }
 

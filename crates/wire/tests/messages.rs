@@ -126,6 +126,7 @@ impl Samples for LauncherToSuccessor {
             Self::Tickets { generation: u64::MAX, next_ms: NONE },
             Self::TicketKey { site: 1, generation: 2, secret: bytes(TICKET_KEY_BYTES) },
             Self::Used { slot: u32::MAX },
+            Self::TakesRetire { serial: u64::MAX },
         ]);
         all
     }
@@ -407,6 +408,7 @@ impl Samples for ChildToLauncher {
         all.push(Self::Wanted { partition: u16::MAX });
         all.push(Self::Used { partition: 1 });
         all.push(Self::Idle {});
+        all.push(Self::TakesRetire {});
         all.extend(counters().into_iter().map(|counters| Self::Counters { counters }));
         all
     }
@@ -484,6 +486,7 @@ impl Samples for LauncherToGate {
             Self::Change {},
             Self::Forget { listener: u16::MAX, host: text(255) },
             Self::LeaveChain {},
+            Self::Retire {},
             Self::Name { partition: 1, name: text(128) },
             Self::Protocol { listener: 1, tls: true, h2c: false },
             Self::Redirect { listener: 1, host: text(255), path: text(1024), port: 443 },
@@ -511,6 +514,7 @@ impl Samples for LauncherToSite {
             Self::Begin {},
             Self::Update {},
             Self::Commit {},
+            Self::Retire {},
             Self::Attach {},
             Self::AttachService { partition: u16::MAX },
             Self::AttachSite { partition: u16::MAX },

@@ -348,7 +348,7 @@ impl Receiver {
     }
 
     /// As [`Self::return_path`], and waits until `deadline` for a source to be attached if there is none. A worker that
-    /// retires gets no more sources.
+    /// retires does not wait: at the end of everything, there are no gates any more.
     async fn return_path_until(&self, guard: &ConnectionGuard, deadline: Instant) -> Option<Rc<Source>> {
         loop {
             let found = self.return_path(guard);

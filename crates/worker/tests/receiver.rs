@@ -291,6 +291,22 @@ fn a_source_that_comes_while_the_worker_drains_gets_no_credits() {
 }
 
 #[test]
+fn a_worker_that_drains_hands_back_to_a_gate_that_comes_later() {
+    run(async || {
+        let receiver = Receiver::new(10);
+        let gone = source(&receiver, false).await;
+        let arrived = arrival(&receiver, &gone, 5).await;
+        receiver.drain();
+        drop(gone);
+        let later = attached(&receiver, false);
+        assert_eq!(said(&later).await, FromWorker::Drain {});
+        arrived.guard.hand_back(arrived.stream, b"rest".to_vec()).await.unwrap();
+        let back = FromWorker::Back { id: NUMBERLESS, preread: Bytes(b"rest".to_vec()) };
+        assert_eq!(said(&later).await, back);
+    });
+}
+
+#[test]
 fn idle_ends_with_the_last_connection() {
     run(async || {
         let receiver = Receiver::new(10);

@@ -83,7 +83,7 @@ impl Bans {
             return;
         }
         self.add(partition, address, now + time);
-        for gate in supervisor.active(Role::Gate, None) {
+        for gate in supervisor.hearing(Role::Gate) {
             supervisor.send(gate, &message(partition, address, now + time, now), None);
         }
         if self.may_tell(now) {
@@ -124,7 +124,7 @@ impl Bans {
         let Some(to) = to else { return };
         for (address, until) in moved {
             self.bans.insert((to, address), until);
-            for gate in supervisor.active(Role::Gate, None) {
+            for gate in supervisor.hearing(Role::Gate) {
                 supervisor.send(gate, &message(to, address, until, now), None);
             }
         }
@@ -158,7 +158,7 @@ impl Bans {
         let keys: Vec<_> = self.bans.keys().copied().filter(|(_, of)| *of == address).collect();
         for (partition, _) in &keys {
             self.bans.remove(&(*partition, address));
-            for gate in supervisor.active(Role::Gate, None) {
+            for gate in supervisor.hearing(Role::Gate) {
                 supervisor.send(gate, &message(*partition, address, now, now), None);
             }
         }

@@ -84,6 +84,7 @@ impl Launcher {
             }
             ChildToLauncher::Wanted { partition } => supervisor.on_wanted(serial, partition),
             ChildToLauncher::Idle {} => supervisor.on_idle(serial),
+            ChildToLauncher::TakesRetire {} => supervisor.on_takes_retire(serial),
             ChildToLauncher::ChainCut { chain } => supervisor.on_chain_cut(serial, chain),
             ChildToLauncher::Tampered { address_high, address_low } => {
                 to.bans.on_tampered(supervisor, serial, address_high, address_low);

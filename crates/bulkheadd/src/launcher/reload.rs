@@ -281,7 +281,8 @@ impl Launcher {
             }
         }
         self.move_bans(removed);
-        for gate in self.supervisor.active(Role::Gate, None) {
+        // Those that retire, too: the sites to which they would pass on what they have may have gone.
+        for gate in self.supervisor.hearing(Role::Gate) {
             let stays = !replaces_gates || self.supervisor.is_successor(gate);
             match self.update_gate(gate, removed, hosts.as_ref(), replaces_chain) {
                 Err(error) => {

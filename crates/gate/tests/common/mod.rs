@@ -95,8 +95,9 @@ impl Gate {
             gate.say(message).await;
         }
         gate.say(LauncherToGate::Commit {}).await;
-        let (ready, _) = gate.control.receive().await.unwrap().unwrap();
-        assert_eq!(ready, ChildToLauncher::Ready {});
+        for word in [ChildToLauncher::TakesRetire {}, ChildToLauncher::Ready {}] {
+            assert_eq!(gate.answer().await, word);
+        }
         gate
     }
 

@@ -11,7 +11,7 @@ use wire::{Role, Source, Text};
 
 use crate::Supervisor;
 use crate::error::{Error, during};
-use crate::process::Process;
+use crate::process::{Process, Stage};
 use crate::spawn::context::duplicate;
 
 impl Supervisor {
@@ -72,17 +72,18 @@ impl Supervisor {
         }
     }
 
-    /// Makes the channels between a new process and everyone that it works with.
+    /// Makes the channels between a new process and everyone that it works with. Gates and sites that retire are among these:
+    /// they may have something for a new worker yet, and connections that only a new gate can go on with.
     pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
         let slot = self.processes()[&serial].slot;
         let pairs: Vec<(u64, u64)> = match self.spec(slot).role {
-            Role::Gate => self
-                .workers()
-                .filter(|&worker| self.gate_serves(worker))
-                .map(|worker| (serial, worker))
-                .collect(),
+            Role::Gate => {
+                let services = self.workers().filter(|&worker| self.spec_of(worker).role == Role::Service);
+                let services = services.filter(|&worker| self.gate_serves(worker));
+                self.hearing(Role::Site).into_iter().chain(services).map(|worker| (serial, worker)).collect()
+            }
             Role::Site => {
-                let gates = self.active(Role::Gate, None).into_iter().map(|gate| (gate, serial));
+                let gates = self.hearing(Role::Gate).into_iter().map(|gate| (gate, serial));
                 let site = self.spec(slot).site;
                 let services = self.of_site(site).filter(|other| self.is_service_of(*other, slot));
                 let relayed = self.relayed_by(serial);
@@ -93,7 +94,7 @@ impl Supervisor {
                     .collect()
             }
             Role::Service => {
-                let gates = self.active(Role::Gate, None);
+                let gates = self.hearing(Role::Gate);
                 let gates = gates.into_iter().filter(|_| self.gate_serves(serial));
                 let site = self.spec(slot).site;
                 let is_its = |site: &u64| self.is_service_of(serial, self.processes()[site].slot);
@@ -112,7 +113,7 @@ impl Supervisor {
     /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
     fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
         let (signers, sites) = match self.spec_of(serial).role {
-            Role::Signer => (vec![serial], self.active(Role::Site, None)),
+            Role::Signer => (vec![serial], self.hearing(Role::Site)),
             Role::Site => (self.active(Role::Signer, None), vec![serial]),
             _ => return Ok(()),
         };
@@ -141,9 +142,9 @@ impl Supervisor {
         workers.map(|(&serial, _)| serial).filter(|&serial| self.is_active(serial))
     }
 
-    /// The processes of a site, as far as they are not told to end.
+    /// The processes of a site that are told what is new.
     fn of_site(&self, site: u16) -> impl Iterator<Item = u64> {
-        self.index.of_site(site).filter(|&serial| self.is_active(serial))
+        self.index.of_site(site).filter(|serial| self.processes()[serial].hears())
     }
 
     /// The workers to which a site's worker relays requests under TLS.
@@ -157,11 +158,15 @@ impl Supervisor {
 
     /// The workers that relay requests under TLS to a site's worker.
     fn relaying_to(&self, other: u64) -> Vec<u64> {
-        let site = &self.context().config.sites[usize::from(self.spec_of(other).site)];
+        let slot = self.processes()[&other].slot;
+        let site = &self.context().config.sites[usize::from(self.spec(slot).site)];
         if site.path == "/" {
             return Vec::new();
         }
-        self.workers().filter(|&front| self.relays(front, other)).collect()
+        // One that retires goes by what it was told.
+        let relayed = |front: &Process| front.stage == Stage::Retiring && front.relays_to.contains(&slot);
+        let fronts = self.hearing(Role::Site).into_iter();
+        fronts.filter(|front| self.relays(*front, other) || relayed(&self.processes()[front])).collect()
     }
 
     /// Whether gates send clients' connections to this worker.

@@ -86,7 +86,7 @@ impl Messages<'_> {
 }
 
 impl Supervisor {
-    /// Makes the channels between a new process and the connector, or the workers, of its site.
+    /// Makes the channels between a new process and the connector, or the workers, of its site; those that retire included.
     pub fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = {
             let spec = self.spec_of(serial);
@@ -101,7 +101,7 @@ impl Supervisor {
             let of_site = |other: &u64| {
                 spec(other).site == site && (role != Role::Connector || spec(other).partition == NO_PARTITION)
             };
-            launcher.active(role, None).into_iter().filter(of_site).collect()
+            launcher.hearing(role).into_iter().filter(of_site).collect()
         };
         let (workers, connectors) = match role {
             Role::Site => (vec![serial], others(self, Role::Connector)),

@@ -48,6 +48,9 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
         protocol_violations: process.protocol_violations,
         relays_to: process.relays_to.iter().map(|&slot| slot as u64).take(wire::NUMBERS_MAX).collect(),
     });
+    if process.takes_retire {
+        record.add(LauncherToSuccessor::TakesRetire { serial });
+    }
     for path in process.group.iter().flat_map(|group| group.paths()) {
         record.add(LauncherToSuccessor::Group { serial, path: Text::new(path.to_string_lossy()) });
     }
@@ -82,6 +85,9 @@ fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
                 process.owes_commits = *owes_commits;
                 process.protocol_violations = *protocol_violations;
                 process.relays_to = relays_to.iter().map(|&slot| slot as usize).collect();
+            }
+            LauncherToSuccessor::TakesRetire { serial } => {
+                known(&mut processes, *serial)?.takes_retire = true
             }
             LauncherToSuccessor::Waiting { serial, message, descriptor, counts } => {
                 let descriptor = handed.copy_if(*descriptor)?.map(Passed::Own);

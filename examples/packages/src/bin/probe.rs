@@ -46,6 +46,7 @@ impl Service for Probe {
             "/probe/sleep" => sleep(number(&request, "ms")).await,
             "/probe/block" => block(number(&request, "ms")),
             "/probe/exit" => std::process::exit(i32::try_from(number(&request, "code")).unwrap_or(1)),
+            "/probe/long" => Response::text("x".repeat(number(&request, "kib") as usize * 1024)),
             "/probe/print" => print(number(&request, "kib")),
             "/probe/fill" => fill(number(&request, "files"), number(&request, "mib")),
             "/probe/plant" => plant(&request.param("kind").unwrap_or_default()),
