@@ -210,9 +210,8 @@ class Filters(Kills):
             self.kill_each(server, [PYTHON], {PYTHON: every})
 
 
-@rootless_too
 class Inspector(unittest.TestCase):
-    """The process that looks at a program before that is started; it lives for some milliseconds."""
+    """The process that looks at a program before that is started; it lives for some milliseconds. Without root nobody has to look."""
 
     def test_the_start_that_waits_for_it_says_that_it_has_ended(self):
         with UpgradingServer([site(services=[service()])]) as server:

@@ -51,13 +51,11 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // Before anything is opened: the first free number could be that of a passed socket.
-    let given = match Given::take() {
-        Ok(given) => given,
-        Err(error) => return upgrade::failed(&error.to_string()),
-    };
-    match entry {
-        Some(entry) => upgrade::main(&entry, started, given),
-        None => start(started, given),
+    match (entry, Given::take()) {
+        (Some(entry), Ok(given)) => upgrade::main(&entry, started, given),
+        (Some(entry), Err(error)) => upgrade::cannot_begin(&entry, &error.to_string()),
+        (None, Ok(given)) => start(started, given),
+        (None, Err(error)) => upgrade::failed(&error.to_string()),
     }
 }
 

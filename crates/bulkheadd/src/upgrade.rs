@@ -29,6 +29,14 @@ pub(crate) fn main(entry: &Entry, started: Started, given: Given) -> ExitCode {
     }
 }
 
+/// The end of a launcher that has not even got what it was given. One that was to take over is not the last.
+pub(crate) fn cannot_begin(entry: &Entry, reason: &str) -> ExitCode {
+    match entry {
+        Entry::TakeOver { record, program } => put_back(*record, *program, reason),
+        Entry::Rehearse { .. } | Entry::TakeBack { .. } => failed(reason),
+    }
+}
+
 fn rehearse(record: RawFd, started: Started, given: Given) -> ExitCode {
     let resumed = Launcher::resume(record, started, given, Depth::Whole);
     match resumed {

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: here only their length. Never: lets
 //! the nonsense of one child cost another.
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -105,8 +106,11 @@ impl Supervisor {
                 Received::Violation
             }
             Ok(Some(got)) => Received::Message(got.len),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Received::Nothing,
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            // What is there stays there where there is no memory for it; it is asked for again.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
+                Received::Nothing
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
                 self.protocol_violation(serial);
                 Received::Violation
             }

@@ -56,7 +56,6 @@ use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
 use crate::own_log::OwnLog;
 use crate::process::{Process, Stage};
-use crate::reaping::Reaping;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
@@ -137,7 +136,10 @@ pub struct Supervisor {
     chains: u32,
     epoll: OwnedFd,
     signals: OwnedFd,
-    reaping: Reaping,
+    /// The pidfd of the reaper that runs, and since when it is watched.
+    reaper: Option<(OwnedFd, Instant)>,
+    /// When all that is to end with the launcher is to be given to a reaper once more.
+    reaper_due: Option<Instant>,
     /// Removed slots whose processes others may still need.
     departing: Vec<usize>,
     /// Children whose channel is watched for room as well.
@@ -191,7 +193,8 @@ impl Supervisor {
             chains: 0,
             epoll,
             signals,
-            reaping: Reaping::default(),
+            reaper: None,
+            reaper_due: None,
             departing: Vec::new(),
             watched: HashSet::new(),
             serial: 0,

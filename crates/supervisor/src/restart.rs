@@ -417,7 +417,7 @@ impl Supervisor {
         let deadlines = self.processes.values().filter_map(|process| process.deadline);
         let check = (!self.broken.is_empty() || !self.unread_logs.is_empty()).then(|| now + BROKEN_CHECK);
         let wanted = self.has_wanted().then_some(now);
-        let reaper = self.reaping.due;
+        let reaper = self.reaper_due;
         starts.chain(deadlines).chain(check).chain(wanted).chain(self.chain_deadline()).chain(reaper).min()
     }
 

@@ -182,7 +182,7 @@ impl Launcher {
         let empty_root = root.then(|| directories.empty_root()).transpose()?;
         let folder = directories::directory(&config.dir)?;
         let context = SpawnContext::new(config, empty_root, folder, &directories.state, cgroups)?;
-        resume::check_programs(&context, &specs)?;
+        context.check_versions(&specs)?;
         let admin_socket = AdminSocket::open(&directories.run)?;
         let mut components = Components {
             admin_commands: AdminCommands::new(&specs),

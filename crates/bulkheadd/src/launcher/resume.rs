@@ -7,7 +7,6 @@ use std::fs::File;
 use std::os::fd::{OwnedFd, RawFd};
 
 use config::{Cache, Config, Examine};
-use wire::Role;
 use wire::successor::{LauncherToSuccessor, Lock};
 
 use crate::components::admin_commands::AdminCommands;
@@ -35,7 +34,6 @@ use supervisor::setup::log_files::Logs;
 use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
 use supervisor::spawn::context::SpawnContext;
-use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::uid_range::UidRange;
 use supervisor::spawn::uids::Uids;
 use supervisor::upgrade::{Handed, Held, Predecessor, Record, numbered, source};
@@ -114,7 +112,7 @@ impl Launcher {
         let log = OwnLog::new(error_log, syslog);
         let (supervisor, held) = Supervisor::resume(&handed, context, directories, log, order, signals)?;
         if depth == Depth::Whole {
-            check_programs(supervisor.context(), supervisor.specs())?;
+            supervisor.context().check_versions(supervisor.specs())?;
         }
         let components = Components::resume(&handed, &supervisor, logs, given)?;
         let launcher = Self {
@@ -247,11 +245,4 @@ fn logs(handed: &Handed, config: &Config) -> Result<Logs, Error> {
         }
         _ => Err(Error::record("it does not have the logs of all sites")),
     }
-}
-
-/// Has the programs of all roles say that they are of this launcher's version.
-pub(super) fn check_programs(context: &SpawnContext, specs: &[ProcessSpec]) -> Result<(), Error> {
-    // Under the uid of a process that sees nothing of a client.
-    let admin = specs.iter().find(|spec| spec.role == Role::Admin);
-    admin.map_or(Ok(()), |admin| context.check_versions(admin))
 }
