@@ -36,7 +36,7 @@ async fn primes(request: Request) -> Answer {
 }
 
 fn is_prime(number: &u32) -> bool {
-    (2..).take_while(|factor| factor * factor <= *number).all(|factor| number % factor > 0)
+    (2..).take_while(|factor| factor * factor <= *number).all(|factor| !number.is_multiple_of(factor))
 }
 
 fn answer(words: &str) -> Answer {
