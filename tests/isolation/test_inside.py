@@ -16,8 +16,10 @@ from jail_probe import (
     ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, probe_by_guard, table,
     told,
 )
-from harness import Server, configuration, free_port, rootless_too, service, site
+from harness import ROOTLESS, Process, Server, configuration, free_port, rootless_too, service, site
 from tls_server import certificate
+
+CAP_SYS_RESOURCE = 24
 
 #: Attempts that are not made, and why that is no gap.
 UNTRIED_BY_ALL = {
@@ -50,9 +52,10 @@ DEVIATES["broker"] = {
     "tgkill": "every role may abort itself, and this one has its service's uid",
     "sweep": "it may call pidfd_getfd, for the above",
 }
-#: A gate and the logger may have as many descriptors as the machine lets anybody have, which may be few or many.
-MANY = {"rlimit-descriptors": "the machine gives that many to everybody"}
-if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
+#: A gate and the logger may have as many descriptors as the launcher, which takes as many as it may need where it is allowed to.
+MANY = {"rlimit-descriptors": "one for each worker, and one for each connection"}
+MAY_RAISE = not ROOTLESS and int(Process(os.getpid()).status()["CapEff"], 16) >> CAP_SYS_RESOURCE & 1
+if MAY_RAISE or resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:
     DEVIATES |= {"gate": MANY, "logger": MANY, GUARDS_GATE: MANY}
 
 #: Of docs/security/attempts.md: "A worker of ours is to score at most 0.5".

@@ -1,7 +1,11 @@
 """Sites and services that start with the first connection, and go when nobody has come for a while."""
 
 import os
+
+
+import select
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -186,6 +190,51 @@ class Logs(unittest.TestCase):
             self.assert_line(name, "/?after")
         self.assertEqual((self.logs / "s1.access.log").read_text().count("GET /?"), 2)
         self.assertLessEqual(set(self.names()), {"busy", "no-site", "s1", "s2", "s19"})
+
+
+@rootless_too
+class Many(unittest.TestCase):
+    """Many that nobody needs any more, from the same moment on."""
+
+    COUNT, PAUSE = 30, 0.02
+
+    def setUp(self):
+        names = [f"s{number}" for number in range(self.COUNT)]
+        # Long enough for all of them to start before the first goes.
+        sites = [site(name, start="on-demand", idle_stop="3s") for name in names]
+        self.server = self.enterContext(Reloading(sites, server={"gates": 1}))
+        clients = [threading.Thread(target=self.server.status, args=("/", f"{name}.test")) for name in names]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+
+    def sites(self):
+        return self.server.processes("site")
+
+    def test_they_go_one_after_the_other(self):
+        ended = {os.pidfd_open(process.pid): None for process in self.sites()}
+        self.assertEqual(len(ended), self.COUNT)
+        ends = select.poll()
+        for descriptor in ended:
+            self.addCleanup(os.close, descriptor)
+            ends.register(descriptor, select.POLLIN)
+        while None in ended.values():
+            ready = ends.poll(10_000)
+            self.assertTrue(ready, "no process ends")
+            for descriptor, _ in ready:
+                ended[descriptor] = time.monotonic()
+                ends.unregister(descriptor)
+        # The first may be seen late, the last not before it ends.
+        took = max(ended.values()) - min(ended.values())
+        self.assertGreater(took, (self.COUNT - 1) * self.PAUSE / 2)
+        self.assertEqual(self.server.status("/", "s0.test"), 200)
+
+    def test_the_end_of_the_server_waits_for_no_turn(self):
+        self.assertTrue(until(lambda: len(self.sites()) < self.COUNT, 10))
+        left = self.sites()
+        self.assertEqual(self.server.stop(), 0)
+        self.assertFalse([process for process in left if process.alive])
 
 
 class UnderTls(unittest.TestCase):

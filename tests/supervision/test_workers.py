@@ -10,6 +10,7 @@ from reloading import Reloading
 
 SETTINGS = {"server": {"gates": 1}}
 GROWS = {"min": 1, "max": 3}
+QUICK = SETTINGS | {"limits": {"start_timeout": "2s"}}
 
 
 class Workers(Reloading):
@@ -22,6 +23,11 @@ class Workers(Reloading):
 
     def count(self, title):
         return len(self.processes(title))
+
+    def serving(self, name):
+        """The pid of each process of a site or a service that does not retire, by its label."""
+        lines = self.order(command="status")["processes"]
+        return {line["name"]: line["pid"] for line in lines if line["name"].partition("#")[0] == name and line["state"] == "serving"}
 
 
 @rootless_too
@@ -110,6 +116,21 @@ class Shared(unittest.TestCase):
                 self.assertTrue(until(lambda: not old & set(server.processes(title)) and server.count(title) == 2))
         self.assertEqual(len(server.held("main/probe")), 2)
 
+    def test_one_of_them_can_be_replaced_alone(self):
+        server = self.server
+        for name, path in (("main", "/"), ("main/probe", "/probe")):
+            load = Load(server.port, path, seconds=2, connections=4, close=True)
+            first = server.serving(name)
+            server.relaunch(f"{name}#2")
+            second = server.serving(name)
+            self.assertEqual((second[name], second[f"{name}#2"] != first[f"{name}#2"]), (first[name], True))
+            server.relaunch(f"{name}#1")
+            third = server.serving(name)
+            self.assertEqual((third[name] != second[name], third[f"{name}#2"]), (True, second[f"{name}#2"]))
+            load.finish().assert_clean(self)
+        answer = server.order(command="relaunch", name="main#3")
+        self.assertRegex(answer["error"], r'there is no "main#3"; .*the names are: [^#]*$')
+
     def test_a_program_that_fails_replaces_none(self):
         server = self.server
         before = server.pids("site main", "bin/probe")
@@ -126,26 +147,79 @@ class Shared(unittest.TestCase):
 
 
 @rootless_too
+class FirstAlone(unittest.TestCase):
+    """Of several new processes the first is tried alone."""
+
+    def setUp(self):
+        self.sites = [site("main", [service(workers=4)], workers=4)]
+        self.server = self.enterContext(Workers(self.sites, **QUICK))
+        self.before = self.server.pids("site main", "bin/probe")
+        self.assertEqual(len(self.before[1]), 4)
+
+    def test_a_program_that_fails_costs_one_process(self):
+        server = self.server
+        server.copy_program("/bin/false", "probe")
+        with self.assertRaises(AssertionError):
+            server.relaunch("main/probe")
+        self.assertEqual(server.log().count("service main/probe: the new process ended with"), 1)
+        self.assertNotIn("service main/probe#", server.log())
+        self.assertEqual(server.pids("site main", "bin/probe"), self.before)
+        server.copy_program("probe")
+        server.relaunch("main/probe")
+        self.assertTrue(until(lambda: len(server.processes("bin/probe")) == 4))
+        self.assertFalse(set(self.before[1]) & set(server.pids("bin/probe")[0]))
+
+    def test_one_that_hangs_keeps_the_others_from_being_started(self):
+        server, answers = self.server, []
+        changed = [site("main", [service(workers=4, command=["bin/probe", "--hang-init"])], workers=4)]
+        asking = threading.Thread(target=lambda: answers.append(server.reload(changed, **QUICK)))
+        asking.start()
+        most = 0
+        while asking.is_alive():
+            most = max(most, server.count("bin/probe --hang-init"))
+            self.assertLessEqual(server.count("site main"), 5)
+        asking.join()
+        self.assertEqual((most, answers[0] is None), (1, False))
+        self.assertIn("nothing has changed", server.log())
+        self.assertTrue(until(lambda: server.pids("site main", "bin/probe") == self.before))
+
+    def test_a_reload_and_a_relaunch_replace_all(self):
+        server = self.server
+        loads = [Load(server.port, path, seconds=4, connections=4) for path in ("/", "/probe")]
+        changed = [self.sites[0] | {"index": ["index.html", "x.html"]}]
+        self.assertIsNone(server.reload(changed, **QUICK))
+        server.relaunch("main")
+        server.relaunch("main/probe")
+        for load in loads:
+            load.finish().assert_clean(self)
+        counts = lambda: (server.count("site main"), server.count("bin/probe"))
+        self.assertTrue(until(lambda: counts() == (4, 4), 10), counts())
+        old = {pid for pids in self.before for pid in pids}
+        self.assertFalse(old & {pid for pids in server.pids("site main", "bin/probe") for pid in pids})
+
+
+@rootless_too
 class Elastic(unittest.TestCase):
     """As many processes as there is work for."""
 
     def setUp(self):
         self.sites = [site("main", [service(workers=GROWS)], idle_stop="1s"),
                       site("direct", [service("taker", "/probe", takes=True, command=["bin/taker"], workers=GROWS)], idle_stop="1s"),
-                      site("still", workers=2)]
-        server = Workers(self.sites, **SETTINGS)
+                      site("still", workers=2),
+                      site("counts", route=[{"suffix": ".primes", "hook": "primes"}], worker=["bin/hook"], workers=GROWS, idle_stop="1s")]
+        server = Workers(self.sites, programs=("probe", "hook"), **SETTINGS)
         server.copy_program("probe", "taker")
         self.server = self.enterContext(server)
 
-    def grows(self, host, title, most):
+    def grows(self, host, title, most, path="/probe/block?ms=250", idle_path="/probe"):
         """Under the load of requests that block their process, there are more of them; and fewer afterwards."""
         counts = set()
-        with Load(self.server.port, "/probe/block?ms=250", host, seconds=8, connections=8, close=True) as load:
+        with Load(self.server.port, path, host, seconds=8, connections=8, close=True) as load:
             until(lambda: counts.add(self.server.count(title)) or load.process.poll() is not None, 12)
             load.finish()
         self.assertEqual((load.refused, max(counts)), (0, most), load.text)
         self.assertTrue(until(lambda: self.server.count(title) == 1, 10), self.server.processes(title))
-        self.assertEqual(self.server.status("/probe", host), 200)
+        self.assertEqual(self.server.status(idle_path, host), 200)
 
     def test_there_are_more_under_load_and_fewer_afterwards(self):
         server = self.server
@@ -154,6 +228,14 @@ class Elastic(unittest.TestCase):
         self.grows("direct.test", "bin/taker", 3)
         self.assertEqual([server.count("site main"), server.count("site still")], [1, 2])
         self.assertIn("service main/probe#3 is started: the processes beside it do not keep up", server.log())
+        # Which of the three has stayed is nobody's choice.
+        resting = next(name for name in ("main/probe#2", "main/probe#3") if name not in server.serving("main/probe"))
+        answer = server.order(command="relaunch", name=resting)
+        self.assertEqual((answer["ok"], "it has no process now" in answer["error"]), (False, True))
+
+    def test_a_site_that_calculates_has_more_under_load_and_fewer_afterwards(self):
+        self.grows("counts.test", "site counts", 3, "/1000000.primes", "/")
+        self.assertIn("site counts#3 is started: the processes beside it do not keep up", self.server.log())
 
     def test_a_reload_changes_how_many_there_are(self):
         server = self.server

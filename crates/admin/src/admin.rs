@@ -162,9 +162,11 @@ impl Admin {
         if let Some((number, _)) = targets.iter().find(|(_, known)| known == name) {
             return Ok(*number);
         }
-        let names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
+        let mut names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
         let meant = suggest::closest_name(name, &names)
             .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+        // Those of the workers of a name go without saying.
+        names.retain(|known| !known.contains('#'));
         Err(Reply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))
     }
 

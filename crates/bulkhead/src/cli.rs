@@ -183,12 +183,14 @@ Asks the server that runs for uids and pids; without one, the configuration alon
 EXAMPLES:
   bulkhead relaunch packages         the worker of the site `packages`
   bulkhead relaunch packages/search  its service `search`
+  bulkhead relaunch packages#2       the second of its workers alone, where it has several (the first is packages#1)
   bulkhead relaunch gate             all gates (as well: logger, admin, signer, stapler)
   bulkhead relaunch filter           the chain of filters, as a whole
 
-A relaunch loses no request. If the new process does not come up, the old one keeps running.")]
+A relaunch loses no request. If the new process does not come up, the old one keeps running. Of several workers, the first is
+tried alone; all take over together.")]
     Relaunch {
-        /// A site, SITE/SERVICE, `filter` for all filters, or a role: gate, logger, admin, signer, stapler.
+        /// A site, SITE/SERVICE, one worker of either (NAME#2), `filter` for all filters, or a role: gate, logger, admin, signer, stapler.
         name: String,
         /// Which server.
         #[command(flatten)]

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher. Sees: no input. Never: does anything by itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use config::Source;
@@ -44,6 +44,8 @@ pub(crate) struct Transaction {
     pub(crate) is_held: bool,
     /// Processes that have yet to come up, or to say that they use what they were sent.
     pub(crate) waiting: BTreeSet<u64>,
+    /// Slots whose processes are started when the first of their names have come up.
+    pub(crate) later: VecDeque<usize>,
     /// Whether a chain of filters is part of it, and whether that has yet to come up.
     pub(crate) has_chain: bool,
     pub(crate) awaits_chain: bool,
@@ -73,6 +75,7 @@ impl Transaction {
             stage: Stage::Starting,
             is_held: true,
             waiting: BTreeSet::new(),
+            later: VecDeque::new(),
             has_chain: false,
             awaits_chain: false,
             failures: Vec::new(),
@@ -101,6 +104,11 @@ impl Transactions {
         self.open.values().find_map(|transaction| transaction.reload.as_ref()?.before.as_ref())
     }
 
+    /// Whether a process of this slot has yet to be started for one that is open.
+    pub(crate) fn is_planned(&self, slot: usize) -> bool {
+        self.open.values().any(|transaction| transaction.later.contains(&slot))
+    }
+
     /// Whether no more can be opened.
     pub(crate) fn is_full(&self) -> bool {
         self.open.len() >= OPEN_MAX
@@ -114,6 +122,17 @@ impl Transactions {
     /// The transaction of this number.
     pub(crate) fn get(&mut self, id: u32) -> Option<&mut Transaction> {
         self.open.get_mut(&id)
+    }
+
+    /// The slots that a transaction starts next, `most` at a time: when all that it has started before have come up.
+    pub(crate) fn next_slots(&mut self, id: u32, most: usize) -> Vec<usize> {
+        let can_start = |of: &&mut Transaction| {
+            let may_hold = of.stage == Stage::Starting && of.failures.is_empty();
+            may_hold && !of.is_held && of.waiting.is_empty()
+        };
+        let Some(transaction) = self.open.get_mut(&id).filter(can_start) else { return Vec::new() };
+        let count = transaction.later.len().min(most);
+        transaction.later.drain(..count).collect()
     }
 
     /// Makes a transaction one of a changed configuration.
@@ -189,5 +208,23 @@ mod tests {
         assert_eq!((numbers.len(), transactions.is_full()), (OPEN_MAX, true));
         transactions.open.remove(&1);
         assert!(!transactions.is_full() && !transactions.has_reload());
+    }
+
+    #[test]
+    fn the_next_start_when_those_before_have_come_up_and_never_after_a_failure() {
+        const NONE: Vec<usize> = Vec::new();
+        let mut transactions = Transactions::default();
+        let id = transactions.open(Asker::Log);
+        transactions.get(id).unwrap().later.extend(3..8);
+        assert_eq!(transactions.next_slots(id, 2), NONE, "it is held");
+        transactions.get(id).unwrap().is_held = false;
+        transactions.await_process(id, 77);
+        assert_eq!(transactions.next_slots(id, 2), NONE, "the first has not come up");
+        transactions.get(id).unwrap().waiting.clear();
+        assert_eq!(transactions.next_slots(id, 2), [3, 4]);
+        assert!(transactions.is_planned(5) && !transactions.is_planned(4));
+        assert_eq!(transactions.next_slots(id, 2), [5, 6]);
+        transactions.fail(id, "it did not come up".into());
+        assert_eq!(transactions.next_slots(id, 2), NONE);
     }
 }

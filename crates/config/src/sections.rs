@@ -79,6 +79,12 @@ pub(crate) fn start(table: &Table<'_>, problems: &mut Problems) -> Option<Start>
     let word = |text: &str| match text {
         "always" => Ok(Start::Always),
         "on-demand" => Ok(Start::OnDemand),
+        // Planned once: decision 77.
+        "standby" => Err(Fault::with_help(
+            "processes of sites start always, on-demand; one that waits in its jail without its program would save some \
+             milliseconds of a first request, and cost half the memory of one that runs",
+            "write `start = \"on-demand\"`, or `start = \"always\"` where milliseconds count",
+        )),
         _ => Err(one_of("processes of sites start", text, &["always", "on-demand"])),
     };
     table.get("start").and_then(|entry| entry.parsed(word, problems)).map(|start| start.value)

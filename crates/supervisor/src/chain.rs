@@ -97,7 +97,7 @@ impl Supervisor {
     pub(crate) fn set_serving(&mut self, serial: u64) {
         if let Some(process) = self.processes.get_mut(&serial) {
             process.stage = Stage::Serving;
-            process.deadline = None;
+            self.set_deadline(serial, None);
         }
     }
 

@@ -11,6 +11,7 @@ pub mod chain;
 pub mod chain_ends;
 pub mod change;
 pub mod directories;
+mod due;
 pub mod error;
 pub mod events;
 pub mod examine;
@@ -21,6 +22,7 @@ pub mod numbers;
 pub mod on_demand;
 pub mod outbox;
 pub mod own_log;
+mod pace;
 pub mod process;
 mod reaping;
 pub mod report;
@@ -38,7 +40,7 @@ pub mod upgrade;
 mod workers;
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -55,6 +57,7 @@ use crate::index::Index;
 use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
 use crate::own_log::OwnLog;
+use crate::pace::Pace;
 use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
@@ -126,6 +129,8 @@ pub struct Supervisor {
     unconfigured: VecDeque<u64>,
     /// What children that are gone had logged, until a logger has read it.
     unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
+    /// When it is looked at again whether that was read.
+    next_unread_check: Instant,
     /// What the gates hold of the filters that run.
     chain: Option<Chain>,
     /// A chain that is to take its place.
@@ -142,11 +147,19 @@ pub struct Supervisor {
     reaper_due: Option<Instant>,
     /// Removed slots whose processes others may still need.
     departing: Vec<usize>,
+    /// Processes that have a deadline, the first first.
+    timed: BTreeSet<(Instant, u64)>,
+    /// Processes for which something may wait until their channel has room.
+    unsent: BTreeSet<u64>,
     /// Children whose channel is watched for room as well.
-    watched: HashSet<u64>,
+    watched: BTreeSet<u64>,
+    /// Processes that nobody needs, and when each goes.
+    pace: Pace,
     serial: u64,
     /// When the end began, and the roles that have been asked to go.
     stopping: Option<(Instant, usize)>,
+    /// Whether processes of that role have not been asked, as others relay to them.
+    has_kept: bool,
     announced: bool,
     /// The first slot that was not up when it was last asked whether all are.
     not_up: usize,
@@ -187,6 +200,7 @@ impl Supervisor {
             wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
+            next_unread_check: Instant::now(),
             chain: None,
             staged_chain: None,
             chain_came_up: None,
@@ -196,9 +210,13 @@ impl Supervisor {
             reaper: None,
             reaper_due: None,
             departing: Vec::new(),
-            watched: HashSet::new(),
+            timed: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            watched: BTreeSet::new(),
+            pace: Pace::default(),
             serial: 0,
             stopping: None,
+            has_kept: false,
             announced: false,
             not_up: 0,
             started: Instant::now(),
@@ -396,25 +414,6 @@ impl Supervisor {
         self.send(one, of_one, Some(its));
         self.send(other, of_other, Some(others));
         Ok(())
-    }
-
-    /// Watches the channels for room to which something waits to be sent.
-    pub fn watch_for_room(&mut self) {
-        for (&serial, process) in &self.processes {
-            let (Some(control), wants) = (process.control(), process.has_waiting()) else {
-                continue;
-            };
-            if wants != self.watched.contains(&serial) {
-                let room = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-                let data = epoll::EventData::new_u64(serial * 2);
-                let _ = epoll::modify(&self.epoll, control, data, epoll::EventFlags::IN | room);
-                if wants {
-                    self.watched.insert(serial)
-                } else {
-                    self.watched.remove(&serial)
-                };
-            }
-        }
     }
 }
 

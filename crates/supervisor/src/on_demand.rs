@@ -4,13 +4,14 @@
 //! does not relay to the partition; starts so many at once that nothing else gets its turn.
 //!
 //! A gate, or a site that relays, says that a connection waits for a partition without a worker (`Wanted`); the connection waits
-//! there until the worker is attached. A worker says that nobody has come for a while (`Idle`), and retires as if it had a
-//! successor: the channels of gates end before the next one can be wanted, so that none of both messages is lost. What a
-//! partition needs beside its worker, connectors and brokers, comes and goes with it.
+//! there until the worker is attached. A worker says that nobody has come for a while (`Idle`), and retires when it is its turn
+//! (`pace`) as if it had a successor: the channels of gates end before the next one can be wanted, so that none of both messages
+//! is lost. What a partition needs beside its worker, connectors and brokers, comes and goes with it.
 //!
 //! Source: Mihara, "Hi-sap" (2009), the content access scheduler.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use wire::{NO_PARTITION, Role};
 
@@ -141,17 +142,45 @@ impl Supervisor {
         !self.wanted.is_empty()
     }
 
-    /// A process says that it has had no connection for a while: it goes, if it can come again.
+    /// A process says that it has had no connection for a while: it goes when it is its turn, if it can come again.
     pub fn on_idle(&mut self, serial: u64) {
-        let Some(process) = self.processes.get(&serial) else { return };
-        let (slot, is_busy) = (process.slot, process.ticket.is_some() || process.owes_commits > 0);
-        let state = &self.slots[slot];
-        let serves = process.stage == Stage::Serving && state.life == Life::Serving;
-        if serves && !is_busy && state.current == Some(serial) && state.next.is_none() && self.may_go(slot) {
-            self.slots[slot].current = None;
-            self.slots[slot].rests = true;
-            self.retire(serial);
+        if self.may_leave(serial) {
+            self.pace.wait(serial);
+            self.let_idle_go(Instant::now());
         }
+    }
+
+    /// A process has given something to a worker of `partition`, none of which is idle any more as far as is known.
+    pub fn on_used(&mut self, partition: u16) {
+        for slot in self.slots_of_partition(partition) {
+            self.slots[slot].current.into_iter().for_each(|serial| self.pace.stay(serial));
+        }
+    }
+
+    /// Has the next process go that nobody needs, if it may go now.
+    pub(crate) fn let_idle_go(&mut self, now: Instant) {
+        while let Some(serial) = self.pace.take(now) {
+            // One that may not is busy with something; it says again when it is not.
+            if self.may_leave(serial) {
+                let slot = self.processes[&serial].slot;
+                self.slots[slot].current = None;
+                self.slots[slot].rests = true;
+                self.pace.goes(serial, now);
+                self.retire(serial);
+            }
+        }
+    }
+
+    /// Whether a process can go that nobody needs.
+    fn may_leave(&self, serial: u64) -> bool {
+        let Some(process) = self.processes.get(&serial).filter(|_| self.stopping.is_none()) else {
+            return false;
+        };
+        let is_busy = process.ticket.is_some() || process.owes_commits > 0;
+        let state = &self.slots[process.slot];
+        let serves = process.stage == Stage::Serving && state.life == Life::Serving;
+        let is_alone = state.current == Some(serial) && state.next.is_none();
+        serves && !is_busy && is_alone && self.may_go(process.slot)
     }
 
     /// A process of a site has ended: what has worked for it, and for no other, rests, too.

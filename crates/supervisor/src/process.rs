@@ -71,8 +71,8 @@ pub struct Process {
     pub(crate) has_served: bool,
     /// When it was started.
     pub since: Instant,
-    /// By when it must be ready, or gone.
-    pub deadline: Option<Instant>,
+    /// By when it must be ready, or gone; see [`crate::Supervisor`]'s `set_deadline`.
+    pub(crate) deadline: Option<Instant>,
     /// What it last said of itself.
     pub counters: Counters,
     /// Whether it still owes an answer to `Report`.

@@ -4,7 +4,6 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use sys::process::Exit;
@@ -17,7 +16,7 @@ use crate::process::{Process, Stage};
 use crate::spawn::BegunProcess;
 use crate::spawn::program::{self, Version};
 use crate::unread::FIRST_START;
-use crate::{BROKEN_CHECK, Slot, Supervisor};
+use crate::{Slot, Supervisor};
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
 const UNREAD_MAX: usize = 1000;
@@ -57,9 +56,7 @@ impl Supervisor {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
                 let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-                if let Some(process) = self.processes.get_mut(&serial) {
-                    process.deadline = Some(Instant::now() + timeout * FIRST_START);
-                }
+                self.set_deadline(serial, Some(Instant::now() + timeout * FIRST_START));
             }
             Err(error) => self.not_started(slot, &error),
         }
@@ -98,8 +95,8 @@ impl Supervisor {
             return None;
         }
         process.stage = Stage::Serving;
-        process.deadline = None;
         let ticket = process.ticket;
+        self.set_deadline(serial, None);
         self.announce();
         ticket
     }
@@ -189,8 +186,11 @@ impl Supervisor {
 
     /// Lets go of a process that has ended.
     pub fn remove(&mut self, serial: u64, exit: Exit) -> Option<Ended> {
+        self.set_deadline(serial, None);
         let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
+        self.unsent.remove(&serial);
+        self.pace.gone(serial, Instant::now());
         self.index.remove(&self.specs[process.slot], serial);
         self.end_rest(process.slot, &process);
         Some(Ended { serial, process, exit })
@@ -296,10 +296,8 @@ impl Supervisor {
                 self.slots[slot].current.ok_or_else(|| self.slots[slot].last_exit.clone())?
             }
         };
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.ticket = Some(ticket);
-            process.deadline = Some(Instant::now() + deadline);
-        }
+        self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = Some(ticket));
+        self.set_deadline(serial, Some(Instant::now() + deadline));
         Ok(serial)
     }
 
@@ -311,14 +309,6 @@ impl Supervisor {
         if self.unread_logs.len() > UNREAD_MAX {
             self.unread_logs.pop_front();
         }
-    }
-
-    /// Lets go of what has been read. How many bytes wait is all that is looked at.
-    fn forget_read_logs(&mut self) {
-        let read =
-            |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
-        self.unread_logs
-            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
     }
 
     /// Has the logger show the last lines of a program that could not start on the terminal, too.
@@ -411,46 +401,6 @@ impl Supervisor {
         self.starts.contains_key(&slot)
     }
 
-    /// When `on_time` is to be called, at the latest.
-    pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let starts = self.starts.values().copied();
-        let deadlines = self.processes.values().filter_map(|process| process.deadline);
-        let check = (!self.broken.is_empty() || !self.unread_logs.is_empty()).then(|| now + BROKEN_CHECK);
-        let wanted = self.has_wanted().then_some(now);
-        let reaper = self.reaper_due;
-        starts.chain(deadlines).chain(check).chain(wanted).chain(self.chain_deadline()).chain(reaper).min()
-    }
-
-    /// Does what is due.
-    pub fn on_time(&mut self, now: Instant) {
-        let due: Vec<usize> =
-            self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
-        for slot in due {
-            // Filters start together with the first of them.
-            if self.starts.contains_key(&slot) {
-                self.start(slot);
-            }
-        }
-        for slot in self.broken.clone() {
-            if let Some(failed) = self.slots[slot].broken
-                && self.stopping.is_none()
-                && self.version(slot).is_some_and(|version| Some(version) != failed)
-            {
-                self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
-                self.clear_broken(slot);
-            }
-        }
-        let late = |process: &Process| process.deadline.is_some_and(|at| at <= now);
-        let late: Vec<u64> =
-            self.processes.iter().filter(|(_, p)| late(p)).map(|(&serial, _)| serial).collect();
-        for serial in late {
-            self.overdue(serial);
-        }
-        self.forget_read_logs();
-        self.chain_on_time(now);
-        self.reap_on_time(now);
-    }
-
     /// Tells a new gate or site which of its partitions are broken.
     pub fn send_all_broken(&mut self, serial: u64) {
         for slot in self.broken.clone() {
@@ -466,23 +416,5 @@ impl Supervisor {
             Role::Site => self.send(serial, &LauncherToSite::Broken { partition, broken }, None),
             _ => {}
         }
-    }
-
-    /// Ends a process that was not ready, or not gone, in time.
-    pub fn overdue(&mut self, serial: u64) {
-        let Some(process) = self.processes.get_mut(&serial) else {
-            return;
-        };
-        process.deadline = None;
-        process.child.kill();
-        let remedy = match process.stage {
-            Stage::Starting => "; if its `init` needs longer, raise `start_timeout` in [limits]",
-            _ => "",
-        };
-        let (title, stage) = (self.specs[process.slot].title(), process.stage.word());
-        self.log.warning(format!(
-            "{title} (pid {}) was {stage} for too long and was ended{remedy}",
-            process.child.pid
-        ));
     }
 }

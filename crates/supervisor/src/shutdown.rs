@@ -3,6 +3,7 @@
 //! Runs in: the launcher. Sees: exits of children and the clock. Never: cuts off what a process may still finish in
 //! its time.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use wire::{LauncherToGate, LauncherToLogger, LauncherToSite, Role};
@@ -38,7 +39,8 @@ impl Supervisor {
         self.leave_chain();
         self.starts.clear();
         self.wanted.clear();
-        self.retire_role(STOP_ORDER[0]);
+        self.pace.clear();
+        self.has_kept = self.retire_role(STOP_ORDER[0]);
         // No gate may be there whose end would be heard of: the last one has failed, and is not started again.
         self.go_on_stopping();
     }
@@ -47,41 +49,46 @@ impl Supervisor {
     pub fn go_on_stopping(&mut self) {
         while let Some((began, phase)) = self.stopping {
             let role = STOP_ORDER[phase];
-            let left = self.processes.values().any(|process| self.specs[process.slot].role == role);
-            if left {
-                // Those that others relayed to, once these are gone.
-                return self.retire_role(role);
+            if self.index.of_role(role).next().is_some() {
+                if self.has_kept {
+                    // Those that others relayed to, once these are gone.
+                    self.has_kept = self.retire_role(role);
+                }
+                return;
             }
             if phase + 1 == STOP_ORDER.len() {
                 return;
             }
             self.stopping = Some((began, phase + 1));
-            self.retire_role(STOP_ORDER[phase + 1]);
+            self.has_kept = self.retire_role(STOP_ORDER[phase + 1]);
         }
     }
 
-    /// Has all processes of a role end, but for those to which another that is left relays.
-    pub fn retire_role(&mut self, role: Role) {
-        let relays_to: Vec<usize> =
+    /// Has all processes of a role end, but for those to which another that is left relays; whether there are such.
+    fn retire_role(&mut self, role: Role) -> bool {
+        let relays_to: HashSet<usize> =
             self.processes.values().flat_map(|process| &process.relays_to).copied().collect();
-        let goes =
-            |process: &Process| self.specs[process.slot].role == role && !relays_to.contains(&process.slot);
-        let serials: Vec<u64> =
-            self.processes.iter().filter(|(_, process)| goes(process)).map(|(&serial, _)| serial).collect();
-        for serial in serials {
+        let stays = |serial: &u64| relays_to.contains(&self.processes[serial].slot);
+        let (kept, going): (Vec<u64>, Vec<u64>) = self.index.of_role(role).partition(stays);
+        for serial in going {
             if role == Role::Logger {
                 self.send(serial, &LauncherToLogger::Last {}, None);
             }
             self.retire(serial);
         }
+        !kept.is_empty()
     }
 
     /// Asks a process to finish and go.
     pub fn retire(&mut self, serial: u64) {
         let drain = Duration::from_millis(self.context.config.limits.drain_timeout_ms.into());
-        let process = self.processes.get_mut(&serial);
-        let Some(process) = process.filter(|process| process.stage != Stage::Retiring) else { return };
-        process.retire(Instant::now() + drain);
+        if self.processes.get(&serial).is_none_or(|process| process.stage == Stage::Retiring) {
+            return;
+        }
+        let deadline = Instant::now() + drain;
+        self.set_deadline(serial, Some(deadline));
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        process.retire(deadline);
         if process.control().is_none() {
             self.watched.remove(&serial);
             return;
@@ -120,9 +127,7 @@ impl Supervisor {
     pub fn give_up(&mut self, serial: u64) {
         self.retire(serial);
         self.close(serial);
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.deadline = None;
-            process.child.kill();
-        }
+        self.set_deadline(serial, None);
+        self.processes.get(&serial).into_iter().for_each(|process| process.child.kill());
     }
 }

@@ -184,7 +184,7 @@ impl Supervisor {
         let serves = process.stage == Stage::Serving && ticket.is_some();
         if serves {
             process.ticket = ticket;
-            process.deadline = Some(Instant::now() + timeout);
+            self.set_deadline(serial, Some(Instant::now() + timeout));
         }
         serves
     }
@@ -198,10 +198,10 @@ impl Supervisor {
         }
         process.owes_commits -= 1;
         let is_done = process.owes_commits == 0 && process.stage == Stage::Serving;
-        if is_done {
-            process.deadline = None;
-        }
         let ticket = process.ticket.filter(|_| is_done);
+        if is_done {
+            self.set_deadline(serial, None);
+        }
         self.retire_departing();
         ticket
     }
@@ -210,18 +210,20 @@ impl Supervisor {
     pub fn expect_confirmation(&mut self, logger: u64, ticket: u32) -> bool {
         let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serving = self.processes.get_mut(&logger).filter(|process| process.stage == Stage::Serving);
-        let is_there = serving.is_some();
-        serving.into_iter().for_each(|process| {
-            (process.ticket, process.deadline) = (Some(ticket), Some(Instant::now() + timeout));
-        });
-        is_there.then(|| self.send(logger, &LauncherToLogger::Confirm { ticket }, None));
-        is_there
+        let Some(process) = serving else { return false };
+        process.ticket = Some(ticket);
+        self.set_deadline(logger, Some(Instant::now() + timeout));
+        self.send(logger, &LauncherToLogger::Confirm { ticket }, None);
+        true
     }
 
     /// A logger has said so; whether this transaction has waited for it.
     pub fn on_confirmed(&mut self, logger: u64, ticket: u32) -> bool {
-        let waiting = self.processes.get_mut(&logger).filter(|process| process.ticket == Some(ticket));
-        waiting.map(|process| process.deadline = None).is_some()
+        let waits = self.processes.get(&logger).is_some_and(|process| process.ticket == Some(ticket));
+        if waits {
+            self.set_deadline(logger, None);
+        }
+        waits
     }
 
     /// A transaction has ended: no process is part of it any more.

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
+use rustix::event::epoll;
 use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
 
 use crate::Supervisor;
@@ -36,7 +37,11 @@ impl Supervisor {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
         };
-        if let Err(why) = process.send(message, descriptor) {
+        let sent = process.send(message, descriptor);
+        if process.has_waiting() {
+            self.unsent.insert(serial);
+        }
+        if let Err(why) = sent {
             self.log_cut_off(serial, &why);
         }
     }
@@ -59,5 +64,32 @@ impl Supervisor {
     fn log_cut_off(&mut self, serial: u64, why: &impl Display) {
         let (pid, title) = (self.processes[&serial].child.pid, self.spec_of(serial).title());
         self.log.warning(format!("{title} (pid {pid}) {why} and was ended"));
+    }
+
+    /// Watches the channels for room to which something waits to be sent.
+    pub fn watch_for_room(&mut self) {
+        let candidates: Vec<u64> = self.unsent.union(&self.watched).copied().collect();
+        for serial in candidates {
+            let process = self.processes.get(&serial);
+            let Some((process, control)) = process.and_then(|process| Some((process, process.control()?)))
+            else {
+                self.unsent.remove(&serial);
+                continue;
+            };
+            let wants = process.has_waiting();
+            if !wants {
+                self.unsent.remove(&serial);
+            }
+            if wants != self.watched.contains(&serial) {
+                let room = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                let data = epoll::EventData::new_u64(serial * 2);
+                let _ = epoll::modify(&self.epoll, control, data, epoll::EventFlags::IN | room);
+                if wants {
+                    self.watched.insert(serial)
+                } else {
+                    self.watched.remove(&serial)
+                };
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! A specialised server: the worker of a site that calculates, `GET /2+3*4.calc`.
+//! A specialised server: the worker of a site that calculates, `GET /2+3*4.calc`, and counts primes, `GET /1000.primes`.
 //!
 //! Runs in: the worker of the site that names it, under its uid, inside its jail. Sees: requests. Never: opens anything.
 //!
-//! In the configuration: `worker = ["bin/hook"]`, and `[[site.route]]` with `suffix = ".calc"` and `hook = "calc"`.
+//! In the configuration: `worker = ["bin/hook"]`, and `[[site.route]]` with `suffix = ".calc"` and `hook = "calc"`, or with
+//! `suffix = ".primes"` and `hook = "primes"`.
 
 use std::process::ExitCode;
 
@@ -21,6 +22,23 @@ async fn calc(request: Request) -> Answer {
     }
 }
 
+/// LIMIT: the highest number up to which primes are counted: some seconds of a processor's time, which others wait for.
+const PRIMES_MAX: u32 = 5_000_000;
+
+/// How many primes there are up to the number in the path. Nothing else of this process goes on meanwhile: a site with such a
+/// function has several `workers`.
+async fn primes(request: Request) -> Answer {
+    let path = request.uri().path().trim_start_matches('/').trim_end_matches(".primes");
+    match path.parse() {
+        Ok(most) if most <= PRIMES_MAX => Answer::text(format!("{}\n", (2..=most).filter(is_prime).count())),
+        _ => Answer::None,
+    }
+}
+
+fn is_prime(number: &u32) -> bool {
+    (2..).take_while(|factor| factor * factor <= *number).all(|factor| !number.is_multiple_of(factor))
+}
+
 fn answer(words: &str) -> Answer {
     // What is no sum is not there.
     sum(words).map_or(Answer::None, |number| Answer::text(format!("{words} = {number}\n")))
@@ -34,17 +52,23 @@ fn sum(words: &str) -> Option<i64> {
 }
 
 fn main() -> ExitCode {
-    Server::new().hook("calc", calc).run()
+    Server::new().hook("calc", calc).hook("primes", primes).run()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::sum;
+    use super::{is_prime, sum};
 
     #[test]
     fn it_calculates() {
         assert_eq!(sum("2+3*4"), Some(14));
         assert_eq!(sum("9223372036854775807+1"), None);
         assert_eq!(sum("two"), None);
+    }
+
+    #[test]
+    fn it_counts() {
+        let primes: Vec<u32> = (2..=30).filter(is_prime).collect();
+        assert_eq!(primes, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]);
     }
 }

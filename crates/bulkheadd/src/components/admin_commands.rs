@@ -16,7 +16,7 @@ use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
-use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::process_spec::{ProcessSpec, WORKER_OF};
 use supervisor::upgrade::{Handed, Record};
 
 /// The answer about a target that there is no more.
@@ -65,11 +65,8 @@ impl AdminCommands {
     /// Has targets stand for these slots. The number of a name stays what it is.
     pub(crate) fn adopt<'a>(&mut self, specs: impl Iterator<Item = (usize, &'a ProcessSpec)>) {
         self.targets.iter_mut().for_each(|(_, slots)| slots.clear());
-        for (slot, spec) in specs {
-            let number = *self.numbers.entry(spec.name.clone()).or_insert_with(|| {
-                self.targets.push((spec.name.clone(), Vec::new()));
-                self.targets.len() - 1
-            });
+        for (name, slot) in names_of(&specs.collect::<Vec<_>>()) {
+            let number = self.number_of(name);
             self.targets[number].1.push(slot);
         }
     }
@@ -83,30 +80,42 @@ impl AdminCommands {
     ) -> Vec<(u16, &str)> {
         let (mut new, mut known) = (Vec::new(), HashSet::new());
         for (slot, spec) in removed {
-            if let Some(&number) = self.numbers.get(&spec.name) {
-                self.targets[number].1.retain(|known| known != slot);
-                known.insert(number);
+            for number in
+                [&spec.name, &spec.numbered_name()].into_iter().filter_map(|name| self.numbers.get(name))
+            {
+                self.targets[*number].1.retain(|known| known != slot);
+                known.insert(*number);
             }
         }
-        for (slot, spec) in added {
-            let number = *self.numbers.entry(spec.name.clone()).or_insert_with(|| {
-                self.targets.push((spec.name.clone(), Vec::new()));
-                self.targets.len() - 1
-            });
+        for (name, slot) in names_of(added) {
+            let number = self.number_of(name);
             let slots = &mut self.targets[number].1;
             if slots.is_empty() && known.insert(number) {
                 new.push(number);
             }
-            let at = slots.partition_point(|other| other < slot);
-            slots.insert(at, *slot);
+            let at = slots.partition_point(|&other| other < slot);
+            slots.insert(at, slot);
         }
         new.into_iter().map(|number| (number as u16, self.targets[number].0.as_str())).collect()
+    }
+
+    /// The number of a name, a new one if it has none.
+    fn number_of(&mut self, name: String) -> usize {
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.targets.push((name.clone(), Vec::new()));
+            self.targets.len() - 1
+        })
     }
 
     /// What can be relaunched, by the numbers that stand for it.
     pub fn targets(&self) -> impl Iterator<Item = (u16, &str)> {
         let there = (0u16..).zip(&self.targets).filter(|(_, (_, slots))| !slots.is_empty());
         there.map(|(number, (name, _))| (number, name.as_str()))
+    }
+
+    /// The names that stand for all of their slots.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.targets().map(|(_, name)| name).filter(|name| !name.contains(WORKER_OF))
     }
 
     /// The name and the slots of a target; no slots, if it has gone with a change of the configuration.
@@ -257,5 +266,49 @@ impl AdminCommands {
             }
         }
         lines
+    }
+}
+
+/// The names that stand for slots: one for all slots of a name, and where a partition has several workers, one for each of them.
+fn names_of(specs: &[(usize, &ProcessSpec)]) -> Vec<(String, usize)> {
+    let beside = specs.iter().filter(|(_, spec)| !spec.is_first());
+    let several: HashSet<(Role, &str)> = beside.map(|(_, spec)| (spec.role, &*spec.name)).collect();
+    let mut names = Vec::new();
+    for &(slot, spec) in specs {
+        names.push((spec.name.clone(), slot));
+        if several.contains(&(spec.role, &*spec.name)) {
+            names.push((spec.numbered_name(), slot));
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(role: Role, name: &str, worker: u16) -> ProcessSpec {
+        let (partition, site, index, generation) = (0, 0, 0, 0);
+        ProcessSpec { role, name: name.into(), partition, site, index, worker, generation, identity: None }
+    }
+
+    #[test]
+    fn each_of_several_workers_has_a_name_beside_that_of_all() {
+        let (site, service) =
+            (spec(Role::Site, "main", 0), |worker| spec(Role::Service, "main/search", worker));
+        let mut commands =
+            AdminCommands::new(&[spec(Role::Gate, "gate", 0), spec(Role::Gate, "gate", 0), site.clone()]);
+        assert_eq!(commands.names().collect::<Vec<_>>(), ["gate", "main"]);
+        assert_eq!((commands.slots_of("gate"), commands.slots_of("gate#2")), (vec![0, 1], vec![]));
+        let services = [service(0), service(1)];
+        commands.adopt([&site, &services[0], &services[1]].into_iter().enumerate());
+        let slots = |name| commands.slots_of(name);
+        assert_eq!(slots("main/search"), [1, 2]);
+        assert_eq!(
+            (slots("main/search#1"), slots("main/search#2"), slots("main#1")),
+            (vec![1], vec![2], vec![])
+        );
+        assert_eq!(commands.names().collect::<Vec<_>>(), ["main", "main/search"]);
+        assert_eq!(commands.targets().count(), 4);
     }
 }

@@ -241,8 +241,11 @@ impl Component for FileReload {
         self.written = plan_files(&read, &there);
     }
 
-    fn on_exit(&mut self, _supervisor: &mut Supervisor, ended: &mut Ended) {
-        self.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != ended.serial));
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        // There may be thousands of files.
+        if supervisor.spec(ended.process.slot).role == Role::Signer {
+            self.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != ended.serial));
+        }
     }
 }
 

@@ -61,6 +61,7 @@ impl Health {
         if !matches!(supervisor.spec_of(serial).role, Role::Gate | Role::Site) {
             return supervisor.protocol_violation(serial);
         }
+        supervisor.on_used(partition);
         self.used.extend(supervisor.slots_of_partition(partition));
         self.next = self.next.min(Instant::now() + PERIOD);
     }

@@ -7,7 +7,7 @@
 //! logger reads within milliseconds. One that hangs, or that was taken over, could stop whoever prints 64 KiB; so the
 //! launcher, which holds both ends of each pipe, makes room. It looks only at pipes in which something was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ pub struct StderrDrain {
     /// Tells once of each pipe into which something is written.
     pub epoll: OwnedFd,
     watches: BTreeMap<u64, Watch>,
+    /// Those that are looked at, which are few of thousands.
+    looked_at: BTreeSet<u64>,
     /// Which logger was asked whether it is there, and when.
     asked: Option<(u64, Instant)>,
 }
@@ -65,7 +67,7 @@ impl StderrDrain {
     pub fn new() -> Result<Self, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(during("make an epoll"))?;
-        Ok(Self { epoll, watches: BTreeMap::new(), asked: None })
+        Ok(Self { epoll, watches: BTreeMap::new(), looked_at: BTreeSet::new(), asked: None })
     }
 
     /// Watches the pipe of a new child.
@@ -84,15 +86,21 @@ impl StderrDrain {
         // What does not fit is told of at the next turn.
         let _ = epoll::wait(&self.epoll, buffer, Some(&at_once));
         for event in events {
-            if let Some(watch) = self.watches.get_mut(&event.data.u64()) {
+            let serial = event.data.u64();
+            if let Some(watch) = self.watches.get_mut(&serial) {
                 watch.look_at = Some(now + FIRST_LOOK);
+                self.looked_at.insert(serial);
             }
         }
     }
 
     fn due(&self, now: Instant) -> Vec<u64> {
-        let due = |watch: &Watch| watch.look_at.is_some_and(|at| at <= now);
-        self.watches.iter().filter(|(_, watch)| due(watch)).map(|(&serial, _)| serial).collect()
+        let due = |serial: &u64| self.look_at(*serial).is_some_and(|at| at <= now);
+        self.looked_at.iter().copied().filter(due).collect()
+    }
+
+    fn look_at(&self, serial: u64) -> Option<Instant> {
+        self.watches.get(&serial)?.look_at
     }
 }
 
@@ -136,7 +144,7 @@ fn say_lost(supervisor: &mut Supervisor, slot: usize, lost: usize) {
 
 impl Component for StderrDrain {
     fn deadline(&self) -> Option<Instant> {
-        let looks = self.watches.values().filter_map(|watch| watch.look_at);
+        let looks = self.looked_at.iter().filter_map(|&serial| self.look_at(serial));
         looks.chain(self.asked.map(|(_, at)| at + ANSWER_WAIT)).min()
     }
 
@@ -152,6 +160,7 @@ impl Component for StderrDrain {
             if watch.look(stderr, supervisor.context().null.as_fd(), now) {
                 let data = epoll::EventData::new_u64(serial);
                 let _ = epoll::modify(&self.epoll, &stderr.reading, data, ONCE);
+                self.looked_at.remove(&serial);
             }
             let (spills, lost) =
                 (watch.spills_until.is_some_and(|until| now < until), watch.due_to_be_said(now));
@@ -171,6 +180,7 @@ impl Component for StderrDrain {
             // The logger has the pipe as well, so that it would stay where it is.
             let _ = epoll::delete(&self.epoll, &stderr.reading);
         }
+        self.looked_at.remove(&ended.serial);
         let watch = self.watches.remove(&ended.serial);
         if let Some(lost) = watch.map(|watch| watch.lost).filter(|&lost| lost > 0) {
             say_lost(supervisor, ended.process.slot, lost);

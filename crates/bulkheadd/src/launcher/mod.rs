@@ -381,7 +381,8 @@ impl Launcher {
 
     /// Replaces a process, and only this one of its name.
     fn recycle(&mut self, slot: usize, why: &str) {
-        if self.transactions.has_reload() || self.transactions.is_full() {
+        let transactions = &self.transactions;
+        if transactions.has_reload() || transactions.is_full() || transactions.is_planned(slot) {
             return;
         }
         let title = self.supervisor.spec(slot).title();

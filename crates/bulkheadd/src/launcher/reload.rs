@@ -224,7 +224,7 @@ impl Launcher {
                 && self.supervisor.spec(*slot).role != Role::Filter
         };
         let all: Vec<usize> = successors.chain(slots.filter(pending)).collect();
-        all.into_iter().for_each(|slot| self.launch(id, slot));
+        self.launch_in_turn(id, all);
         if replaces_chain {
             self.stage_chain(id, Life::Pending);
         }

@@ -7,10 +7,12 @@
 //! A relaunch, a file that was written again and a changed configuration are all transactions. Of changed configurations
 //! there is one at a time, and no relaunch goes on meanwhile.
 
+use std::collections::HashSet;
+
 use wire::{Outcome, Role};
 
 use crate::components::admin_commands::{GONE, signer_can_start};
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
 use supervisor::change::Change;
 use supervisor::life::Life;
@@ -36,8 +38,9 @@ impl Launcher {
         };
         let supervisor = &self.supervisor;
         let is_filter = slots.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter);
-        let is_under_way = slots.iter().any(|&slot| supervisor.slot(slot).next.is_some())
-            || is_filter && supervisor.has_staged_chain();
+        let is_being_replaced =
+            |&slot: &usize| supervisor.slot(slot).next.is_some() || self.transactions.is_planned(slot);
+        let is_under_way = slots.iter().any(is_being_replaced) || is_filter && supervisor.has_staged_chain();
         if slots.is_empty() {
             return refuse(self, Outcome::Failed, GONE);
         }
@@ -52,6 +55,9 @@ impl Launcher {
         }
         if is_under_way || self.transactions.is_full() {
             return refuse(self, Outcome::Busy, "it is being relaunched already");
+        }
+        if self.supervisor.relaunched(&slots).is_empty() {
+            return refuse(self, Outcome::Failed, "it has no process now, as there is no work for so many");
         }
         self.carry_out(Asker::Admin { admin, ticket }, &[Change::Relaunch(name)]);
     }
@@ -74,7 +80,38 @@ impl Launcher {
         if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Filter) {
             return self.stage_chain(id, Life::Serving);
         }
-        self.supervisor.relaunched(&slots).into_iter().for_each(|slot| self.launch(id, slot));
+        let slots = self.supervisor.relaunched(&slots);
+        self.launch_in_turn(id, slots);
+    }
+
+    /// Starts the first process of each name for a transaction, and has the others wait until all of these have come up: a
+    /// program that does not start costs one process, and no more are on their way at a time than there are processors.
+    pub(super) fn launch_in_turn(&mut self, id: u32, slots: Vec<usize>) {
+        let mut names = HashSet::new();
+        let is_first = |slot: &usize| {
+            let spec = self.supervisor.spec(*slot);
+            names.insert((spec.role, spec.name.clone()))
+        };
+        let (first, others): (Vec<usize>, Vec<usize>) = slots.into_iter().partition(is_first);
+        self.transactions.get(id).into_iter().for_each(|transaction| transaction.later.extend(&others));
+        first.into_iter().for_each(|slot| self.launch(id, slot));
+    }
+
+    /// Starts more processes for a transaction, if those that were started have come up.
+    fn launch_more(&mut self, id: u32) {
+        if self.supervisor.is_stopping() {
+            return;
+        }
+        let slots = self.transactions.next_slots(id, processor_count());
+        if slots.is_empty() {
+            return;
+        }
+        let set_held = |launcher: &mut Self, is_held| {
+            launcher.transactions.get(id).into_iter().for_each(|transaction| transaction.is_held = is_held);
+        };
+        set_held(self, true);
+        slots.into_iter().for_each(|slot| self.launch(id, slot));
+        set_held(self, false);
     }
 
     /// Starts a chain of filters for a transaction.
@@ -125,6 +162,7 @@ impl Launcher {
 
     /// Takes the next step of a transaction, if nothing has to be waited for.
     fn advance(&mut self, id: u32) {
+        self.launch_more(id);
         let stopping = self.supervisor.is_stopping();
         let Some(transaction) = self.transactions.get(id) else { return };
         // A filter that has ended is one that nobody waits for any more.

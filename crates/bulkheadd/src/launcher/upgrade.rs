@@ -186,7 +186,7 @@ impl Launcher {
     pub(super) fn begin_to_replace(&mut self, predecessor: Predecessor) {
         self.supervisor.info(format!("upgraded the launcher from {} to {VERSION}", predecessor.version));
         let commands = &self.components.admin_commands;
-        let names = commands.targets().filter_map(|(_, name)| {
+        let names = commands.names().filter_map(|name| {
             let slot = *commands.slots_of(name).first()?;
             Some((self.supervisor.spec(slot).role, name.to_owned()))
         });
@@ -221,7 +221,8 @@ impl Launcher {
         let slots = self.components.admin_commands.slots_of(name).into_iter();
         let is_old = |slot: &usize| {
             let state = self.supervisor.slot(*slot);
-            state.next.is_none() && state.current.is_some_and(|serial| serial <= replacing.predecessor.serial)
+            let is_old = state.current.is_some_and(|serial| serial <= replacing.predecessor.serial);
+            is_old && state.next.is_none() && !self.transactions.is_planned(*slot)
         };
         slots.filter(is_old).collect()
     }
@@ -243,7 +244,7 @@ impl Launcher {
         match (role, refused) {
             (_, Some(reason)) => self.transactions.fail(id, reason),
             (Role::Filter, None) => self.stage_chain(id, Life::Serving),
-            _ => slots.into_iter().for_each(|slot| self.launch(id, slot)),
+            _ => self.launch_in_turn(id, slots),
         }
         self.release(id);
     }

@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::error::{Error, during};
 
 /// Fills the numbers at which children find their descriptors, so that nothing of the launcher's is there.
@@ -20,9 +22,18 @@ pub fn occupy_inherited_numbers() -> Result<(), Error> {
     }
 }
 
-/// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants.
+/// LIMIT: descriptors that root takes if it was given fewer: five for each of 65,534 processes, and the copies of all that an
+/// upgrade needs for a moment.
+const DESCRIPTORS: u64 = 1 << 20;
+
+/// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants; root grants itself as
+/// many as it may need.
 pub fn raise_descriptor_limit() {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    let limit = getrlimit(Resource::Nofile);
+    let more = limit.maximum.map(|maximum| maximum.max(DESCRIPTORS));
+    // The kernel has a bound of its own (`fs.nr_open`), and not every root may pass the limit that it was given.
+    let tried = setrlimit(Resource::Nofile, Rlimit { current: more, maximum: more });
+    if tried.is_err() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
 }

@@ -9,6 +9,8 @@ use wire::Role;
 pub const CONNECTOR_OF: &str = ":connector";
 /// What the name of a service's broker ends in.
 pub const BROKER_OF: &str = ":broker";
+/// What is between a name and the number of one of its workers; no name has it.
+pub const WORKER_OF: char = '#';
 
 /// One process that is to run.
 #[derive(Clone, Debug)]
@@ -37,8 +39,13 @@ impl ProcessSpec {
     pub fn label(&self) -> String {
         match self.worker {
             0 => self.name.clone(),
-            worker => format!("{}#{}", self.name, worker + 1),
+            _ => self.numbered_name(),
         }
+    }
+
+    /// Its name, and which process of its partition it is, from 1 on: `blog#1`.
+    pub fn numbered_name(&self) -> String {
+        format!("{}{WORKER_OF}{}", self.name, self.worker + 1)
     }
 
     /// Whether it stands for all processes of its partition.

@@ -155,6 +155,8 @@ impl Supervisor {
             let spec = spec.ok_or_else(|| Error::record("a process has a slot that it lacks"))?;
             self.index.insert(spec, serial);
             self.watch_process(serial, process.control.as_ref(), &process.child)?;
+            self.unsent.insert(serial);
+            self.timed.extend(process.deadline.map(|at| (at, serial)));
             self.processes.insert(serial, process);
         }
         let lost = |serial: &u64| !self.processes.contains_key(serial);

@@ -1,0 +1,92 @@
+//! What is due when: starts again, ends of those that are late, looks at broken programs and at logs that nobody has read.
+//!
+//! Runs in: the launcher, as root. Sees: the clock, versions of program files, how many bytes wait in a pipe. Never: looks at all
+//! processes for the sake of one: there may be thousands, of which each start and each end is a turn of the loop.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::process::Stage;
+use crate::{BROKEN_CHECK, Supervisor};
+
+/// How often it is looked whether a logger has read what processes that are gone have left.
+const UNREAD_CHECK: Duration = Duration::from_millis(100);
+
+impl Supervisor {
+    /// Sets by when a process must be ready, or gone.
+    pub(crate) fn set_deadline(&mut self, serial: u64, at: Option<Instant>) {
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        if let Some(before) = std::mem::replace(&mut process.deadline, at) {
+            self.timed.remove(&(before, serial));
+        }
+        self.timed.extend(at.map(|at| (at, serial)));
+    }
+
+    /// When `on_time` is to be called, at the latest.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let starts = self.starts.values().copied();
+        let processes = self.timed.first().map(|(at, _)| *at);
+        let check = (!self.broken.is_empty()).then(|| now + BROKEN_CHECK);
+        let unread = (!self.unread_logs.is_empty()).then_some(self.next_unread_check);
+        let wanted = self.has_wanted().then_some(now);
+        let others =
+            [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaping.due];
+        starts.chain(others.into_iter().flatten()).min()
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, now: Instant) {
+        let due: Vec<usize> =
+            self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
+        for slot in due {
+            // Filters start together with the first of them.
+            if self.starts.contains_key(&slot) {
+                self.start(slot);
+            }
+        }
+        for slot in self.broken.clone() {
+            if let Some(failed) = self.slots[slot].broken
+                && self.stopping.is_none()
+                && self.version(slot).is_some_and(|version| Some(version) != failed)
+            {
+                self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
+                self.clear_broken(slot);
+            }
+        }
+        let late: Vec<u64> =
+            self.timed.iter().take_while(|(at, _)| *at <= now).map(|(_, serial)| *serial).collect();
+        late.into_iter().for_each(|serial| self.overdue(serial));
+        self.let_idle_go(now);
+        self.forget_read_logs(now);
+        self.chain_on_time(now);
+        self.reap_on_time(now);
+    }
+
+    /// Ends a process that was not ready, or not gone, in time.
+    fn overdue(&mut self, serial: u64) {
+        self.set_deadline(serial, None);
+        let Some(process) = self.processes.get(&serial) else { return };
+        process.child.kill();
+        let remedy = match process.stage {
+            Stage::Starting => "; if its `init` needs longer, raise `start_timeout` in [limits]",
+            _ => "",
+        };
+        let (title, stage) = (self.specs[process.slot].title(), process.stage.word());
+        self.log.warning(format!(
+            "{title} (pid {}) was {stage} for too long and was ended{remedy}",
+            process.child.pid
+        ));
+    }
+
+    /// Lets go of what has been read. How many bytes wait is all that is looked at.
+    fn forget_read_logs(&mut self, now: Instant) {
+        if now < self.next_unread_check || self.unread_logs.is_empty() {
+            return;
+        }
+        self.next_unread_check = now + UNREAD_CHECK;
+        let read =
+            |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
+        self.unread_logs
+            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
+    }
+}
