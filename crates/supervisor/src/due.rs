@@ -30,7 +30,7 @@ impl Supervisor {
         let unread = (!self.unread_logs.is_empty()).then_some(self.next_unread_check);
         let wanted = self.has_wanted().then_some(now);
         let others =
-            [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaping.due];
+            [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         starts.chain(others.into_iter().flatten()).min()
     }
 
