@@ -26,7 +26,7 @@ enum Key<'s> {
     LoneUser(&'s str),
     /// A folder that is opened; and one that has a private key somewhere in it.
     Opened(&'s Path),
-    HasKey(&'s Path),
+    Secret(&'s Path),
     /// A host that another site must do TLS for.
     Front(&'s str),
 }
@@ -93,8 +93,8 @@ impl Taken {
             }
             Key::LoneUser(_) => false,
             // What is opened must have no key in it, and a key must be in nothing that is opened.
-            Key::Opened(folder) => self.has(&Key::HasKey(folder)),
-            Key::HasKey(folder) => self.has(&Key::Opened(folder)),
+            Key::Opened(folder) => self.has(&Key::Secret(folder)),
+            Key::Secret(folder) => self.has(&Key::Opened(folder)),
             // Whether there is a site that does TLS for it is a matter of all of them.
             Key::Front(_) => true,
             Key::Name(_) | Key::Route(..) | Key::Log(_) => self.has(key),
@@ -128,7 +128,7 @@ fn keys<'s>(site: &'s RawSite, resolved: &'s Resolved, listeners: &[RawListener]
         keys.extend((!site.worker.danger_shared_user).then_some(Key::LoneUser(&user.value)));
     }
     keys.extend(resolved.opened.iter().map(|folder| Key::Opened(folder)));
-    keys.extend(resolved.keys.iter().flat_map(|file| file.ancestors()).map(Key::HasKey));
+    keys.extend(resolved.keys.iter().flat_map(|file| file.ancestors()).map(Key::Secret));
     if tls::needs_front(site, listeners) {
         keys.extend(site.hosts.iter().map(|host| Key::Front(&host.value)));
     }

@@ -15,7 +15,8 @@ use supervisor::outbox::Passed;
 use supervisor::own_log::OwnLog;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
-use supervisor::setup::log_files::{Found, Logs};
+use supervisor::setup::log_files::Logs;
+use supervisor::setup::syslog::Found;
 use supervisor::spawn::context::duplicate;
 
 /// How long the logger may take to write what waits to the old files.

@@ -102,14 +102,18 @@ impl Launcher {
             }
             Role::Filter | Role::Launcher => {}
         }
-        let site = self.supervisor.spec_of(serial).site;
-        if site != NO_PARTITION {
-            // Before anything is written there.
-            self.components.log_rotation.need(&mut self.supervisor, site);
-        }
+        self.open_log_of(serial);
         self.supervisor.register_with_loggers(serial)?;
         self.supervisor.send_all_broken(serial);
         self.supervisor.connect(serial)
+    }
+
+    /// Has loggers have the access log of a process's site, before the process can write anything there.
+    fn open_log_of(&mut self, serial: u64) {
+        let site = self.supervisor.spec_of(serial).site;
+        if site != NO_PARTITION {
+            self.components.log_rotation.need(&mut self.supervisor, site);
+        }
     }
 
     fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {

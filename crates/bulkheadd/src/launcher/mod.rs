@@ -165,11 +165,8 @@ impl Launcher {
         if let Some(table) = &mut identities {
             table.save()?;
         }
-        let listeners = config
-            .listeners
-            .iter()
-            .map(|listener| passed.listen_on(listener.address, gates))
-            .collect::<Result<_, _>>()?;
+        let listeners = config.listeners.iter().map(|listener| passed.listen_on(listener.address, gates));
+        let listeners = listeners.collect::<Result<_, _>>()?;
         let logs = Logs::open(&config, SystemTime::now())?;
         let log = logs.for_own_log().map(|(error_log, syslog)| OwnLog::new(error_log, syslog))?;
         // Before anything is made that would be left by a signal.

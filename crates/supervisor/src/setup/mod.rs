@@ -13,6 +13,7 @@ pub mod process_table;
 pub mod reloaded_files;
 pub mod route_table;
 pub mod stapler;
+pub mod syslog;
 pub mod tls;
 
 use std::collections::BTreeSet;
