@@ -171,7 +171,8 @@ impl Setup {
                 self.staged = Some(Staged { edits: Some(Vec::new()), ..Staged::default() });
             }
             (_, LauncherToGate::Commit {}, None) => return self.commit().await,
-            (None, message, descriptor) if self.staged.is_some() && is_of_chain(&message) => {
+            // A gate that heard the last filter before it has its routes would refuse what comes from there.
+            (_, message, descriptor) if self.staged.is_some() && is_of_chain(&message) => {
                 self.stage_chain(message, descriptor)?;
             }
             (None, message, None)

@@ -8,7 +8,7 @@ mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use common::{Gate, Limits, answer, get, is_closed, open, pause, read_all, run};
+use common::{Gate, Limits, answer, get, is_closed, listener, open, pause, read_all, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Bundle, Kind, LauncherToGate, Message, Text, ToWorker};
 
@@ -271,6 +271,38 @@ fn a_gate_that_leaves_the_chain_leaves_what_comes_from_it_to_others() {
         gate.counters().await;
         let got = sys::seqpacket::receive(&others, &mut vec![0; wire::MESSAGE_MAX]).unwrap();
         assert!(got.is_some_and(|got| got.descriptor.is_some()), "another gate finds it");
+    });
+}
+
+#[test]
+fn what_comes_from_the_chain_waits_until_a_new_gate_knows_where_it_leads() {
+    run(async {
+        let listener = listener();
+        let before = Gate::begin(Limits::default(), &listener).await;
+        before.set_up(&listener, Vec::new()).await;
+        let ((input, first), (output, last)) =
+            (sys::seqpacket::pair().unwrap(), sys::seqpacket::pair().unwrap());
+        let filter = Filter { input, output };
+        let after = Gate::begin(Limits::default(), &listener).await;
+        for gate in [&before, &after] {
+            gate.control.send(&LauncherToGate::ChainFirst {}, Some(first.as_fd())).await.unwrap();
+            gate.control.send(&LauncherToGate::ChainLast { chain: 7 }, Some(last.as_fd())).await.unwrap();
+            // An answer shows that both were heard.
+            gate.counters().await;
+        }
+        let mut client = before.client(&get("a.test")).await;
+        let (bundle, stream) = filter.next().await;
+        before.say(LauncherToGate::LeaveChain {}).await;
+        before.counters().await;
+        filter.pass(bundle, stream);
+        // Each answer is a turn in which the gate could have heard the filter.
+        for _ in 0..3 {
+            after.counters().await;
+        }
+        after.set_up(&listener, Vec::new()).await;
+        let worker = after.worker(1).await;
+        assert_eq!(answer(&worker, "routed").await, get("a.test"));
+        assert_eq!(read_all(&mut client).await, "routed");
     });
 }
 

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,6 +51,13 @@ pub fn run(test: impl Future<Output = ()>) {
     });
 }
 
+/// A listener on a port of its own.
+pub fn listener() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
 impl Gate {
     /// Starts a gate for a.test (partition 1), b.test (2) with b.test/app (3), each of a site of that number.
     pub async fn start(limits: Limits) -> Self {
@@ -59,18 +66,20 @@ impl Gate {
 
     /// As [`Self::start`], with more to be said before `Commit`.
     pub async fn start_with(limits: Limits, more: Vec<LauncherToGate>) -> Self {
+        let listener = listener();
+        let gate = Self::begin(limits, &listener).await;
+        gate.set_up(&listener, more).await;
+        gate
+    }
+
+    /// A gate that has been told nothing but its limits.
+    pub async fn begin(limits: Limits, listener: &TcpListener) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
         let run =
             tokio::task::spawn_local(gate::run(worker::Start { control: inherited, log: Some(to_log) }));
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let gate = Self {
-            control: Channel::new(control).unwrap(),
-            address: listener.local_addr().unwrap(),
-            log,
-            run,
-        };
+        let (control, address) = (Channel::new(control).unwrap(), listener.local_addr().unwrap());
+        let gate = Self { control, address, log, run };
         gate.say(LauncherToGate::Limits {
             head_bytes: limits.head_bytes,
             head_timeout_ms: limits.head_timeout_ms,
@@ -79,10 +88,16 @@ impl Gate {
             flush_ms: 10,
         })
         .await;
+        assert_eq!(gate.answer().await, ChildToLauncher::TakesRetire {});
+        gate
+    }
+
+    /// Says where a listener leads, and more, and has it accept.
+    pub async fn set_up(&self, listener: &TcpListener, more: Vec<LauncherToGate>) {
         let listen = LauncherToGate::Listen { index: 0 };
-        gate.control.send(&listen, Some(listener.as_fd())).await.unwrap();
+        self.control.send(&listen, Some(listener.as_fd())).await.unwrap();
         for (host, path, partition) in [("a.test", "/", 1), ("b.test", "/", 2), ("b.test", "/app", 3)] {
-            gate.say(LauncherToGate::Route {
+            self.say(LauncherToGate::Route {
                 listener: 0,
                 host: Text::new(host),
                 path: Text::new(path),
@@ -92,13 +107,10 @@ impl Gate {
             .await;
         }
         for message in more {
-            gate.say(message).await;
+            self.say(message).await;
         }
-        gate.say(LauncherToGate::Commit {}).await;
-        for word in [ChildToLauncher::TakesRetire {}, ChildToLauncher::Ready {}] {
-            assert_eq!(gate.answer().await, word);
-        }
-        gate
+        self.say(LauncherToGate::Commit {}).await;
+        assert_eq!(self.answer().await, ChildToLauncher::Ready {});
     }
 
     pub async fn say(&self, message: LauncherToGate) {
