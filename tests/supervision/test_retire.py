@@ -179,6 +179,26 @@ class Others(unittest.TestCase):
                 peer.close()
                 self.assertTrue(until(lambda: not worker.alive, 20))
 
+    def test_a_service_that_is_killed(self):
+        """That of a site which has changed, or is gone, comes back for the worker that goes; and ends with it."""
+        main, settings = site("main", [service()]), {"conditioning": PATIENT}
+        changes = {"changed": [main | {"index": ["index.html", "other.html"]}], "gone": [site("other")]}
+        for name, sites in changes.items():
+            with self.subTest(change=name), Reloading([main], **settings) as server, server.connect(timeout=30) as peer:
+                begin_upload(peer, "/probe/echo")
+                worker, killed = server.process("site main"), server.process("bin/probe")
+                self.assertIsNone(server.reload(sites, **settings))
+                self.assertTrue(worker.alive)
+                self.assertTrue(killed.alive)
+                after = [process for process in server.processes("bin/probe") if process != killed]
+                killed.kill()
+                again = until(lambda: set(server.processes("bin/probe")) - {killed, *after}, 20)
+                self.assertTrue(again, "it comes back")
+                self.assertEqual(json.loads(self.finish(peer))["body_length"], 6)
+                peer.close()
+                self.assertTrue(until(lambda: not worker.alive, 20))
+                self.assertTrue(until(lambda: not any(process.alive for process in again), 20))
+
 
 BELOW = """
 [[site]]

@@ -18,6 +18,7 @@ pub mod examine;
 mod index;
 pub mod life;
 mod lookup;
+mod memory;
 pub mod numbers;
 pub mod on_demand;
 pub mod outbox;

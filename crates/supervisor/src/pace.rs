@@ -4,8 +4,8 @@
 //! of the server, a reload or a successor are.
 //!
 //! The end of a jailed process costs the kernel some milliseconds: its memory, its mounts, its network namespace, its control
-//! groups, most of it in the kernel's own threads, which take turns with those who serve. Thousands that end at the same time
-//! take the processors from everybody else; one at a time, with pauses, is not noticed.
+//! groups, most of it in the kernel's own threads, which take turns with those who serve. Where many wait, they go so slowly that
+//! this is a small part of all time. Their memory is the price, and so they go quickly when memory is short.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -15,8 +15,14 @@ use std::time::{Duration, Instant};
 const PAUSE_FACTOR: u32 = 9;
 /// LIMIT: the shortest pause, which is the quickest pace.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// LIMIT: the longest pause: ten processes a second go however busy the machine is.
+/// LIMIT: the longest pause of those that go quickly: ten processes a second.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// So many go quickly: what they take is over soon.
+const FEW: usize = 32;
+/// The longest pause of those that go slowly.
+const PAUSE_SLOW: Duration = Duration::from_secs(1);
+/// What is divided by how many wait, for a pause that is no longer than that: the more there are, the sooner the next one goes.
+const SLOWLY: Duration = Duration::from_secs(30 * 60);
 /// LIMIT: how long the next one waits for one that goes and has been given a connection at the last moment.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -51,13 +57,21 @@ impl Pace {
         }
     }
 
-    /// A process has ended.
-    pub(crate) fn gone(&mut self, serial: u64, now: Instant) {
+    /// A process has ended; how long that has taken, if it was its turn.
+    pub(crate) fn gone(&mut self, serial: u64, now: Instant) -> Option<Duration> {
         self.stay(serial);
-        if let Some((_, since)) = self.going.take_if(|(going, _)| *going == serial) {
-            let took = now.saturating_duration_since(since);
-            self.next = Some(now + (took * PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX));
-        }
+        let (_, since) = self.going.take_if(|(going, _)| *going == serial)?;
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Has the next one wait after an end that has taken so long.
+    pub(crate) fn pause(&mut self, took: Duration, is_memory_short: bool, now: Instant) {
+        let quick = (took * PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX);
+        let pause = match self.waiting.len() {
+            waiting if waiting <= FEW || is_memory_short => quick,
+            waiting => (SLOWLY / waiting as u32).clamp(quick, PAUSE_SLOW),
+        };
+        self.next = Some(now + pause);
     }
 
     /// Takes the process that is to go now, if one may.
@@ -104,7 +118,8 @@ mod tests {
         let serial = pace.take(*now)?;
         pace.goes(serial, *now);
         *now += took;
-        pace.gone(serial, *now);
+        assert_eq!(pace.gone(serial, *now), Some(took));
+        pace.pause(took, false, *now);
         Some(serial)
     }
 
@@ -139,6 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn many_go_slowly_unless_memory_is_short() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        let pause = |pace: &mut Pace, is_memory_short| {
+            pace.pause(MS, is_memory_short, now);
+            pace.deadline().unwrap() - now
+        };
+        (0..FEW as u64).for_each(|serial| pace.wait(serial));
+        assert_eq!(pause(&mut pace, false), PAUSE_MIN);
+        pace.wait(FEW as u64);
+        assert_eq!((pause(&mut pace, false), pause(&mut pace, true)), (PAUSE_SLOW, PAUSE_MIN));
+        (0..5_000).for_each(|serial| pace.wait(serial));
+        assert_eq!(pause(&mut pace, false), 360 * MS);
+        (0..90_000).for_each(|serial| pace.wait(serial));
+        assert_eq!(pause(&mut pace, false), PAUSE_MIN, "the pause of so many is the shortest");
+    }
+
+    #[test]
     fn one_that_does_not_end_keeps_the_others_for_a_second() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         pace.wait(1);
@@ -149,7 +181,7 @@ mod tests {
         assert_eq!(pace.take(now + GONE_WITHIN), Some(2));
         // Its end is nothing new then.
         pace.goes(2, now + GONE_WITHIN);
-        pace.gone(1, now + 2 * GONE_WITHIN);
+        assert_eq!(pace.gone(1, now + 2 * GONE_WITHIN), None);
         assert_eq!(pace.take(now + GONE_WITHIN), None);
         pace.wait(3);
         pace.clear();
@@ -164,7 +196,7 @@ mod tests {
         let mut now = Instant::now();
         for serial in (1..100_000).step_by(2) {
             assert_eq!(end_one(&mut pace, &mut now, Duration::ZERO), Some(serial));
-            now += PAUSE_MIN;
+            now += PAUSE_SLOW;
         }
     }
 }

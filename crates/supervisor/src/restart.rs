@@ -12,6 +12,7 @@ use wire::{LauncherToGate, LauncherToLogger, LauncherToSite, Role, Text};
 use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
+use crate::memory;
 use crate::process::{Process, Stage};
 use crate::spawn::BegunProcess;
 use crate::spawn::program::{self, Version};
@@ -190,7 +191,10 @@ impl Supervisor {
         let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
         self.unsent.remove(&serial);
-        self.pace.gone(serial, Instant::now());
+        let now = Instant::now();
+        if let Some(took) = self.pace.gone(serial, now) {
+            self.pace.pause(took, memory::is_short(), now);
+        }
         self.index.remove(&self.specs[process.slot], serial);
         self.end_rest(process.slot, &process);
         Some(Ended { serial, process, exit })
@@ -211,7 +215,13 @@ impl Supervisor {
             failed = process.ticket.map(|ticket| (ticket, format!("{title}: {reason}")));
         } else if self.slots[slot].current == Some(serial) && self.slots[slot].life == Life::Removed {
             self.slots[slot].current = None;
-            self.log.warning(format!("{title} (pid {}) ended with {exit}", process.child.pid));
+            let line = format!("{title} (pid {}) ended with {exit}", process.child.pid);
+            // Workers of a site that has changed or gone may need it until they have finished.
+            let is_kept = self.departing.contains(&slot) && self.is_needed(slot);
+            match is_kept && self.stopping.is_none() {
+                true => self.decide_restart(slot, exit, lived, exit.to_string(), line),
+                false => self.log.warning(line),
+            }
         } else if self.slots[slot].current == Some(serial) && self.is_pending_filter(slot) {
             self.slots[slot].current = None;
             let reason = format!("it ended with {exit}; error.log has what it said");

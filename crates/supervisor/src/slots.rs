@@ -146,7 +146,7 @@ impl Supervisor {
     }
 
     /// Whether a process lives that may need the one of this slot.
-    fn is_needed(&self, slot: usize) -> bool {
+    pub(crate) fn is_needed(&self, slot: usize) -> bool {
         if self.is_relayed_to(slot) {
             return true;
         }
