@@ -116,6 +116,11 @@ class Reload(unittest.TestCase):
 
     def test_mistakes_change_nothing(self):
         self.assertIn("hosts", self.refused([MAIN, site("old"), site("new") | {"hosts": ["x"]}]))
+        # All of them are said, however many.
+        wrong = [site(f"new{number}") | {f"mistake{number}": 1} for number in range(20)]
+        why = self.refused([MAIN, site("old"), *wrong])
+        self.assertEqual([number for number in range(20) if f"mistake{number}`" not in why], [], why)
+        self.assertIn("20 errors", why)
         why = self.refused([MAIN, site("old")], server={"gates": 1, "isolation": "degraded"})
         self.assertRegex(why, r"`gates` of \[server\] cannot change from 2 to 1 while the server runs: \w+")
         self.assertRegex(why, r"`isolation` of \[server\] cannot change from strict to degraded")

@@ -2,11 +2,12 @@
 //!
 //! Runs in: the launcher, as root. Sees no untrusted bytes. Never: waits for a process; leaves one that lacks a message.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
-use wire::{LauncherToAdmin, Message, Outcome, Role, Text};
+use wire::{LauncherToAdmin, Message, Outcome, REASON_MAX, Role, Text};
 
 use crate::Supervisor;
 use crate::outbox::Passed;
@@ -23,7 +24,7 @@ impl Supervisor {
 
     /// Answers a command that came from this admin process.
     pub fn answer_to(&mut self, admin: u64, ticket: u32, outcome: Outcome, reason: &str) {
-        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(reason) };
+        let answer = LauncherToAdmin::Answer { ticket, outcome, reason: Text::new(shortened(reason)) };
         self.send(admin, &answer, None);
     }
 
@@ -91,5 +92,42 @@ impl Supervisor {
                 };
             }
         }
+    }
+}
+
+/// A reason as far as an answer has room for it: whole lines, and how many are missing.
+fn shortened(reason: &str) -> Cow<'_, str> {
+    if reason.len() <= REASON_MAX {
+        return reason.into();
+    }
+    let note = |missing: usize| format!("lines left out: {missing}; `bulkhead check` shows them all");
+    let lines = reason.lines().count();
+    let room = REASON_MAX - note(lines).len();
+    // Up to the last end of a line that there is room for.
+    let Some(end) = reason.as_bytes()[..room].iter().rposition(|&byte| byte == b'\n') else {
+        // A single line: the message cuts it.
+        return reason.into();
+    };
+    let (kept, _) = reason.split_at(end + 1);
+    format!("{kept}{}", note(lines - kept.lines().count())).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_says_how_much_of_it_is_missing() {
+        assert_eq!(shortened("one\ntwo"), "one\ntwo");
+        let all: Vec<String> =
+            (0..1000).map(|number| format!("mistake {number}: {}", "x".repeat(40))).collect();
+        let said = shortened(&all.join("\n")).into_owned();
+        let (kept, note) = said.rsplit_once('\n').unwrap();
+        let shown = kept.lines().count();
+        assert!(all.iter().map(String::as_str).take(shown).eq(kept.lines()), "whole lines");
+        assert_eq!(note, format!("lines left out: {}; `bulkhead check` shows them all", 1000 - shown));
+        assert!(said.len() <= REASON_MAX && said.len() + 100 > REASON_MAX, "{}", said.len());
+        // One that is a single line is cut where there is no room for more.
+        assert_eq!(shortened(&"x".repeat(REASON_MAX * 2)).len(), REASON_MAX * 2);
     }
 }

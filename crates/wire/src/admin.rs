@@ -90,6 +90,9 @@ choice! {
     }
 }
 
+/// LIMIT: bytes of why something cannot be done: some eighty mistakes of a configuration, each with its place and its remedy.
+pub const REASON_MAX: usize = 16 * 1024;
+
 /// Hexadecimal digits of the secret that every order to the admin role begins with: 256 bits.
 pub const ADMIN_SECRET_CHARS: usize = 64;
 
@@ -112,7 +115,7 @@ messages! {
         /// The answer to `Status` is complete; `missing` names layers that could not be applied.
         6 => StatusEnd { ticket: u32, missing: Text<1024> },
         /// The answer to an order that has no other.
-        7 => Answer { ticket: u32, outcome: Outcome, reason: Text<512> },
+        7 => Answer { ticket: u32, outcome: Outcome, reason: Text<REASON_MAX> },
         /// Asks for `Counters`.
         8 => Report {},
         /// In answer to `Probe`: what the probe says comes along, to be read to its end.

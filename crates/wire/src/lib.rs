@@ -19,7 +19,9 @@ pub mod stapler;
 pub mod successor;
 pub mod tls;
 
-pub use admin::{ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Verb};
+pub use admin::{
+    ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, REASON_MAX, Verb,
+};
 pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{
     BUNDLES_MAX, Bundle, Bundles, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded,
