@@ -79,6 +79,13 @@ impl Supervisor {
         }
     }
 
+    /// Whether a process may say that it uses a partition.
+    ///
+    /// SECURITY: a site that was taken over keeps nothing alive but what it may send requests to.
+    pub fn may_use(&self, serial: u64, partition: u16) -> bool {
+        self.slots_of_partition(partition).iter().all(|&slot| self.may_want(serial, slot))
+    }
+
     /// SECURITY: a site that was taken over starts nothing but what it may send requests to.
     fn may_want(&self, serial: u64, slot: usize) -> bool {
         let (from, wanted) = (self.spec_of(serial), &self.specs[slot]);

@@ -119,10 +119,37 @@ fn unasked(place: &mut Place) {
         },
         ChildToLauncher::StaplesEnd {},
         ChildToLauncher::Confirmed { ticket: 1 },
+        ChildToLauncher::Committed {},
+        ChildToLauncher::ChainCut { chain: u32::MAX },
+        // It has said so before it was ready, or has never been one that may.
+        ChildToLauncher::TakesRetire {},
+        ChildToLauncher::LogWanted { site: u16::MAX },
     ];
     words.iter().for_each(|word| send(&place.control, &encoded(word), &[]));
     place.live(BETWEEN_MS);
     place.tell("control: verdicts, staples and confirmations that nobody asked for");
+    allowed(place);
+}
+
+/// What a role may say, without end, of whatever there is.
+fn allowed(place: &mut Place) {
+    let word = |number: u16| match place.role {
+        Role::Logger => Some(ChildToLauncher::LogWanted { site: 0 }),
+        Role::Gate | Role::Site if number.is_multiple_of(2) => {
+            Some(ChildToLauncher::Used { partition: number / 2 })
+        }
+        Role::Gate => Some(ChildToLauncher::Wanted { partition: number / 2 }),
+        Role::Site | Role::Service => Some(ChildToLauncher::Idle {}),
+        _ => None,
+    };
+    let words: Vec<_> = (0..2_000).chain([u16::MAX - 1, u16::MAX]).filter_map(word).collect();
+    for (number, word) in words.iter().enumerate() {
+        send(&place.control, &encoded(word), &[]);
+        if number % 100 == 0 {
+            place.live(BETWEEN_MS);
+        }
+    }
+    place.tell("control: a flood of what is wanted, used and idle");
 }
 
 fn log(place: &mut Place) {

@@ -61,6 +61,9 @@ impl Health {
         if !matches!(supervisor.spec_of(serial).role, Role::Gate | Role::Site) {
             return supervisor.protocol_violation(serial);
         }
+        if !supervisor.may_use(serial, partition) {
+            return;
+        }
         supervisor.on_used(partition);
         self.used.extend(supervisor.slots_of_partition(partition));
         self.next = self.next.min(Instant::now() + PERIOD);
