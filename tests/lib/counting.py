@@ -12,7 +12,7 @@ class Counting:
 
     def __init__(self, name, connect, target, host, clients=2, close=False):
         self.name, self.connect, self.target, self.host, self.close = name, connect, target, host, close
-        self.answered, self.failed, self.asked_by = {}, {}, {}
+        self.answered, self.failed, self.asked_by, self.began = {}, {}, {}, {}
         self.under_way, self.stopped = {}, threading.Event()
         self.lock, self.number = threading.Lock(), 0
         self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(clients)]
@@ -25,7 +25,7 @@ class Counting:
             with self.lock:
                 self.number += 1
                 mark = f"{self.name}-{self.number}."
-            self.under_way[at], self.asked_by[mark] = mark, at
+            self.under_way[at], self.asked_by[mark], self.began[mark] = mark, at, time.monotonic()
             try:
                 if connection is None:
                     connection = self.connect()

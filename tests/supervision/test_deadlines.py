@@ -76,13 +76,14 @@ class Minute(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         silent, hangs = service("probe"), service("hangs", "/hangs", command=["bin/probe", "--hang-init"])
-        sites = [site("main", [silent, hangs])]
+        sites = [site("main", [silent, hangs]), site("rests", start="on-demand", idle_stop="1s")]
         cls.server = WithPrograms(sites, limits={"start_timeout": "100s", "drain_timeout": "1s"}, answers=False)
         source = cls.server.folder / "hangs.c"
         source.write_text(HANGS)
         subprocess.run(["gcc", "-static", "-o", cls.server.folder / "programs/bulkhead-probe", source], check=True)
         cls.enterClassContext(cls.server)
         assert until(lambda: cls.server.status("/probe") == 200, 20)
+        assert cls.server.status("/", "rests.test") == 200
         cls.silent = Background(lambda: cls.server.get("/probe/sleep?ms=120000", timeout=90).status)
         cls.ordered = Background(lambda: cls.server.order(command="relaunch", name="main/hangs"))
         cls.probed, cls.report_took = timed(lambda: cls.server.order(command="probe", name="main/probe", what="attempts"))
@@ -111,6 +112,17 @@ class Minute(unittest.TestCase):
         """It is answered although the probe goes on."""
         self.assertIn("did not report in JSON", self.probed["error"])
         self.assertLess(self.report_took, 30)
+
+    def test_the_access_log_of_a_site_at_rest_is_closed(self):
+        """It is after one to two minutes, in the launcher and in the logger; and open again for the next request."""
+        log = self.server.folder / "log" / "rests.access.log"
+        holders = [harness.Process(self.server.launcher.pid), self.server.process("logger")]
+        opened = lambda: [holder for holder in holders if str(log) in holder.descriptors().values()]
+        self.assertTrue(until(lambda: not opened(), 150), "it stays open")
+        before = log.read_text()
+        self.assertEqual(self.server.status("/?again", "rests.test"), 200)
+        self.assertTrue(until(lambda: "GET /?again" in log.read_text().removeprefix(before), 10))
+        self.assertEqual(opened(), holders)
 
 
 class Seconds(unittest.TestCase):

@@ -1,8 +1,9 @@
 """Every role is killed under load, at random times: what fails is what was inside the process, and no log line is lost.
 
-Each client has one request at a time. So a kill costs at most as many requests as there are clients whose connections the
-process has in its hands: those of its site or service, those that pass a gate at the moment, none for a role that has no
-connection.
+Each client has one request at a time. A kill costs requests of clients whose connections the process has in its hands: those of
+its site or service, those that pass a gate at the moment, none for a role that has no connection. Such a request began before the
+process was gone, for the kernel takes its time to close what a killed process has, and what comes there meanwhile is lost with it;
+and it failed after the kill.
 
 An answer that came whole has a line in the access log; but for what the killed process itself had yet to tell the logger, which
 is no older than `flush`. What it had told is *acknowledged*, as is all that it had answered before: a line that is missing is
@@ -11,6 +12,7 @@ newer than every line that is there of the same process.
 BULKHEAD_KILLS=50 kills each role so often. A run prints its seed, which BULKHEAD_SEED repeats.
 """
 
+import dataclasses
 import os
 import random
 import re
@@ -54,6 +56,15 @@ TELLS = {"page": "site main", "probe": "site main", "behind": "site main", "call
          "tls": "site secret", "direct": "bin/direct"}
 #: An inspector that never says anything; it may wait by few calls.
 MUTE = "#include <poll.h>\nint main(void) { return poll(0, 0, -1); }\n"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kill:
+    """Which process was killed, when, when nothing of it was left, and what its clients had asked at that moment."""
+    title: str
+    killed: float
+    gone: float
+    under_way: set
 
 
 class Killing(Server):
@@ -101,6 +112,10 @@ class Killing(Server):
         return next((process for process in found if process.title == title.removeprefix("bulkhead: ")
                      or title.startswith(("bin/", PYTHON))), None)
 
+    def ending_with(self, victim, title):
+        """What ends when this process is killed: the launcher ends the other filters with one."""
+        return self.processes(title) if title == PYTHON else [victim]
+
     def logged(self):
         """The marks of requests that have a line."""
         logs = (self.folder / "log").glob("*access.log")
@@ -130,8 +145,11 @@ class Kills(unittest.TestCase):
                 victim = server.living(title)
                 self.assertIsNotNone(victim, f"no process {title}")
                 under_way = {mark for one in clients if one.name in hands[title] for mark in one.under_way.values()}
-                kills.append((time.monotonic(), title, under_way))
+                killed = time.monotonic()
+                ending = server.ending_with(victim, title)
                 victim.kill()
+                self.assertTrue(until(lambda: not any(one.alive for one in ending), 10, 0.002), f"{title} is still there")
+                kills.append(Kill(title, killed, time.monotonic(), under_way))
                 again = lambda: (new := server.living(title)) and new != victim
                 self.assertTrue(until(again, 10), f"{title} does not come back")
                 born[title] = time.monotonic()
@@ -142,29 +160,32 @@ class Kills(unittest.TestCase):
         self.look_at_lines(server, clients, kills)
 
     def look_at_failures(self, clients, kills, hands):
-        """Each is of a process that was killed just before, and there are no more than clients that it had."""
-        cost, strange = [[] for _ in kills], []
+        """Each was in a process that was killed. A client has one request at a time, and so at most one that a kill interrupts;
+        what else a kill costs began while the process ended."""
+        cost, strange = {kill: [] for kill in kills}, []
         for one in clients:
             for mark, (at, why) in one.failed.items():
-                before = [number for number, (killed, _, _) in enumerate(kills) if killed <= at]
-                # One that is slow to fail may do so when the next process is gone.
-                blamed = [number for number in before[-3:] if one.name in hands[kills[number][1]]]
-                if blamed:
-                    cost[blamed[-1]].append((mark, why))
+                began = one.began[mark]
+                # The first: of what is slow to fail, that is the one that has interrupted it.
+                kill = next((kill for kill in kills if one.name in hands[kill.title] and kill.killed <= at and began <= kill.gone), None)
+                if kill is None:
+                    strange.append((mark, began, at, why, [kill.title for kill in kills if kill.killed <= at][-3:]))
                 else:
-                    strange.append((mark, at, why, [kills[number][1] for number in before[-3:]]))
+                    cost[kill].append((mark, one.asked_by[mark], began <= kill.killed))
         for title in hands:
-            of_it = [(len(under_way), len(lost)) for (_, killed, under_way), lost in zip(kills, cost) if killed == title]
-            print(f"{title}: {len(of_it)} kills, {sum(way for way, _ in of_it)} requests under way, "
-                  f"{sum(lost for _, lost in of_it)} failed")
+            of_it = [kill for kill in kills if kill.title == title]
+            lost = [interrupted for kill in of_it for _, _, interrupted in cost[kill]]
+            print(f"{title}: {len(of_it)} kills, {sum(len(kill.under_way) for kill in of_it)} requests under way, "
+                  f"{len(lost)} failed, {lost.count(False)} of them begun while it ended")
         self.assertEqual(strange, [], "they were in no killed process")
-        for (_, title, _), lost in zip(kills, cost):
-            self.assertLessEqual(len(lost), CLIENTS * len(hands[title]), f"{title} had no more clients: {lost}")
+        for kill, lost in cost.items():
+            interrupted = [mark for mark, _, was_under_way in lost if was_under_way]
+            self.assertLessEqual(len(interrupted), CLIENTS * len(hands[kill.title]), f"{kill.title} had no more clients: {lost}")
 
     def look_at_lines(self, server, clients, kills):
         """Each answer that came whole has its line, if its process had told the logger of it."""
         def ends(name):
-            return [killed for killed, title, _ in kills if title == TELLS[name]]
+            return [kill.killed for kill in kills if kill.title == TELLS[name]]
 
         def untold(name, at):
             return any(killed - FLUSH - MARGIN <= at <= killed + MARGIN for killed in ends(name))

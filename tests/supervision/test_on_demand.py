@@ -1,8 +1,6 @@
 """Sites and services that start with the first connection, and go when nobody has come for a while."""
 
 import os
-
-
 import select
 import threading
 import time
@@ -229,6 +227,17 @@ class Many(unittest.TestCase):
         took = max(ended.values()) - min(ended.values())
         self.assertGreater(took, (self.COUNT - 1) * self.PAUSE / 2)
         self.assertEqual(self.server.status("/", "s0.test"), 200)
+
+    def test_one_that_is_used_again_loses_its_turn(self):
+        last = f"s{self.COUNT - 1}"
+        # It is idle after all others, and so the last to go.
+        self.assertEqual(self.server.status("/", f"{last}.test"), 200)
+        used = self.server.process(f"site {last}")
+        self.assertTrue(until(lambda: len(self.sites()) < self.COUNT, 10))
+        asked = lambda: self.server.status("/", f"{last}.test") == 200 and self.sites() == [used]
+        self.assertTrue(until(asked, 20, 0.2), self.sites())
+        # Nobody asks for it any more.
+        self.assertTrue(until(lambda: not self.sites(), 20))
 
     def test_the_end_of_the_server_waits_for_no_turn(self):
         self.assertTrue(until(lambda: len(self.sites()) < self.COUNT, 10))
