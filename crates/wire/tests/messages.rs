@@ -974,7 +974,14 @@ fn a_length_over_its_limit_is_refused_first() {
     refused::<LauncherToAdmin>(&[2, 0, 0], &over(128), 128);
     refused::<LauncherToAdmin>(&[5, 0, 0, 0, 0, 0], &over(128), 128);
     refused::<LauncherToAdmin>(&[6, 0, 0, 0, 0], &over(1024), 1024);
-    refused::<LauncherToAdmin>(&[7, 0, 0, 0, 0, 0], &over(512), 512);
+    refused::<LauncherToAdmin>(&[7, 0, 0, 0, 0, 0], &over(wire::REASON_MAX as u16), wire::REASON_MAX);
+}
+
+#[test]
+fn a_reason_may_be_long() {
+    let reason = Text::new("x".repeat(wire::REASON_MAX));
+    let answer = LauncherToAdmin::Answer { ticket: 1, outcome: Outcome::Failed, reason };
+    assert_eq!(LauncherToAdmin::decode(&encoded(&answer)), Ok(answer));
 }
 
 #[test]
