@@ -12,7 +12,9 @@ class Counting:
 
     def __init__(self, name, connect, target, host, clients=2, close=False):
         self.name, self.connect, self.target, self.host, self.close = name, connect, target, host, close
-        self.answered, self.failed, self.asked_by, self.began = {}, {}, {}, {}
+        self.answered, self.failed, self.asked_by = {}, {}, {}
+        # Since when a request has been on its connection: on one that is kept, from the answer before.
+        self.since = {}
         self.under_way, self.stopped = {}, threading.Event()
         self.lock, self.number = threading.Lock(), 0
         self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(clients)]
@@ -20,12 +22,13 @@ class Counting:
             thread.start()
 
     def _run(self, at):
-        connection = None
+        connection, free = None, 0.0
         while not self.stopped.is_set():
             with self.lock:
                 self.number += 1
                 mark = f"{self.name}-{self.number}."
-            self.under_way[at], self.asked_by[mark], self.began[mark] = mark, at, time.monotonic()
+            self.under_way[at], self.asked_by[mark] = mark, at
+            self.since[mark] = time.monotonic() if connection is None else free
             try:
                 if connection is None:
                     connection = self.connect()
@@ -34,7 +37,7 @@ class Counting:
                 answer = connection.get(f"{self.target}{sign}mark={mark}", self.host, ["Connection: close"] if self.close else [])
                 if answer.status != 200:
                     raise ConnectionError(answer.line)
-                self.answered[mark] = time.monotonic()
+                self.answered[mark] = free = time.monotonic()
                 if answer.headers.get("connection") == "close":
                     self._drop(connection)
                     connection = None

@@ -1,9 +1,9 @@
 """Every role is killed under load, at random times: what fails is what was inside the process, and no log line is lost.
 
 Each client has one request at a time. A kill costs requests of clients whose connections the process has in its hands: those of
-its site or service, those that pass a gate at the moment, none for a role that has no connection. Such a request began before the
-process was gone, for the kernel takes its time to close what a killed process has, and what comes there meanwhile is lost with it;
-and it failed after the kill.
+its site or service, those that pass a gate at the moment, none for a role that has no connection. Such a request was on its
+connection before the process was gone, for the kernel takes its time to close what a killed process has, and what comes there
+meanwhile is lost with it; and it failed after the kill. A connection that is kept is one that waits for the next request.
 
 An answer that came whole has a line in the access log; but for what the killed process itself had yet to tell the logger, which
 is no older than `flush`. What it had told is *acknowledged*, as is all that it had answered before: a line that is missing is
@@ -161,22 +161,22 @@ class Kills(unittest.TestCase):
 
     def look_at_failures(self, clients, kills, hands):
         """Each was in a process that was killed. A client has one request at a time, and so at most one that a kill interrupts;
-        what else a kill costs began while the process ended."""
+        what else a kill costs came while the process ended."""
         cost, strange = {kill: [] for kill in kills}, []
         for one in clients:
             for mark, (at, why) in one.failed.items():
-                began = one.began[mark]
+                since = one.since[mark]
                 # The first: of what is slow to fail, that is the one that has interrupted it.
-                kill = next((kill for kill in kills if one.name in hands[kill.title] and kill.killed <= at and began <= kill.gone), None)
+                kill = next((kill for kill in kills if one.name in hands[kill.title] and kill.killed <= at and since <= kill.gone), None)
                 if kill is None:
-                    strange.append((mark, began, at, why, [kill.title for kill in kills if kill.killed <= at][-3:]))
+                    strange.append((mark, since, at, why, [kill.title for kill in kills if kill.killed <= at][-3:]))
                 else:
-                    cost[kill].append((mark, one.asked_by[mark], began <= kill.killed))
+                    cost[kill].append((mark, one.asked_by[mark], since <= kill.killed))
         for title in hands:
             of_it = [kill for kill in kills if kill.title == title]
             lost = [interrupted for kill in of_it for _, _, interrupted in cost[kill]]
             print(f"{title}: {len(of_it)} kills, {sum(len(kill.under_way) for kill in of_it)} requests under way, "
-                  f"{len(lost)} failed, {lost.count(False)} of them begun while it ended")
+                  f"{len(lost)} failed, {lost.count(False)} of them come while it ended")
         self.assertEqual(strange, [], "they were in no killed process")
         for kill, lost in cost.items():
             interrupted = [mark for mark, _, was_under_way in lost if was_under_way]
