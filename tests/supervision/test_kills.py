@@ -171,7 +171,7 @@ class Kills(unittest.TestCase):
                 if kill is None:
                     strange.append((mark, since, at, why, [kill.title for kill in kills if kill.killed <= at][-3:]))
                 else:
-                    cost[kill].append((mark, one.asked_by[mark], since <= kill.killed))
+                    cost[kill].append((mark, why, since <= kill.killed))
         for title in hands:
             of_it = [kill for kill in kills if kill.title == title]
             lost = [interrupted for kill in of_it for _, _, interrupted in cost[kill]]

@@ -79,13 +79,6 @@ impl Supervisor {
         }
     }
 
-    /// Whether a process may say that it uses a partition.
-    ///
-    /// SECURITY: a site that was taken over keeps nothing alive but what it may send requests to.
-    pub fn may_use(&self, serial: u64, partition: u16) -> bool {
-        self.slots_of_partition(partition).iter().all(|&slot| self.may_want(serial, slot))
-    }
-
     /// SECURITY: a site that was taken over starts nothing but what it may send requests to.
     fn may_want(&self, serial: u64, slot: usize) -> bool {
         let (from, wanted) = (self.spec_of(serial), &self.specs[slot]);
@@ -158,10 +151,22 @@ impl Supervisor {
     }
 
     /// A process has given something to a worker of `partition`, none of which is idle any more as far as is known.
-    pub fn on_used(&mut self, partition: u16) {
-        for slot in self.slots_of_partition(partition) {
+    /// Returns the slots of these, of which there are none if the process may not say so.
+    ///
+    /// SECURITY: a site that was taken over keeps nothing alive but what it may send requests to.
+    pub fn on_used(&mut self, serial: u64, partition: u16) -> Vec<usize> {
+        if !matches!(self.spec_of(serial).role, Role::Gate | Role::Site) {
+            self.protocol_violation(serial);
+            return Vec::new();
+        }
+        let slots = self.slots_of_partition(partition);
+        if !slots.iter().all(|&slot| self.may_want(serial, slot)) {
+            return Vec::new();
+        }
+        for &slot in &slots {
             self.slots[slot].current.into_iter().for_each(|serial| self.pace.stay(serial));
         }
+        slots
     }
 
     /// Has the next process go that nobody needs, if it may go now.

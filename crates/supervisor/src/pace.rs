@@ -65,10 +65,10 @@ impl Pace {
     }
 
     /// Has the next one wait after an end that has taken so long.
-    pub(crate) fn pause(&mut self, took: Duration, is_memory_short: bool, now: Instant) {
+    pub(crate) fn pause(&mut self, took: Duration, is_memory_short: impl FnOnce() -> bool, now: Instant) {
         let quick = (took * PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX);
         let pause = match self.waiting.len() {
-            waiting if waiting <= FEW || is_memory_short => quick,
+            waiting if waiting <= FEW || is_memory_short() => quick,
             waiting => (SLOWLY / waiting as u32).clamp(quick, PAUSE_SLOW),
         };
         self.next = Some(now + pause);
@@ -119,7 +119,7 @@ mod tests {
         pace.goes(serial, *now);
         *now += took;
         assert_eq!(pace.gone(serial, *now), Some(took));
-        pace.pause(took, false, *now);
+        pace.pause(took, || false, *now);
         Some(serial)
     }
 
@@ -157,7 +157,7 @@ mod tests {
     fn many_go_slowly_unless_memory_is_short() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         let pause = |pace: &mut Pace, is_memory_short| {
-            pace.pause(MS, is_memory_short, now);
+            pace.pause(MS, || is_memory_short, now);
             pace.deadline().unwrap() - now
         };
         (0..FEW as u64).for_each(|serial| pace.wait(serial));

@@ -193,7 +193,7 @@ impl Supervisor {
         self.unsent.remove(&serial);
         let now = Instant::now();
         if let Some(took) = self.pace.gone(serial, now) {
-            self.pace.pause(took, memory::is_short(), now);
+            self.pace.pause(took, memory::is_short, now);
         }
         self.index.remove(&self.specs[process.slot], serial);
         self.end_rest(process.slot, &process);
@@ -217,8 +217,7 @@ impl Supervisor {
             self.slots[slot].current = None;
             let line = format!("{title} (pid {}) ended with {exit}", process.child.pid);
             // Workers of a site that has changed or gone may need it until they have finished.
-            let is_kept = self.departing.contains(&slot) && self.is_needed(slot);
-            match is_kept && self.stopping.is_none() {
+            match self.departing.contains(&slot) && self.stopping.is_none() {
                 true => self.decide_restart(slot, exit, lived, exit.to_string(), line),
                 false => self.log.warning(line),
             }

@@ -146,7 +146,7 @@ impl Supervisor {
     }
 
     /// Whether a process lives that may need the one of this slot.
-    pub(crate) fn is_needed(&self, slot: usize) -> bool {
+    fn is_needed(&self, slot: usize) -> bool {
         if self.is_relayed_to(slot) {
             return true;
         }

@@ -58,15 +58,11 @@ impl Default for Health {
 impl Health {
     /// A gate or a site has given something to a worker of `partition`.
     pub(crate) fn on_used(&mut self, supervisor: &mut Supervisor, serial: u64, partition: u16) {
-        if !matches!(supervisor.spec_of(serial).role, Role::Gate | Role::Site) {
-            return supervisor.protocol_violation(serial);
+        let used = supervisor.on_used(serial, partition);
+        if !used.is_empty() {
+            self.used.extend(used);
+            self.next = self.next.min(Instant::now() + PERIOD);
         }
-        if !supervisor.may_use(serial, partition) {
-            return;
-        }
-        supervisor.on_used(partition);
-        self.used.extend(supervisor.slots_of_partition(partition));
-        self.next = self.next.min(Instant::now() + PERIOD);
     }
 
     /// Writes down which slots are in use.
