@@ -191,24 +191,36 @@ class Logs(unittest.TestCase):
 
 
 @rootless_too
-class Many(unittest.TestCase):
+class ManySites(unittest.TestCase):
     """Many that nobody needs any more, from the same moment on."""
 
-    COUNT, PAUSE = 30, 0.02
+    COUNT = 30
+    # Long enough for all of them to start before the first goes.
+    IDLE_STOP = "3s"
 
     def setUp(self):
-        names = [f"s{number}" for number in range(self.COUNT)]
-        # Long enough for all of them to start before the first goes.
-        sites = [site(name, start="on-demand", idle_stop="3s") for name in names]
+        self.names = [f"s{number}" for number in range(self.COUNT)]
+        sites = [site(name, start="on-demand", idle_stop=self.IDLE_STOP) for name in self.names]
         self.server = self.enterContext(Reloading(sites, server={"gates": 1}))
+        self.request(self.names)
+
+    def sites(self):
+        return self.server.processes("site")
+
+    def request(self, names):
+        """A request to each, at the same time."""
         clients = [threading.Thread(target=self.server.status, args=("/", f"{name}.test")) for name in names]
         for one in clients:
             one.start()
         for one in clients:
             one.join()
 
-    def sites(self):
-        return self.server.processes("site")
+    def ask(self, processes):
+        self.request([process.title.removeprefix("site ") for process in processes])
+
+
+class Many(ManySites):
+    PAUSE = 0.02
 
     def test_they_go_one_after_the_other(self):
         ended = {os.pidfd_open(process.pid): None for process in self.sites()}
@@ -228,22 +240,37 @@ class Many(unittest.TestCase):
         self.assertGreater(took, (self.COUNT - 1) * self.PAUSE / 2)
         self.assertEqual(self.server.status("/", "s0.test"), 200)
 
-    def test_one_that_is_used_again_loses_its_turn(self):
-        last = f"s{self.COUNT - 1}"
-        # It is idle after all others, and so the last to go.
-        self.assertEqual(self.server.status("/", f"{last}.test"), 200)
-        used = self.server.process(f"site {last}")
-        self.assertTrue(until(lambda: len(self.sites()) < self.COUNT, 10))
-        asked = lambda: self.server.status("/", f"{last}.test") == 200 and self.sites() == [used]
-        self.assertTrue(until(asked, 20, 0.2), self.sites())
-        # Nobody asks for it any more.
-        self.assertTrue(until(lambda: not self.sites(), 20))
-
     def test_the_end_of_the_server_waits_for_no_turn(self):
         self.assertTrue(until(lambda: len(self.sites()) < self.COUNT, 10))
         left = self.sites()
         self.assertEqual(self.server.stop(), 0)
         self.assertFalse([process for process in left if process.alive])
+
+
+class UsedAgain(ManySites):
+    """A gate says of a site once in ten seconds that it is used: these were idle for longer when they wait."""
+
+    IDLE_STOP = "12s"
+
+    def test_those_that_are_used_again_lose_their_turns(self):
+        self.assertTrue(until(lambda: len(self.sites()) < self.COUNT // 2, 30))
+        waiting = self.sites()
+        self.ask(waiting)
+        # One goes at a time, and may have done so meanwhile or be about to.
+        used = [process for process in waiting if process.alive]
+        self.assertGreater(len(used), 2)
+        name = next(name for name in self.names if f"site {name}" not in [process.title for process in waiting])
+        self.assertEqual(self.server.status("/", f"{name}.test"), 200)
+        later = self.server.process(f"site {name}")
+
+        def is_over():
+            self.ask(used)
+            return not later.alive
+
+        self.assertTrue(until(is_over, 40, 0.2), "one that is idle after them has no turn")
+        self.assertGreaterEqual(sum(process.alive for process in used), len(used) - 1)
+        # Nobody asks for them any more.
+        self.assertTrue(until(lambda: not self.sites(), 20))
 
 
 class UnderTls(unittest.TestCase):

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use wire::Counters;
 use wire::successor::LauncherToSuccessor;
-use wire::{Counters, Role};
 
 use crate::components::Component;
 use supervisor::Supervisor;
