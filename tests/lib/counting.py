@@ -13,7 +13,8 @@ class Counting:
     def __init__(self, name, connect, target, host, clients=2, close=False):
         self.name, self.connect, self.target, self.host, self.close = name, connect, target, host, close
         self.answered, self.failed, self.asked_by = {}, {}, {}
-        # Since when a request has been on its connection: on one that is kept, from the answer before.
+        # Since when a request may have been on the way to a process: on a connection that is kept, from the request before, as
+        # nobody knows when the answer to that came which was read so late.
         self.since = {}
         self.under_way, self.stopped = {}, threading.Event()
         self.lock, self.number = threading.Lock(), 0
@@ -22,13 +23,14 @@ class Counting:
             thread.start()
 
     def _run(self, at):
-        connection, free = None, 0.0
+        connection, before = None, 0.0
         while not self.stopped.is_set():
             with self.lock:
                 self.number += 1
                 mark = f"{self.name}-{self.number}."
             self.under_way[at], self.asked_by[mark] = mark, at
-            self.since[mark] = time.monotonic() if connection is None else free
+            begun = time.monotonic()
+            self.since[mark] = begun if connection is None else before
             try:
                 if connection is None:
                     connection = self.connect()
@@ -37,7 +39,7 @@ class Counting:
                 answer = connection.get(f"{self.target}{sign}mark={mark}", self.host, ["Connection: close"] if self.close else [])
                 if answer.status != 200:
                     raise ConnectionError(answer.line)
-                self.answered[mark] = free = time.monotonic()
+                self.answered[mark], before = time.monotonic(), begun
                 if answer.headers.get("connection") == "close":
                     self._drop(connection)
                     connection = None

@@ -71,7 +71,7 @@ impl Launcher {
     }
 
     /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of.
-    fn read_configuration(&mut self, look: Look) -> Result<(Config, Source), Diagnostics> {
+    pub(super) fn read_configuration(&mut self, look: Look) -> Result<(Config, Source), Diagnostics> {
         self.site_watch.look(&self.config_path);
         let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref());
         let changed = self.site_watch.changed().filter(|_| look == Look::Seen);
