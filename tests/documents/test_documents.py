@@ -172,6 +172,10 @@ class Scratch:
             self.make_runnable({"command": site.get("worker", [])})
             for about in (site, *site.get("route", [])):
                 self.make_users(about)
+            for data in site.get("data", []):
+                for key in ("statements", "schema"):
+                    if key in data:
+                        self.path(data[key]).write_text("-- nothing\n")
             for service in site.get("service", []):
                 self.make_runnable(service)
         self.path("bulkhead.toml").write_text(text)

@@ -15,6 +15,7 @@ import unittest
 import harness
 from backend import Raw, response
 from client import Connection, Load, get, request, until
+from databases import SCHEMA, STATEMENTS
 from harness import Server, service, site, wait_for_time
 from tls_server import certificate
 
@@ -105,7 +106,7 @@ class Channels(unittest.TestCase):
             self.assertNotRegex(line, r"^\S+ \w+ \[bulkheadd\] forged")
             self.assertNotIn("\x1b", line)
             if "forged-by-rogue" in line:
-                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue)\] ")
+                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue|dataproxy rogue/catalog)\] ")
         for path in (self.server.folder / "log").glob("*.access.log"):
             if not path.name.startswith("rogue.") and not self.may_write_all:
                 self.assertNotIn("forged-by-rogue", path.read_text(errors="replace"), path.name)
@@ -307,6 +308,38 @@ class Service(Channels):
             r"\[gate \d\] .*its worker sends nonsense; its channel is closed",
             r"\[site rogue\] .*its worker sends nonsense; its channel is closed",
         ], [("rogue.test", "/relayed"), ("rogue.test", "/handed")])
+
+
+def with_data(rogue=None):
+    """A server with a site that has a database; its service `relayed`, or its data proxy, is the rogue."""
+    asks = lambda name, command: service(name, f"/{name}", command=command, data=["catalog"])
+    services = [asks("asker", ["bin/asker", "catalog"]), *([] if rogue else [asks("relayed", ["bin/relayed"])])]
+    data = [{"name": "catalog", "statements": "catalog.sql", "schema": "schema.sql"}]
+    grants = STATEMENTS.replace("asker, other", "asker" if rogue else "asker, relayed").replace("services: other", "services: asker")
+    files = {"catalog.sql": grants, "schema.sql": SCHEMA}
+    return Rogue([*GOOD, site("rogue", services, data=data)], rogue, programs=("probe", "asker"), files=files)
+
+
+class Data(Channels):
+    ASK = ("rogue.test", "/asker/many?statement=users")
+
+    def test_a_service_and_a_data_proxy(self):
+        """Its calls are refused or cost itself; another service of the same source is answered all the while."""
+        server = with_data()
+        server.copy_program("rogue", "relayed")
+        self.misbehave(server, "bin/relayed", [*LOADS, self.ASK], [
+            *ended("service rogue/relayed"),
+            r'\[dataproxy rogue/catalog\] .*service relayed called "secrets", which was not granted to it',
+            r"\[service rogue/relayed\] .*rogue: data: calls whose answers nobody reads",
+        ])
+
+    def test_a_data_proxy_and_its_services(self):
+        """It may answer what it likes: its services say so, and go on."""
+        server = with_data("dataproxy")
+        self.misbehave(server, "dataproxy rogue/catalog", LOADS, [
+            *ended("dataproxy rogue/catalog"), *logged("dataproxy rogue/catalog"),
+            r"\[logger\] .*refused \d+ records of dataproxy rogue/catalog",
+        ], [self.ASK])
 
 
 class Logger(Channels):

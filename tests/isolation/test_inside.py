@@ -85,13 +85,15 @@ def server(abstract):
         site("main", [
             service("probe"),
             service("direct", "/direct", takes=True),
-            service("net", "/net", network=[f"tcp:{unused}"]),
+            service("net", "/net", network=[f"tcp:{unused}"], data=["catalog"]),
             service("breakout", "/breakout", command=["bin/breakout", "--hints", hints(abstract)]),
-        ], certificates=["main.pem"], route=[{"path": "/behind/", "upstream": f"127.0.0.1:{unused}"}]),
+        ], certificates=["main.pem"], route=[{"path": "/behind/", "upstream": f"127.0.0.1:{unused}"}],
+            data=[{"name": "catalog", "statements": "catalog.sql"}]),
         site("other", [service("steady", "/probe", environment={"SECRET": SIBLINGS_SECRET})]),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode()}
+        files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode(),
+                 "catalog.sql": "-- name: one :one\n-- services: net\nSELECT 1;\n"}
     tls = f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\nunfiltered = true\n'
     text = lambda port: configuration(port, sites, {"conditioning": {"filters": [["bin/pass"]]}}) + tls
     made = Server(sites, ("probe", "breakout", "pass"), text=text, files=files)

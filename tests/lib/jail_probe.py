@@ -22,7 +22,7 @@ ALWAYS = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
 #: Those that there are only where the configuration has certificates, servers behind a site, or grants of a network.
 ROLES = ALWAYS | {
     "signer": "signer", "stapler": "stapler", "connector": "main:connector", "granted connector": "main/net:connector",
-    "broker": "main/net:broker",
+    "broker": "main/net:broker", "data proxy": "main/catalog:data",
 }
 WORKERS = {
     "service": "main/probe", "with connections": "main/direct", "with network": "main/net", "filter": "filter",

@@ -85,6 +85,7 @@ fn no_process_depends_on_another() {
         "stapler",
         "connector",
         "broker",
+        "dataproxy",
         "inspector",
         "bulkheadd",
     ];

@@ -31,6 +31,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
         listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
+        data(site, problems);
         site_routes::all(site, problems);
     }
 }
@@ -287,6 +288,51 @@ fn services(site: &RawSite, problems: &mut Problems) {
     }
 }
 
+/// Data sources have names of their own, and services name those that there are.
+fn data(site: &RawSite, problems: &mut Problems) {
+    let mut names = Seen::new();
+    for data in &site.data {
+        let first = data.name.as_ref().and_then(|name| names.first(name, data.offset));
+        if let Some(first) = first {
+            let message = format!("{} is defined twice (first at {})", data.label, problems.place(first));
+            problems.report_help(data.offset, message, "give one of the two another name");
+        }
+    }
+    let known: Vec<&str> = site.data.iter().filter_map(|data| data.name.as_deref()).collect();
+    for service in &site.services {
+        let mut wanted = Seen::new();
+        for name in &service.data {
+            let (shown, label) = (quote(&name.value), &service.label);
+            if let Some(first) = wanted.first(&name.value, name.offset) {
+                let message =
+                    format!("`data` {shown} is twice in {label} (first at {})", problems.place(first));
+                problems.report_help(name.offset, message, "remove one of the two");
+            } else if !known.contains(&&*name.value) {
+                let message =
+                    format!("`data` {shown} of {label} is the `name` of no [[site.data]] of its site");
+                let help = match (closest(&name.value, &known), known.is_empty()) {
+                    (Some(near), _) => format!("did you mean `\"{near}\"`?"),
+                    (None, false) => format!("known here: {}", known.join(", ")),
+                    (None, true) => format!("add a `[[site.data]]` with `name = {shown}`"),
+                };
+                problems.report_help(name.offset, message, help);
+            }
+        }
+    }
+    for data in site.data.iter().filter(|data| data.name.is_some()) {
+        let is_wanted =
+            |service: &RawService| service.data.iter().any(|name| data.name.as_ref() == Some(&name.value));
+        if !site.services.iter().any(is_wanted) {
+            let message = format!(
+                "no service of the site has {} in its `data`: nobody can call its statements",
+                data.label
+            );
+            let name = data.name.as_deref().unwrap_or_default();
+            problems.warn(data.offset, message, format!("add `data = [\"{name}\"]` to a [[site.service]]"));
+        }
+    }
+}
+
 fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems) {
     if let (Some(prefix), Some(path)) = (&site.path, &service.path)
         && !path.value.starts_with(prefix.as_str())
@@ -352,11 +398,14 @@ fn publishes(
         let message = format!("`{published_by}` of {} would publish {}", site.label, inside.join(", "));
         problems.report_help(root.offset, message, "move one out of the other");
     }
-    let paths = site.resolved.get().into_iter().flat_map(|resolved| &resolved.users);
-    for (users, _) in site.users().zip(paths).filter(|(_, path)| path.starts_with(published)) {
+    let paths = site.resolved.get().into_iter().flat_map(|resolved| &resolved.private);
+    for ((key, file), _) in site.private().zip(paths).filter(|(_, path)| path.starts_with(published)) {
         let place = problems.place(root.offset);
-        let message = format!("`{published_by}` (at {place}) would publish this file of users");
-        problems.report_help(users.offset, message, "move the file out of the folder");
+        let message = match key {
+            "users" => format!("`{published_by}` (at {place}) would publish this file of users"),
+            _ => format!("`{published_by}` (at {place}) would publish this file of `{key}`"),
+        };
+        problems.report_help(file.offset, message, "move the file out of the folder");
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
     }
     for site in raw.sites.iter().filter(|site| site.is_new()) {
         site.opened().for_each(|(key, at)| folder(key, at, problems));
-        site.users().for_each(|at| regular("users", at, problems));
+        site.private().for_each(|(key, at)| regular(key, at, problems));
         if let Some((command, at)) = &site.worker.program {
             program("worker", command, at, problems);
         }
@@ -119,7 +119,10 @@ fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
 }
 
 fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
-    let help = "make it with `htpasswd -B`, or correct the path";
+    let help = match key {
+        "users" => "make it with `htpasswd -B`, or correct the path",
+        _ => "create the file, or correct the path",
+    };
     if metadata(key, at, help, problems).is_some_and(|found| !found.is_file()) {
         problems.report_help(at.offset, format!("`{key}` {} is not a file", show_path(&at.value)), help);
     }

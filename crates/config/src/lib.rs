@@ -51,9 +51,9 @@ pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
-    Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
-    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
+    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, DataSource, Filter,
+    Include, Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server,
+    Service, Site, SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
 };
 pub use source::Source;
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
@@ -211,10 +211,26 @@ pub fn sites_in(path: &Path) -> Result<Vec<String>, Diagnostics> {
 ///
 /// Why not, and what to write.
 pub fn check_name(name: &str) -> Result<(), String> {
-    parse::names::name(name).map_err(|fault| {
-        let help = fault.help.map(|help| format!("; {help}")).unwrap_or_default();
-        format!("bad name {}: {}{help}", diagnostic::quote(name), fault.rule)
-    })
+    parse::names::name(name)
+        .map_err(|fault| format!("bad name {}: {}", diagnostic::quote(name), fault.in_words()))
+}
+
+/// Milliseconds of a duration such as `10s`.
+///
+/// # Errors
+///
+/// Why it is none, and what to write.
+pub fn duration_ms(text: &str) -> Result<u64, String> {
+    parse::units::duration_ms(text).map_err(|fault| fault.in_words())
+}
+
+/// Bytes of a size such as `64KiB`.
+///
+/// # Errors
+///
+/// Why it is none, and what to write.
+pub fn size_bytes(text: &str) -> Result<u64, String> {
+    parse::units::size_bytes(text).map_err(|fault| fault.in_words())
 }
 
 /// A configuration, and what is to be remembered of it.

@@ -14,8 +14,8 @@ use crate::cache::ReadFile;
 use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
-    Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle, Restart,
-    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
+    Conditioning, Config, DataSource, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle,
+    Restart, Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
 };
 use crate::statics_schema::{Redirect, Statics};
 use crate::tls::{RawCertificate, RawSiteTls};
@@ -78,8 +78,8 @@ impl Deref for ListedSite {
 pub(crate) struct Resolved {
     /// Of what it opens.
     pub(crate) opened: Vec<PathBuf>,
-    /// Of its files of users.
-    pub(crate) users: Vec<PathBuf>,
+    /// Of its files that nobody else reads.
+    pub(crate) private: Vec<PathBuf>,
     /// Of its files with private keys.
     pub(crate) keys: Vec<PathBuf>,
 }
@@ -142,6 +142,7 @@ pub(crate) struct RawSite {
     pub(crate) php: Option<usize>,
     pub(crate) tls: Option<RawSiteTls>,
     pub(crate) services: Vec<RawService>,
+    pub(crate) data: Vec<RawData>,
     pub(crate) vhosts: Option<At<PathBuf>>,
     pub(crate) follow_links: Vec<At<PathBuf>>,
     pub(crate) redirect: Option<Redirect>,
@@ -179,6 +180,18 @@ pub(crate) enum HasRoot {
     Yes(At<PathBuf>),
 }
 
+/// `[[site.data]]`.
+#[derive(Clone)]
+pub(crate) struct RawData {
+    /// Where the header stands.
+    pub(crate) offset: usize,
+    /// `data source "catalog"`, or the header of one without a name.
+    pub(crate) label: String,
+    pub(crate) name: Option<String>,
+    pub(crate) statements: Option<At<PathBuf>>,
+    pub(crate) schema: Option<At<PathBuf>>,
+}
+
 /// `[[site.service]]`.
 #[derive(Clone)]
 pub(crate) struct RawService {
@@ -197,6 +210,7 @@ pub(crate) struct RawService {
     pub(crate) core_max: Option<u64>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) network: Network,
+    pub(crate) data: Vec<At<String>>,
     pub(crate) jit: bool,
     pub(crate) label_of_program: Option<String>,
     pub(crate) takes_connections: bool,
@@ -339,9 +353,16 @@ impl RawSite {
     pub(crate) fn resolved(&self, resolve: fn(&Path) -> PathBuf) -> &Resolved {
         self.resolved.get_or_init(|| Resolved {
             opened: self.opened().map(|(_, at)| resolve(&at.value)).collect(),
-            users: self.users().map(|at| resolve(&at.value)).collect(),
+            private: self.private().map(|(_, at)| resolve(&at.value)).collect(),
             keys: self.keys().map(|at| resolve(&at.value)).collect(),
         })
+    }
+
+    /// The files that are read for it and never sent, by their keys.
+    pub(crate) fn private(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+        let statements = self.data.iter().filter_map(|data| Some(("statements", data.statements.as_ref()?)));
+        let schemas = self.data.iter().filter_map(|data| Some(("schema", data.schema.as_ref()?)));
+        self.users().map(|at| ("users", at)).chain(statements).chain(schemas)
     }
 
     /// The files of users, of the site itself and of its routes.
@@ -368,6 +389,7 @@ impl RawSite {
             index: self.index,
             tls: self.tls.map(RawSiteTls::finish),
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
+            data: self.data.into_iter().map(RawData::finish).collect::<Option<_>>()?,
             vhosts: self.vhosts.map(|vhosts| vhosts.value),
             follow_links: self.follow_links.into_iter().map(|folder| folder.value).collect(),
             redirect: self.redirect,
@@ -393,6 +415,13 @@ impl RawWorker {
     }
 }
 
+impl RawData {
+    fn finish(self) -> Option<DataSource> {
+        let (statements, schema) = (self.statements?.value, self.schema.map(|schema| schema.value));
+        Some(DataSource { name: self.name?, statements, schema })
+    }
+}
+
 impl RawService {
     fn finish(self) -> Option<Service> {
         Some(Service {
@@ -407,6 +436,7 @@ impl RawService {
             core_max: self.core_max,
             cpu_percent: self.cpu_percent,
             network: self.network,
+            data: self.data.into_iter().map(|name| name.value).collect(),
             jit: self.jit,
             label: self.label_of_program,
             takes_connections: self.takes_connections,

@@ -28,6 +28,7 @@ const PAGE: &[(rules::Keys, &[&[Row]])] = &[
     (rules::SITE, &[site::SITE, site::PROCESSES]),
     (rules::COMPRESS, &[site::COMPRESS]),
     (rules::ROUTE, &[site::ROUTE]),
+    (rules::DATA, &[site::DATA]),
     (rules::SERVICE, &[site::SERVICE, site::PROCESSES]),
 ];
 

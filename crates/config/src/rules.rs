@@ -171,8 +171,8 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 pub(crate) const SITE_FILES_MAX: usize = 50_000;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [Keys; 12] =
-    [ROOT, SERVER, LISTEN, TLS, LOG, RESTART, CONDITIONING, LIMITS, SITE, SERVICE, ROUTE, COMPRESS];
+pub(crate) const TABLES: [Keys; 13] =
+    [ROOT, SERVER, LISTEN, TLS, LOG, RESTART, CONDITIONING, LIMITS, SITE, DATA, SERVICE, ROUTE, COMPRESS];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
@@ -287,6 +287,7 @@ pub(crate) const SITE: Keys = (
         "client_crl",
         "client_certificates",
         "service",
+        "data",
         "route",
         "body_bytes",
         "idle_timeout",
@@ -340,6 +341,7 @@ pub(crate) const COMPRESS: Keys =
 pub(crate) const REDIRECT: Keys = ("`redirect`", &["to", "status"]);
 pub(crate) const WORKERS_TABLE: Keys = ("`workers`", &["min", "max"]);
 pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
+pub(crate) const DATA: Keys = ("[[site.data]]", &["name", "statements", "schema"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
     &[
@@ -353,6 +355,7 @@ pub(crate) const SERVICE: Keys = (
         "core_max",
         "cpu_percent",
         "network",
+        "data",
         "jit",
         "label",
         "takes_connections",

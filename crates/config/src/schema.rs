@@ -391,6 +391,8 @@ pub struct Site {
     pub tls: Option<SiteTls>,
     /// `[[site.service]]`: in the order of the file.
     pub services: Vec<Service>,
+    /// `[[site.data]]`: in the order of the file.
+    pub data: Vec<DataSource>,
     /// The folder with a folder for each host, in place of `root`.
     pub vhosts: Option<PathBuf>,
     /// Folders that symbolic links may lead into.
@@ -486,6 +488,22 @@ impl Site {
         let terms = std::iter::once(&self.terms).chain(self.routes.iter().map(|route| &route.terms));
         terms.filter_map(|terms| terms.auth.as_ref()).map(|auth| &auth.users)
     }
+
+    /// The services that may have a data source.
+    pub fn services_with<'s>(&'s self, source: &'s str) -> impl Iterator<Item = &'s Service> {
+        self.services.iter().filter(move |service| service.data.iter().any(|name| name == source))
+    }
+}
+
+/// `[[site.data]]`: a database, of which services call named statements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSource {
+    /// Unique in its site; the rule of a site's name.
+    pub name: String,
+    /// The file of statements.
+    pub statements: PathBuf,
+    /// The file that makes the tables of a new database.
+    pub schema: Option<PathBuf>,
 }
 
 /// `[[site.service]]`: a program that answers for one path of its site.
@@ -513,6 +531,8 @@ pub struct Service {
     pub cpu_percent: Option<u32>,
     /// What it may do in the network; by default nothing.
     pub network: Network,
+    /// The data sources of its site that it may have, by their names.
+    pub data: Vec<String>,
     /// Whether it may make code while it runs.
     pub jit: bool,
     /// The label that SELinux or AppArmor gives its program.

@@ -65,6 +65,8 @@ pub enum Policy {
     Broker,
     /// Asks responders about certificates.
     Stapler,
+    /// Works on a database in a folder of its own.
+    DataProxy,
     /// Copies a core file, or inspects a program.
     Keeper,
     /// Ends processes when their launcher has died.
@@ -143,6 +145,7 @@ impl Policy {
                 given(roles::ASKING, names),
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
+            Self::DataProxy => vec![roles::EVERY, roles::DATA_PROXY],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 17] = [
+    const ALL: [Policy; 18] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -224,6 +227,7 @@ mod tests {
         Policy::Keeper,
         Policy::Reaper,
         Policy::Stapler,
+        Policy::DataProxy,
         Policy::Service(Grants::NONE),
         Policy::Service(Grants { tcp: false, udp: false, jit: true }),
         Policy::Service(Grants { tcp: true, udp: false, jit: false }),

@@ -28,6 +28,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("connector-names", Policy::Connector { unix: true, tcp: true, udp: false, names: true }),
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true, names: false }),
     ("broker", Policy::Broker),
+    ("dataproxy", Policy::DataProxy),
     ("keeper", Policy::Keeper),
     ("reaper", Policy::Reaper),
     ("service", Policy::Service(Grants::NONE)),
@@ -42,6 +43,7 @@ const UNSEEN: &[(&str, &str)] = &[
         "with `jit` every mapping is allowed, and each rule says of what",
     ),
     ("of \"room for code that is made while the program runs", "as above"),
+    ("clone of \"its threads", "the sweep makes processes: a thread needs a stack of its own"),
     (
         "bit 0x4 of argument 1 for socketpair",
         "it tells streams from packets, and another rule allows pairs of these",
@@ -55,7 +57,9 @@ const UNSEEN: &[(&str, &str)] = &[
 /// A policy that is not named here does not compile: it has no table above.
 #[expect(dead_code, reason = "it is for the compiler")]
 fn has_a_table(policy: Policy) {
-    use Policy::{Admin, Broker, Connector, Gate, Keeper, Logger, Reaper, Service, Signer, Site, Stapler};
+    use Policy::{
+        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Reaper, Service, Signer, Site, Stapler,
+    };
     match policy {
         Gate
         | Site
@@ -65,6 +69,7 @@ fn has_a_table(policy: Policy) {
         | Stapler
         | Connector { .. }
         | Broker
+        | DataProxy
         | Keeper
         | Reaper
         | Service(_) => {}

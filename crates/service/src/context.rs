@@ -2,14 +2,17 @@
 //!
 //! Runs in: a service's worker. Sees: its own arguments, written by the operator. Never: anything of a request.
 
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::rc::Rc;
 use std::time::Duration;
 
 use wire::WorkerLimits;
 use wire::log::Level;
 use worker::log::Log;
 
-use crate::{SealedCache, SealedSettings};
+use crate::data::Sources;
+use crate::{DataSource, SealedCache, SealedSettings};
 
 /// What went wrong, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -20,6 +23,7 @@ pub struct Context {
     arguments: Vec<String>,
     limits: Limits,
     log: Option<Log>,
+    sources: Rc<HashMap<String, DataSource>>,
 }
 
 /// The limits that hold for this worker, from the operator's configuration.
@@ -38,8 +42,9 @@ pub struct Limits {
 }
 
 impl Context {
-    pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log) -> Self {
-        Self { arguments, limits, log: Some(log) }
+    pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log, sources: &Sources) -> Self {
+        let sources = sources.iter().map(|(name, attached)| (name.clone(), attached.source.clone()));
+        Self { arguments, limits, log: Some(log), sources: Rc::new(sources.collect()) }
     }
 
     /// A context outside of Bulkhead, for a service's own tests; its events go to standard error.
@@ -54,6 +59,7 @@ impl Context {
                 idle_timeout: Duration::from_secs(60),
             },
             log: None,
+            sources: Rc::default(),
         }
     }
 
@@ -84,6 +90,21 @@ impl Context {
             Some(log) => log.event(level, text),
             None => eprintln!("{text}"),
         }
+    }
+
+    /// The data source of this name, which `data` of the service must have.
+    ///
+    /// Calls wait until its proxy is there; they may be made in `init`.
+    ///
+    /// # Errors
+    /// The service has no such source, in words for the operator.
+    pub fn data(&self, name: &str) -> Result<DataSource, Error> {
+        self.sources.get(name).cloned().ok_or_else(|| {
+            let mut known: Vec<&str> = self.sources.keys().map(String::as_str).collect();
+            known.sort_unstable();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            format!("`data` of this service has no {name:?} in the configuration, but {known}").into()
+        })
     }
 
     /// A cache of users' states, each sealed under a key that only that user's cookie holds.

@@ -55,6 +55,7 @@
 mod body;
 mod connection;
 mod context;
+mod data;
 mod escape;
 mod form;
 mod io;
@@ -74,6 +75,7 @@ pub use body::{Body, BodyError};
 pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
+pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use form::Params;
 pub use http::{self, Method, StatusCode};

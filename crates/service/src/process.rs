@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use wire::data::Token;
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
 use worker::Start;
 use worker::channel::Channel;
@@ -19,6 +20,7 @@ use worker::receiver::Receiver;
 
 use crate::connection;
 use crate::context::{Context, Error};
+use crate::data::{DataSource, Sources};
 use crate::{Body, Bytes, Level, Request, Response, Service};
 
 type Control = Channel<LauncherToService, ChildToLauncher>;
@@ -67,6 +69,8 @@ pub(crate) struct Worker<P> {
     pub(crate) owns_host: bool,
     /// Without any connection, after which the launcher is told so.
     pub(crate) idle_stop: Option<Duration>,
+    /// The data sources that it may have.
+    data: Sources,
 }
 
 /// What the launcher says before `Begin`.
@@ -78,6 +82,8 @@ struct Setup {
     jit: bool,
     /// Sources that wait until the service is initialised.
     sources: Vec<(Source, OwnedFd)>,
+    /// The data sources that it may have.
+    data: Sources,
 }
 
 /// A message of the launcher, as it came.
@@ -97,9 +103,9 @@ pub(crate) async fn serve<P: Process>(
         return Ok(());
     };
     let log = Log::new(start.log, setup.site, setup.limits.flush_ms)?;
-    let context = Context::new(arguments, (&setup.limits).into(), log.clone());
+    let context = Context::new(arguments, (&setup.limits).into(), log.clone(), &setup.data);
     let mut later = Vec::new();
-    let outcome = match initialise(&control, &mut later, init(&context)).await {
+    let outcome = match initialise(&control, &setup.data, &mut later, init(&context)).await {
         Ok(None) => {
             context.event(Level::Info, "the launcher closed its channel before `init` was done");
             Ok(())
@@ -117,6 +123,7 @@ pub(crate) async fn serve<P: Process>(
                 site: setup.site,
                 owns_host: setup.owns_host,
                 idle_stop: idle::time(setup.limits.idle_stop_ms),
+                data: setup.data,
             };
             worker.run(&control, setup.sources, later).await
         }
@@ -137,10 +144,13 @@ impl Setup {
             Some((other, _)) => return Err(unexpected(&other)),
             None => return Ok(None),
         };
-        let mut setup = Self { limits, site, owns_host, jit, sources: Vec::new() };
+        let mut setup = Self { limits, site, owns_host, jit, sources: Vec::new(), data: Sources::new() };
         while let Some(message) = control.receive().await? {
             match message {
                 (LauncherToService::Begin {}, _) => return Ok(Some(setup)),
+                (LauncherToService::DataSource { name }, _) => {
+                    setup.data.insert(name.as_str().to_owned(), DataSource::unattached());
+                }
                 (LauncherToService::Attach { source }, Some(descriptor)) => {
                     setup.sources.push((source, descriptor))
                 }
@@ -157,6 +167,7 @@ impl Setup {
 /// What blocks the thread cannot be interrupted like this; it can only be killed.
 async fn initialise<P>(
     control: &Control,
+    data: &Sources,
     later: &mut Vec<ControlMessage>,
     init: impl Future<Output = Result<P, Error>>,
 ) -> Result<Option<P>, Error> {
@@ -166,6 +177,10 @@ async fn initialise<P>(
             biased;
             outcome = init.as_mut() => return outcome.map(Some),
             message = control.receive() => match message? {
+                // `init` may wait for what it reads from there.
+                Some((LauncherToService::DataProxy { name, token }, Some(channel))) => {
+                    attach_data(data, name.as_str(), token, channel)?;
+                }
                 Some(message) => later.push(message),
                 None => return Ok(None),
             },
@@ -214,6 +229,9 @@ impl<P: Process> Worker<P> {
     async fn follow(&self, control: &Control, message: ControlMessage) -> Result<(), Error> {
         match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
+            (LauncherToService::DataProxy { name, token }, Some(channel)) => {
+                attach_data(&self.data, name.as_str(), token, channel)?;
+            }
             (LauncherToService::Report {}, _) => {
                 let counters = self.receiver.counters.snapshot();
                 let _ = control.send(&ChildToLauncher::Counters { counters }, None).await;
@@ -231,6 +249,14 @@ impl<P: Process> Worker<P> {
         self.receiver.idle().await;
         Ok(())
     }
+}
+
+/// Has calls of a data source go to another process of its proxy.
+fn attach_data(data: &Sources, name: &str, token: Token, channel: OwnedFd) -> Result<(), Error> {
+    let attached = data.get(name).ok_or_else(|| format!("the launcher has sent no data source {name:?}"))?;
+    // Where nobody calls any more, nobody needs the channel.
+    let _ = attached.channels.send((channel, token));
+    Ok(())
 }
 
 fn unexpected(message: &LauncherToService) -> Error {

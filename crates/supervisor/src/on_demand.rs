@@ -26,7 +26,10 @@ impl Supervisor {
     /// Whether the process of a slot starts only when it is wanted.
     pub fn is_on_demand(&self, slot: usize) -> bool {
         let spec = &self.specs[slot];
-        let of_site = matches!(spec.role, Role::Site | Role::Service | Role::Connector | Role::Broker);
+        let of_site = matches!(
+            spec.role,
+            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy
+        );
         let site = self.context.config.sites.get(usize::from(spec.site));
         of_site && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
     }
@@ -114,9 +117,12 @@ impl Supervisor {
         of_site.iter().copied().filter(|&other| self.helps(other, slot)).collect()
     }
 
-    /// Whether the process of one slot works for that of another: as its connector, or its broker.
+    /// Whether the process of one slot works for that of another: as its connector, its broker, or a data proxy.
     fn helps(&self, helper: usize, slot: usize) -> bool {
         let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
+        if helper.role == Role::DataProxy {
+            return self.context.has_data(spec, helper);
+        }
         let partition = match spec.role {
             // A site's connector has no partition.
             Role::Site => NO_PARTITION,
@@ -200,12 +206,15 @@ impl Supervisor {
         let site = self.specs[slot].site;
         let of_site: Vec<(u64, usize)> =
             self.index.of_site(site).map(|serial| (serial, self.processes[&serial].slot)).collect();
-        let workers = self.workers_beside(slot);
-        let rests = workers.iter().all(|&slot| self.slots[slot].rests)
-            && !of_site.iter().any(|(_, other)| workers.contains(other));
         for &(serial, helper) in &of_site {
             let helps = self.helps(helper, slot) && self.slots[helper].current == Some(serial);
-            if helps && rests {
+            // A data proxy works for several services.
+            let needs = |other: usize| self.helps(helper, other);
+            let rests = |&other: &usize| !needs(other) || self.slots[other].rests;
+            if helps
+                && self.lookup().of_site(site).iter().all(rests)
+                && !of_site.iter().any(|&(_, other)| needs(other))
+            {
                 self.slots[helper].current = None;
                 self.slots[helper].rests = true;
                 self.retire(serial);

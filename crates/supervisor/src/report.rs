@@ -2,6 +2,7 @@
 //!
 //! Runs in: the launcher. Sees no untrusted bytes. Never: asks a process again that has not answered.
 
+use wire::data::LauncherToDataProxy;
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger};
@@ -33,6 +34,7 @@ impl Supervisor {
             Role::Connector => self.send(serial, &LauncherToConnector::Report {}, None),
             Role::Stapler => self.send(serial, &LauncherToStapler::Report {}, None),
             Role::Broker => self.send(serial, &LauncherToBroker::Report {}, None),
+            Role::DataProxy => self.send(serial, &LauncherToDataProxy::Report {}, None),
             Role::Filter | Role::Launcher => {}
         }
     }

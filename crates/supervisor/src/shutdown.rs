@@ -13,13 +13,14 @@ use crate::process::{Process, Stage};
 use crate::spawn::passed::PassedSockets;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 10] = [
+const STOP_ORDER: [Role; 11] = [
     Role::Gate,
     Role::Filter,
     Role::Site,
     Role::Service,
     Role::Broker,
     Role::Connector,
+    Role::DataProxy,
     Role::Signer,
     Role::Stapler,
     Role::Admin,

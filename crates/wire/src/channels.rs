@@ -31,6 +31,8 @@ pub enum Role {
     Stapler = 9,
     /// Answers the calls by which one service asks for sockets and connections.
     Broker = 10,
+    /// Carries out named statements on one of a site's databases.
+    DataProxy = 11,
 }
 
 impl Role {
@@ -47,6 +49,7 @@ impl Role {
         Self::Connector,
         Self::Stapler,
         Self::Broker,
+        Self::DataProxy,
     ];
 
     /// The name of the crate, the program and the process.
@@ -63,6 +66,7 @@ impl Role {
             Self::Connector => "connector",
             Self::Stapler => "stapler",
             Self::Broker => "broker",
+            Self::DataProxy => "dataproxy",
         }
     }
 }
@@ -94,7 +98,12 @@ pub const CHANNELS: &[Edge] = &[
         "its root directory and the folders beside it, channels from gates, to services and the signer, from the stapler, \
          to or from sites of its host",
     ),
-    edge(Role::Launcher, Role::Service, "LauncherToService", "channels from gates and its site's worker"),
+    edge(
+        Role::Launcher,
+        Role::Service,
+        "LauncherToService",
+        "channels from gates and its site's worker, and to data proxies",
+    ),
     edge(
         Role::Launcher,
         Role::Logger,
@@ -126,6 +135,12 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToBroker",
         "listeners of the service's calls, the channel to its connector",
     ),
+    edge(
+        Role::Launcher,
+        Role::DataProxy,
+        "LauncherToDataProxy",
+        "files of statements and of a schema, channels from services",
+    ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
@@ -134,6 +149,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Connector, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Stapler, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Broker, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::DataProxy, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -159,6 +175,8 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Connector, Role::Site, "ConnectorToSite", "a connection to an upstream or a FastCGI server"),
     edge(Role::Broker, Role::Connector, "BrokerToConnector", "the socket that is to be connected"),
     edge(Role::Connector, Role::Broker, "ConnectorToBroker", "a new socket"),
+    edge(Role::Service, Role::DataProxy, "ServiceToDataProxy", "none"),
+    edge(Role::DataProxy, Role::Service, "DataProxyToService", "none"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),
@@ -167,6 +185,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Signer, Role::Logger, "log batch", "none"),
     edge(Role::Stapler, Role::Logger, "log batch", "none"),
     edge(Role::Broker, Role::Logger, "log batch", "none"),
+    edge(Role::DataProxy, Role::Logger, "log batch", "none"),
 ];
 
 /// The table as Markdown.

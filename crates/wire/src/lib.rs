@@ -13,6 +13,7 @@ mod channels;
 mod codec;
 mod connector;
 mod control;
+pub mod data;
 pub mod log;
 mod site;
 pub mod stapler;

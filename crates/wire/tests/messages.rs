@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
+use wire::data::{
+    CallFault, DataProxyToService, LauncherToDataProxy, PART_MAX, ServiceToDataProxy, TOKEN_BYTES, Token,
+};
 use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
 };
@@ -326,6 +329,51 @@ impl Samples for LauncherToConnector {
             Self::Resolver {},
             Self::Hosts {},
         ]
+    }
+}
+
+impl Samples for LauncherToDataProxy {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Limits { flush_ms: u32::MAX },
+            Self::Sqlite { path: text(0) },
+            Self::Sqlite { path: text(4096) },
+            Self::Statements {},
+            Self::Service { name: text(63) },
+            Self::Begin {},
+            Self::Attach { service: text(63), token: Token([255; TOKEN_BYTES]) },
+            Self::Report {},
+            Self::Schema {},
+        ]
+    }
+}
+
+impl Samples for ServiceToDataProxy {
+    fn samples() -> Vec<Self> {
+        let values = |length| Bytes(vec![7; length]);
+        vec![
+            Self::Login { token: Token([0; TOKEN_BYTES]) },
+            Self::Call { id: 0, name: text(0), complete: true, values: values(0) },
+            Self::Call { id: u32::MAX, name: text(63), complete: false, values: values(PART_MAX) },
+            Self::More { id: 1, complete: true, values: values(PART_MAX) },
+            Self::Cancel { id: u32::MAX },
+        ]
+    }
+}
+
+impl Samples for DataProxyToService {
+    fn samples() -> Vec<Self> {
+        use CallFault::{Busy, Constraint, Database, Late, Parameters, Refused, TooLarge};
+        let results = |length| Bytes(vec![7; length]);
+        let faults = [Refused, Parameters, TooLarge, Busy, Late, Constraint, Database];
+        let failed = faults.map(|fault| Self::Failed { id: 3, fault, reason: text(512) });
+        let mut all = vec![
+            Self::Welcome {},
+            Self::Part { id: u32::MAX, results: results(PART_MAX) },
+            Self::Done { id: 0, results: results(0) },
+        ];
+        all.extend(failed);
+        all
     }
 }
 
@@ -693,6 +741,8 @@ impl Samples for LauncherToService {
             Self::Attach { source: Source::Gate },
             Self::Attach { source: Source::Site },
             Self::Report {},
+            Self::DataSource { name: text(63) },
+            Self::DataProxy { name: text(0), token: Token([1; TOKEN_BYTES]) },
         ]
     }
 }
@@ -823,6 +873,9 @@ macro_rules! every_edge {
         $check::<LauncherToStapler>();
         $check::<SignerToStapler>();
         $check::<StaplerToSite>();
+        $check::<LauncherToDataProxy>();
+        $check::<ServiceToDataProxy>();
+        $check::<DataProxyToService>();
     };
 }
 

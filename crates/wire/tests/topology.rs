@@ -68,6 +68,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::stapler::LauncherToStapler>(),
         std::any::type_name::<wire::stapler::SignerToStapler>(),
         std::any::type_name::<wire::stapler::StaplerToSite>(),
+        std::any::type_name::<wire::data::LauncherToDataProxy>(),
+        std::any::type_name::<wire::data::ServiceToDataProxy>(),
+        std::any::type_name::<wire::data::DataProxyToService>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -86,7 +89,8 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
             | Role::Signer
             | Role::Connector
             | Role::Stapler
-            | Role::Broker => "ChildToLauncher",
+            | Role::Broker
+            | Role::DataProxy => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -119,10 +123,10 @@ fn filters_meet_gates_and_each_other_only() {
 }
 
 #[test]
-fn services_are_reached_by_the_launcher_a_gate_or_their_site() {
+fn services_are_reached_by_the_launcher_a_gate_their_site_and_the_databases_that_they_ask() {
     let senders: Vec<Role> =
         CHANNELS.iter().filter(|edge| edge.to == Role::Service).map(|edge| edge.from).collect();
-    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site]);
+    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy]);
 }
 
 #[test]
@@ -234,4 +238,23 @@ fn the_stapler_is_told_by_the_launcher_and_the_signer_and_tells_sites() {
             (Role::Stapler, Role::Logger, "log batch"),
         ]
     );
+}
+
+/// Who holds a database hears services and nobody that clients can reach without one; it passes no descriptor on.
+#[test]
+fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
+    let with = edges(|edge| [edge.from, edge.to].contains(&Role::DataProxy));
+    assert_eq!(
+        with,
+        [
+            (Role::Launcher, Role::DataProxy, "LauncherToDataProxy"),
+            (Role::DataProxy, Role::Launcher, "ChildToLauncher"),
+            (Role::Service, Role::DataProxy, "ServiceToDataProxy"),
+            (Role::DataProxy, Role::Service, "DataProxyToService"),
+            (Role::DataProxy, Role::Logger, "log batch"),
+        ]
+    );
+    let own = CHANNELS.iter().filter(|edge| edge.from == Role::DataProxy || edge.from == Role::Service);
+    let to_proxies = own.filter(|edge| edge.to != Role::Gate && edge.descriptors != "none");
+    assert_eq!(to_proxies.count(), 0);
 }

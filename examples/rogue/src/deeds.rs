@@ -15,6 +15,7 @@ use wire::{
 };
 
 use crate::batches;
+use crate::databases;
 use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::helpers;
 use crate::place::Place;
@@ -46,6 +47,8 @@ pub fn all(mut place: Place) -> io::Result<()> {
         Role::Stapler => helpers::stapler_to_others(&mut place),
         Role::Signer => helpers::signer_to_sites(&mut place),
         Role::Connector => helpers::connector_to_site(&mut place),
+        Role::Service => databases::service_to_data_proxies(&mut place),
+        Role::DataProxy => databases::data_proxy_to_services(&mut place),
         _ => {}
     }
     place.tell("stage deeds");
@@ -53,6 +56,7 @@ pub fn all(mut place: Place) -> io::Result<()> {
     place.live(SILENCE_MS);
     place.tell("stage silence");
     place.deaf = place.role != Role::Gate;
+    databases::enough_of_data_proxies(&mut place);
     enough(&mut place);
     place.tell("stage end");
     // Whoever is not ended by now goes on; the test sees that.

@@ -9,6 +9,7 @@
 //! What it has done it says in lines that begin with `rogue:`, and the end of each stage with `rogue: stage NAME`.
 
 mod batches;
+mod databases;
 mod deeds;
 mod hands;
 mod helpers;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some("signer") => Role::Signer,
         Some("stapler") => Role::Stapler,
         Some("connector") => Role::Connector,
+        Some("dataproxy") => Role::DataProxy,
         _ => Role::Service,
     };
     match place::Place::take(role).and_then(deeds::all) {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::inherit::Inherited;
 use sys::seqpacket;
+use wire::data::{LauncherToDataProxy, Token};
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;
 use wire::{
@@ -56,7 +57,9 @@ pub struct Place {
     pub waiting: Vec<Waiting>,
     /// What a logger is given: channels, pipes and files.
     pub logs: Vec<OwnedFd>,
-    /// Channels from sites, in a signer or a connector; to them, in a stapler.
+    /// A service's channels to data proxies, each with its token.
+    pub proxies: Vec<(OwnedFd, Token)>,
+    /// Channels from sites, in a signer or a connector; to them, in a stapler; from services, in a data proxy.
     pub clients: Vec<OwnedFd>,
     /// Connections that a connector was asked for.
     pub asked: Vec<u64>,
@@ -85,6 +88,7 @@ impl Place {
             routes: Vec::new(),
             waiting: Vec::new(),
             logs: Vec::new(),
+            proxies: Vec::new(),
             clients: Vec::new(),
             asked: Vec::new(),
             signers: Vec::new(),
@@ -165,6 +169,9 @@ impl Place {
                     match (message, descriptor) {
                         (LauncherToService::Begin {}, _) => self.begun = true,
                         (LauncherToService::Attach { .. }, Some(source)) => self.attach(source),
+                        (LauncherToService::DataProxy { token, .. }, Some(channel)) => {
+                            self.proxies.push((channel, token));
+                        }
                         _ => {}
                     }
                 }
@@ -211,6 +218,15 @@ impl Place {
                         LauncherToBroker::Begin {} => self.begun = true,
                         LauncherToBroker::Connector {} => self.connectors.extend(descriptor),
                         LauncherToBroker::Listener { .. } => self.listeners.extend(descriptor),
+                        _ => {}
+                    }
+                }
+            }
+            Role::DataProxy => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToDataProxy::Begin {} => self.begun = true,
+                        LauncherToDataProxy::Attach { .. } => self.clients.extend(descriptor),
                         _ => {}
                     }
                 }

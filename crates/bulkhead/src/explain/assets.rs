@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use config::{Config, Service, Site};
+use config::{Config, DataSource, Service, Site};
 
 use super::model::{Asset, Kind, Loss, Reach};
 
@@ -37,6 +37,9 @@ pub fn of(config: &Config) -> Vec<Asset> {
         if site.tls.is_some() {
             add(Kind::Keys, site.name.clone(), "keys".into(), own);
         }
+        for data in &site.data {
+            add(Kind::Data, data_name(site, data), format!("database {}", data.name), own);
+        }
         add(Kind::Users, site.name.clone(), "users".into(), own);
         for service in &site.services {
             let name = service_name(site, service);
@@ -64,6 +67,11 @@ pub fn shown(config: &Config, path: &Path) -> String {
 /// A service's name as people write it.
 pub fn service_name(site: &Site, service: &Service) -> String {
     format!("{}/{}", site.name, service.name)
+}
+
+/// A data source's name, with its site's.
+pub fn data_name(site: &Site, data: &DataSource) -> String {
+    format!("{}/{}", site.name, data.name)
 }
 
 /// The name of a site's access log.

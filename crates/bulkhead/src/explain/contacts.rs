@@ -3,10 +3,10 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: knows of a channel that the
 //! table has not.
 
-use config::{Config, Service, Site};
+use config::{Config, DataSource, Service, Site};
 use wire::{Edge, Role};
 
-use super::assets::service_name;
+use super::assets::{data_name, service_name};
 
 /// A process that a configuration asks for. All gates are one, as they have one uid; all filters are one, as each of
 /// them has the same to lose.
@@ -20,6 +20,8 @@ pub struct Post {
     pub site: Option<usize>,
     /// Which service of its site it runs, or works for.
     pub service: Option<usize>,
+    /// Which data source of its site it holds.
+    pub data: Option<usize>,
 }
 
 impl Post {
@@ -31,6 +33,11 @@ impl Post {
     /// The service that it runs, or works for.
     pub fn service<'c>(&self, config: &'c Config) -> Option<&'c Service> {
         self.site(config)?.services.get(self.service?)
+    }
+
+    /// The data source that it holds.
+    pub fn data<'c>(&self, config: &'c Config) -> Option<&'c DataSource> {
+        self.site(config)?.data.get(self.data?)
     }
 }
 
@@ -47,17 +54,20 @@ pub struct Contact {
 
 /// Every process, in the order of tables: outermost first.
 pub fn posts(config: &Config) -> Vec<Post> {
-    let role = |role: Role| Post { role, name: role.name().into(), site: None, service: None };
+    let role = |role: Role| Post { role, name: role.name().into(), site: None, service: None, data: None };
     let mut posts = vec![role(Role::Launcher), role(Role::Gate)];
     posts.extend((!config.conditioning.filters.is_empty()).then(|| role(Role::Filter)));
     for (number, site) in config.sites.iter().enumerate() {
-        posts.push(Post { role: Role::Site, name: site.name.clone(), site: Some(number), service: None });
+        let of_site =
+            |role: Role, name: String, data| Post { role, name, site: Some(number), service: None, data };
+        posts.push(of_site(Role::Site, site.name.clone(), None));
         for (service, about) in site.services.iter().enumerate() {
             let of_service = |role: Role, ending: &str| Post {
                 role,
                 name: service_name(site, about) + ending,
                 site: Some(number),
                 service: Some(service),
+                data: None,
             };
             posts.push(of_service(Role::Service, ""));
             if about.network.is_granted() {
@@ -65,12 +75,12 @@ pub fn posts(config: &Config) -> Vec<Post> {
                     .extend([of_service(Role::Broker, ":broker"), of_service(Role::Connector, ":connector")]);
             }
         }
-        posts.extend(site.backends().next().is_some().then(|| Post {
-            role: Role::Connector,
-            name: format!("{}:connector", site.name),
-            site: Some(number),
-            service: None,
-        }));
+        let proxies = site.data.iter().enumerate().map(|(data, about)| {
+            of_site(Role::DataProxy, format!("{}:data", data_name(site, about)), Some(data))
+        });
+        posts.extend(proxies);
+        let connector = || of_site(Role::Connector, format!("{}:connector", site.name), None);
+        posts.extend(site.backends().next().is_some().then(connector));
     }
     let certified = config.sites.iter().any(|site| site.tls.is_some());
     posts.extend(certified.then(|| role(Role::Signer)));
@@ -115,6 +125,10 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
     let relays = |front: &Post, other: &Post| {
         front.site(config).zip(other.site(config)).is_some_and(|(front, other)| config.relays(front, other))
     };
+    let calls = |service: &Post, proxy: &Post| {
+        let has = |(service, data): (&Service, &DataSource)| service.data.contains(&data.name);
+        service.site == proxy.site && service.service(config).zip(proxy.data(config)).is_some_and(has)
+    };
     match (one.role, two.role) {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
@@ -128,6 +142,8 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
         (Role::Broker, Role::Connector) | (Role::Connector, Role::Broker) => {
             (one.site, one.service) == (two.site, two.service)
         }
+        (Role::Service, Role::DataProxy) => calls(one, two),
+        (Role::DataProxy, Role::Service) => calls(two, one),
         (Role::Site, Role::Signer | Role::Stapler) => one.site(config).is_some_and(|site| site.tls.is_some()),
         (Role::Signer | Role::Stapler, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
         _ => true,

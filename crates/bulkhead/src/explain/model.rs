@@ -17,6 +17,8 @@ pub enum Kind {
     Files,
     /// The private keys of a site's certificates.
     Keys,
+    /// The rows of a database.
+    Data,
     /// What users of a site or service send and are answered.
     Users,
     /// The truth of a log from now on.
@@ -35,6 +37,7 @@ impl Kind {
             Self::Service => "service",
             Self::Files => "files",
             Self::Keys => "keys",
+            Self::Data => "data",
             Self::Users => "users",
             Self::Log => "log",
             Self::Orders => "orders",

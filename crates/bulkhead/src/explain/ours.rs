@@ -9,7 +9,7 @@ use std::path::Path;
 use config::{Config, Service, Site};
 use wire::{Edge, Role};
 
-use super::assets::{ERROR_LOG, Reaches, access_log, service_name, shown};
+use super::assets::{ERROR_LOG, Reaches, access_log, data_name, service_name, shown};
 use super::contacts::{Post, posts};
 use super::model::{Asset, Drag, Kind, Loss, Model, Process, Reach};
 
@@ -54,7 +54,7 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
-        Role::Logger | Role::Admin | Role::Signer | Role::Stapler | Role::Broker => {
+        Role::Logger | Role::Admin | Role::Signer | Role::Stapler | Role::Broker | Role::DataProxy => {
             ("none", "it holds no client's, and is sent none")
         }
     }
@@ -121,7 +121,8 @@ impl<'a> Rules<'a> {
                 self.connector(found, &service_name(site, service), Role::Broker)
             }
             (Role::Connector, Some(site), None) => self.connector(found, &site.name, Role::Site),
-            (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => found,
+            (Role::DataProxy, Some(site), _) => self.data_proxy(found, site, post),
+            (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => found,
         }
         .done()
     }
@@ -193,6 +194,12 @@ impl<'a> Rules<'a> {
         found = found.one(Kind::Service, &name, Loss::Whole, "it is this process");
         for folder in &service.read {
             found = self.files(found, folder, "`read`: it opens them itself");
+        }
+        if self.has(Role::Service, Role::DataProxy, "ServiceToDataProxy") {
+            for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
+                let how = "`data`: it calls the statements that are granted to it, with values of its choice";
+                found = found.one(Kind::Data, &data_name(site, data), Loss::Part, how);
+            }
         }
         if service.takes_connections && self.has(Role::Gate, Role::Service, "ToWorker") {
             let how = "gates hand it the connections themselves";
@@ -283,6 +290,17 @@ impl<'a> Rules<'a> {
             found = found.one(Kind::Users, of, Loss::Part, how);
         }
         if self.has(Role::Connector, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn data_proxy(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
+        if let Some(data) = post.data(self.config) {
+            let how = "it holds the database, and answers for it";
+            found = found.one(Kind::Data, &data_name(site, data), Loss::Whole, how);
+        }
+        if self.has(Role::DataProxy, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
         }
         found

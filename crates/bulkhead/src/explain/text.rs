@@ -59,8 +59,14 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Broker, Some(_), Some(service)) => {
             format!("answers the calls by which {} connects", service.name)
         }
+        (Role::DataProxy, Some(site), _) => {
+            let source = post.data(&report.config).map_or("", |data| &data.name);
+            format!("carries out the named statements of {source} for services of {}", site.name)
+        }
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
-        (Role::Site | Role::Service | Role::Connector | Role::Broker, ..) => post.role.name().into(),
+        (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => {
+            post.role.name().into()
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; what this machine says of names, by those who look names
-//! up. Opened
-//! for them, and looked at from time to time.
+//! lists of revoked ones and users, by workers of their site; statements, by data proxies; what this machine says of
+//! names, by those who look names up. Opened for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::{Config, Site};
+use wire::data::LauncherToDataProxy;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
 
@@ -37,6 +37,8 @@ enum Purpose {
     Certificate { site: u16, number: u16 },
     /// For a site's workers, which are told so.
     Site(u16, LauncherToSite),
+    /// It is of this data source of a site, for its proxy.
+    Statements { site: u16, number: u16 },
     /// For those who look names up. A machine may be without.
     Names(NamesFile),
 }
@@ -46,6 +48,7 @@ impl Purpose {
     fn id(&self, path: &Path) -> FileId {
         let number = match self {
             Self::Certificate { number, .. }
+            | Self::Statements { number, .. }
             | Self::Site(_, LauncherToSite::ClientRevoked { number, .. }) => *number,
             Self::Site(_, LauncherToSite::RuleUsers { rule, .. }) => *rule,
             Self::Site(..) | Self::Names(_) => 0,
@@ -58,6 +61,7 @@ impl Purpose {
     fn named(&self) -> Option<(&'static str, u16)> {
         match self {
             Self::Certificate { site, .. } => Some(("certificates", *site)),
+            Self::Statements { site, .. } => Some(("statements", *site)),
             Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
             Self::Site(site, LauncherToSite::ClientRevoked { .. }) => Some(("client_crl", *site)),
             Self::Site(site, _) => Some(("users", *site)),
@@ -297,6 +301,14 @@ impl FileReload {
         match &self.files[place].purpose {
             Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
             Purpose::Names(_) => supervisor.users_of_names(),
+            Purpose::Statements { site, number } => {
+                let proxies = supervisor.active(Role::DataProxy, None).into_iter();
+                let is_its = |proxy: &u64| {
+                    let spec = supervisor.spec_of(*proxy);
+                    (spec.site, spec.index) == (*site, usize::from(*number))
+                };
+                proxies.filter(is_its).collect()
+            }
             Purpose::Site(site, _) => {
                 let workers = supervisor.active(Role::Site, None).into_iter();
                 workers.filter(|worker| supervisor.spec_of(*worker).site == *site).collect()
@@ -324,6 +336,9 @@ impl FileReload {
                             supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
                         Purpose::Site(_, message) => supervisor.send(reader, message, file),
+                        Purpose::Statements { .. } => {
+                            supervisor.send(reader, &LauncherToDataProxy::Statements {}, file);
+                        }
                         Purpose::Names(which) => {
                             file.into_iter().for_each(|file| supervisor.hand_names(reader, *which, file));
                         }
@@ -418,7 +433,10 @@ fn files_of(site: u16, about: &Site) -> Vec<ReloadedFile> {
     });
     let others = for_workers(about).into_iter();
     let others = others.map(|(told, path)| ReloadedFile::new(Purpose::Site(site, told), path));
-    certificates.chain(others).collect()
+    let statements = (0u16..).zip(&about.data).map(|(number, data)| {
+        ReloadedFile::new(Purpose::Statements { site, number }, data.statements.clone())
+    });
+    certificates.chain(others).chain(statements).collect()
 }
 
 /// Those that are next, as far as they are of this site, or of none.

@@ -49,22 +49,7 @@ impl Launcher {
                 supervisor.let_logger_read();
             }
             Role::Admin => self.configure_admin(serial)?,
-            Role::Gate => {
-                let chain = supervisor.chain_ends()?;
-                // What changes with a reload that is under way, a gate is sent when that holds.
-                let before = self.transactions.before();
-                let (tables, sockets) = match before {
-                    Some(Running { config, listeners, .. }) => (Messages { config }, &listeners[..]),
-                    None => (supervisor.context().messages(), supervisor.listeners()),
-                };
-                let sockets = sockets_of(sockets, supervisor.spec(slot).index)?;
-                let specs = supervisor.specs_for(Life::Serving);
-                let messages = supervisor.context().gate_setup(tables, sockets, &specs, chain);
-                for (message, descriptor) in messages {
-                    supervisor.send(serial, &message, descriptor);
-                }
-                from.bans.send_bans(supervisor, serial);
-            }
+            Role::Gate => self.configure_gate(serial, slot)?,
             Role::Site => {
                 let spec = supervisor.spec(slot);
                 let specs = supervisor.specs_beside(slot);
@@ -100,6 +85,11 @@ impl Launcher {
                 supervisor.configure_broker(serial)?;
                 from.probes.hand_calls_to(supervisor, serial)?;
             }
+            Role::DataProxy => {
+                for (message, descriptor) in supervisor.context().data_proxy_setup(supervisor.spec(slot))? {
+                    supervisor.send(serial, &message, descriptor);
+                }
+            }
             Role::Filter | Role::Launcher => {}
         }
         self.open_log_of(serial);
@@ -114,6 +104,25 @@ impl Launcher {
         if site != NO_PARTITION {
             self.components.log_rotation.need(&mut self.supervisor, site);
         }
+    }
+
+    fn configure_gate(&mut self, serial: u64, slot: usize) -> Result<(), Error> {
+        let supervisor = &mut self.supervisor;
+        let chain = supervisor.chain_ends()?;
+        // What changes with a reload that is under way, a gate is sent when that holds.
+        let before = self.transactions.before();
+        let (tables, sockets) = match before {
+            Some(Running { config, listeners, .. }) => (Messages { config }, &listeners[..]),
+            None => (supervisor.context().messages(), supervisor.listeners()),
+        };
+        let sockets = sockets_of(sockets, supervisor.spec(slot).index)?;
+        let specs = supervisor.specs_for(Life::Serving);
+        let messages = supervisor.context().gate_setup(tables, sockets, &specs, chain);
+        for (message, descriptor) in messages {
+            supervisor.send(serial, &message, descriptor);
+        }
+        self.components.bans.send_bans(supervisor, serial);
+        Ok(())
     }
 
     fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {

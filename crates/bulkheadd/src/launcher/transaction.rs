@@ -19,7 +19,7 @@ use supervisor::life::Life;
 use supervisor::process::Untold;
 
 /// Processes that others have channels to: if a successor is given up, the channels to the one that stays are made again.
-const CONNECTED: [Role; 4] = [Role::Signer, Role::Stapler, Role::Connector, Role::Broker];
+const CONNECTED: [Role; 5] = [Role::Signer, Role::Stapler, Role::Connector, Role::Broker, Role::DataProxy];
 
 impl Launcher {
     /// Everything of a transaction has been started.

@@ -25,4 +25,10 @@ impl Fault {
     pub(crate) fn with_help(rule: impl Into<String>, help: impl Into<String>) -> Fault {
         Fault { rule: rule.into(), help: Some(help.into()) }
     }
+
+    /// All of it, for those who have no place to point at.
+    pub(crate) fn in_words(self) -> String {
+        let Fault { rule, help } = self;
+        help.map_or(rule.clone(), |help| format!("{rule}; {help}"))
+    }
 }

@@ -196,6 +196,7 @@ pub(super) const SITE: &[Row] = &[
         "whether a client without a certificate is refused; only with `client_ca`",
     ),
     Row::other("service", "`[[site.service]]`", "none", "see below"),
+    Row::other("data", "`[[site.data]]`", "none", "see below"),
     Row::other("route", "`[[site.route]]`", "none", "see below"),
     Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request")
         .absent("as of `[limits]`"),
@@ -369,6 +370,17 @@ pub(super) const ROUTE: &[Row] = &[
     Row::other("script", "path", "none", "with `fastcgi`: the script below the root that answers"),
 ];
 
+pub(super) const DATA: &[Row] = &[
+    Row::other("name", "string", "required", "unique in its site; the rule of a site's name"),
+    Row::other(
+        "statements",
+        "file",
+        "required",
+        "[the named statements](guide/data.md#statements), and which services may call each; read again when it has changed",
+    ),
+    Row::other("schema", "file", "none", "SQL that makes the tables of a database that has none"),
+];
+
 pub(super) const SERVICE: &[Row] = &[
     Row::other("name", "string", "required", "unique in its site; the rule of a site's name"),
     Row::other(
@@ -421,6 +433,12 @@ pub(super) const SERVICE: &[Row] = &[
          (`\"tcp:10.0.0.5:5432\"`, `\"tcp:10.0.0.0/8:5432\"`, `\"tcp:[fd00::1]:443\"`); UDP to and from \
          anywhere. [Its connector](guide/services.md#network) makes the connections. It also gets \
          `/etc/hosts`, `/etc/resolv.conf` and certificates; without, no network at all",
+    ),
+    Row::other(
+        "data",
+        "array of strings",
+        "`[]`",
+        "the data sources of its site of which it may call statements: [databases](guide/data.md)",
     ),
     Row::other(
         "jit",

@@ -245,6 +245,54 @@ pub(super) const STAPLER: &[Allow] =
 pub(super) const ASKING: &[Allow] =
     &[RECEIVE, SEND, allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers")];
 
+/// The flags of threads: everything shared with the process, and nothing of anybody else's.
+const THREAD: u64 = (l::CLONE_VM
+    | l::CLONE_FS
+    | l::CLONE_FILES
+    | l::CLONE_SIGHAND
+    | l::CLONE_THREAD
+    | l::CLONE_SYSVSEM
+    | l::CLONE_SETTLS
+    | l::CLONE_PARENT_SETTID
+    | l::CLONE_CHILD_CLEARTID) as u64;
+
+/// A data proxy works on the files of a SQLite database, by threads. Its root has one folder, and Landlock lets it
+/// make no links, devices or sockets there.
+pub(super) const DATA_PROXY: &[Allow] = &[
+    allow_when(&[l::SYS_clone], &[When::Is(0, THREAD)], "its threads; a process cannot be made so"),
+    allow(&[l::SYS_sched_getaffinity], "the C library's start of a thread"),
+    allow(
+        &[l::SYS_openat, l::SYS_unlinkat],
+        "the database, its log of changes and its shared index, by name in its folder",
+    ),
+    allow(
+        &[
+            l::SYS_fstat,
+            l::SYS_statx,
+            l::SYS_newfstatat,
+            l::SYS_readlinkat,
+            l::SYS_faccessat,
+            l::SYS_faccessat2,
+        ],
+        "whether a file is there, how long it is, and that it is no link",
+    ),
+    #[cfg(target_arch = "x86_64")]
+    allow(
+        &[l::SYS_open, l::SYS_unlink, l::SYS_stat, l::SYS_lstat, l::SYS_readlink, l::SYS_access],
+        "the same, by the calls that this processor has beside",
+    ),
+    allow(&[l::SYS_getcwd], "the whole path of a database that was named so already"),
+    allow(&[l::SYS_pread64, l::SYS_pwrite64, l::SYS_lseek], "pages of the database"),
+    allow(&[l::SYS_ftruncate, l::SYS_fallocate], "files that shrink and grow"),
+    allow(&[l::SYS_fsync, l::SYS_fdatasync], "what is acknowledged is on disk"),
+    allow_when(
+        &[l::SYS_fcntl],
+        &[When::In(1, &[l::F_SETLK as u64, l::F_GETLK as u64])],
+        "locks, by which processes that have the database open take turns",
+    ),
+    allow(&[l::SYS_sched_yield], "waiting for a lock of the shared index"),
+];
+
 /// A reaper ends processes, and nothing else.
 pub(super) const REAPER: &[Allow] = &[allow_when(
     &[l::SYS_pidfd_send_signal],

@@ -60,6 +60,7 @@ impl Supervisor {
             | Role::Filter
             | Role::Connector
             | Role::Broker
+            | Role::DataProxy
             | Role::Signer
             | Role::Stapler
             | Role::Launcher => AccessRight::None,
@@ -105,6 +106,7 @@ impl Supervisor {
         };
         self.connect_backends(serial)?;
         self.connect_broker(serial)?;
+        self.connect_data(serial)?;
         pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
         self.connect_signer(serial)?;
         self.connect_stapler(serial)

@@ -5,6 +5,7 @@
 pub mod broker;
 pub mod configure;
 pub mod connector;
+pub mod data;
 pub mod files;
 pub mod log_files;
 pub mod names;
@@ -368,7 +369,7 @@ impl<'a> Messages<'a> {
     }
 
     /// What a service worker is sent before it initialises.
-    pub fn service_setup(&self, spec: &ProcessSpec) -> [LauncherToService; 2] {
+    pub fn service_setup(&self, spec: &ProcessSpec) -> Vec<LauncherToService> {
         // Filters are to see every request, not the first of each connection alone.
         let owns_host = self.config.conditioning.filters.is_empty()
             && self.service(spec).is_some_and(|(site, service)| service.path == "/" && site.path == "/");
@@ -379,7 +380,9 @@ impl<'a> Messages<'a> {
         let jit = self.service(spec).is_some_and(|(_, service)| service.jit);
         let limits =
             LauncherToService::Limits { limits: self.limits(spec), site: spec.site, owns_host, dumps, jit };
-        [limits, LauncherToService::Begin {}]
+        let sources = self.service(spec).into_iter().flat_map(|(_, service)| &service.data);
+        let sources = sources.map(|name| LauncherToService::DataSource { name: Text::new(name) });
+        std::iter::once(limits).chain(sources).chain([LauncherToService::Begin {}]).collect()
     }
 }
 

@@ -171,6 +171,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         core_max: None,
         cpu_percent: None,
         network: config::Network::default(),
+        data: Vec::new(),
         jit: filter.jit,
         label: None,
         takes_connections: false,

@@ -14,6 +14,7 @@ use wire::Role;
 
 use crate::directories;
 use crate::error::{Error, at, during};
+use crate::setup::data::DATA_AT;
 use crate::spawn::cgroup::Share;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
@@ -24,6 +25,10 @@ use crate::spawn::process_spec::ProcessSpec;
 const TEMPORARY_BYTES: u64 = 64 << 20;
 /// LIMIT: our own roles are one process of one thread each.
 const ROLE_PROCESSES: u64 = 8;
+
+/// LIMIT: threads of all data proxies of one source: one that retires, one that serves and one that is to take its place,
+/// each with one thread for messages, one that writes and three that read.
+const DATA_PROXY_THREADS: u64 = 16;
 
 /// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
 /// process is known to those alone that share its PID namespace or are above.
@@ -42,6 +47,7 @@ fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
         Role::Broker => Policy::Broker,
+        Role::DataProxy => Policy::DataProxy,
         Role::Service | Role::Filter | Role::Connector | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service(Grants {
@@ -71,6 +77,7 @@ impl SpawnContext {
             (Role::Site, _) => self.let_site_reach(spec, &mut view)?,
             (Role::Connector, _) => self.let_connector_reach(spec, &mut view.reach)?,
             (Role::Stapler, _) => self.let_stapler_reach(&mut view.reach),
+            (Role::DataProxy, _) => self.let_data_proxy_reach(spec, &mut view)?,
             (_, Some(service)) => {
                 self.let_service_reach(service, spec, program, &mut view)?;
                 if let Some(folder) = core_folder {
@@ -139,6 +146,17 @@ impl SpawnContext {
         Ok(())
     }
 
+    /// A data proxy gets the folder of its database, and nothing beside.
+    fn let_data_proxy_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
+        let folder = self.data_folder(spec)?;
+        if view.jailed {
+            let tree = jail::view(&folder, Mode::Write).map_err(at("make a view of", Path::new(DATA_AT)))?;
+            view.binds.push(Bind { at: DATA_AT.into(), tree, directory: true });
+        }
+        view.reach.paths.push((folder, Access::Write));
+        Ok(())
+    }
+
     fn let_service_reach(
         &self,
         service: &Service,
@@ -192,9 +210,13 @@ impl SpawnContext {
                 .and_then(|service| service.core_max)
                 .unwrap_or(0),
             // A broker is one more process of the uid.
-            processes: service.map_or(ROLE_PROCESSES, |service| {
-                u64::from(service.processes_max) + u64::from(service.network.is_granted())
-            }),
+            processes: match (spec.role, service) {
+                (Role::DataProxy, _) => DATA_PROXY_THREADS,
+                (_, None) => ROLE_PROCESSES,
+                (_, Some(service)) => {
+                    u64::from(service.processes_max) + u64::from(service.network.is_granted())
+                }
+            },
             memory_bytes: service.and_then(|service| service.memory_max),
         }
     }

@@ -9,6 +9,8 @@ use wire::Role;
 pub const CONNECTOR_OF: &str = ":connector";
 /// What the name of a service's broker ends in.
 pub const BROKER_OF: &str = ":broker";
+/// What the name of a data proxy ends in.
+pub const DATA_OF: &str = ":data";
 /// What is between a name and the number of one of its workers; no name has it.
 pub const WORKER_OF: char = '#';
 
@@ -24,7 +26,7 @@ pub struct ProcessSpec {
     pub partition: u16,
     /// Which site it belongs to, as an index into the configuration; [`wire::NO_PARTITION`] if to none.
     pub site: u16,
-    /// Which service of the site (or whose), which gate or which filter it is.
+    /// Which service of the site (or whose), which of its data sources, which gate or which filter it is.
     pub index: usize,
     /// Which of the processes of its partition it is, from 0 on; 0 for everything but sites and services.
     pub worker: u16,
@@ -60,6 +62,7 @@ impl ProcessSpec {
             Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
             Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
             Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
+            Role::DataProxy => format!("dataproxy {}", self.name.trim_end_matches(DATA_OF)),
             _ => self.name.clone(),
         }
     }

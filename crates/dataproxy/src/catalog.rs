@@ -1,0 +1,183 @@
+//! What can be called, by whom: the statements of a file, after the database has prepared all of them.
+//!
+//! Sees: the operator's file, names and values from services. Never: lets a call pass that was not granted.
+
+use std::collections::HashMap;
+
+use statements::{Kind, Parameter, Statements, Type};
+use wire::data::{CallFault, Value};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// The statement of this number.
+    Statement(usize),
+    /// The transaction of this number.
+    Transaction(usize),
+}
+
+/// The statements that hold now.
+#[derive(Debug)]
+pub struct Catalog {
+    /// The file.
+    pub file: Statements,
+    /// Which statements only read, by number.
+    pub reads: Vec<bool>,
+    names: HashMap<String, Call>,
+}
+
+impl Catalog {
+    /// Statements of which the database has said whether they only read.
+    pub fn new(file: Statements, reads: Vec<bool>) -> Self {
+        let statements = file.statements.iter().enumerate();
+        let statements = statements.map(|(number, one)| (one.name.clone(), Call::Statement(number)));
+        let transactions = file.transactions.iter().enumerate();
+        let transactions = transactions.map(|(number, one)| (one.name.clone(), Call::Transaction(number)));
+        let names = statements.chain(transactions).collect();
+        Self { file, reads, names }
+    }
+
+    /// What a service may call by this name; `None` also if there is no such thing: it learns no names.
+    pub fn granted(&self, service: &str, name: &str) -> Option<Call> {
+        let call = *self.names.get(name)?;
+        let services = match call {
+            Call::Statement(number) => &self.file.statements[number].services,
+            Call::Transaction(number) => &self.file.transactions[number].services,
+        };
+        services.iter().any(|granted| granted == service).then_some(call)
+    }
+
+    /// Whether the name stands for anything.
+    pub fn knows(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// The statements of a call, in order.
+    pub fn steps(&self, call: Call) -> Vec<usize> {
+        match call {
+            Call::Statement(number) => vec![number],
+            Call::Transaction(number) => self.file.transactions[number].steps.clone(),
+        }
+    }
+
+    /// Whether a call only reads.
+    pub fn only_reads(&self, call: Call) -> bool {
+        matches!(call, Call::Statement(number) if self.reads[number])
+    }
+
+    /// Checks the values of a call against the parameters of its statements.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self, call: Call, values: &[Value]) -> Result<(), (CallFault, String)> {
+        let steps = self.steps(call);
+        let parameters: Vec<&Parameter> =
+            steps.iter().flat_map(|step| &self.file.statements[*step].parameters).collect();
+        let wrong = |reason| Err((CallFault::Parameters, reason));
+        if parameters.len() != values.len() {
+            return wrong(format!("it has {} parameters, and {} came", parameters.len(), values.len()));
+        }
+        match parameters.iter().zip(values).find(|(parameter, value)| !fits(parameter, value)) {
+            Some((Parameter { name, kind, .. }, value)) => {
+                wrong(format!("`{name}` is {} {}, and {} came", article(*kind), kind.word(), of(value)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What the answer of a statement may have.
+    pub fn kind(&self, statement: usize) -> Kind {
+        self.file.statements[statement].kind
+    }
+}
+
+fn fits(parameter: &Parameter, value: &Value) -> bool {
+    match (parameter.kind, value) {
+        (_, Value::Null) => parameter.nullable,
+        (Type::Bool, Value::Int(number)) => (0..=1).contains(number),
+        (Type::Int | Type::Real, Value::Int(_)) => true,
+        (Type::Real, Value::Real(_)) => true,
+        (Type::Text, Value::Text(_)) => true,
+        (Type::Blob, Value::Blob(_)) => true,
+        _ => false,
+    }
+}
+
+fn article(kind: Type) -> &'static str {
+    if kind == Type::Int { "an" } else { "a" }
+}
+
+fn of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NULL",
+        Value::Int(_) => "a whole number",
+        Value::Real(_) => "a real number",
+        Value::Text(_) => "a text",
+        Value::Blob(_) => "a blob",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+-- name: get :one
+-- services: a, b
+-- params: id int, big real, name text?, raw blob, on bool
+SELECT :id, :big, :name, :raw, :on
+-- name: add :exec
+-- services: b
+-- params: id int
+INSERT INTO t VALUES (:id)
+-- transaction: both
+-- services: c
+-- statements: add, add
+";
+
+    fn catalog() -> Catalog {
+        Catalog::new(statements::parse(FILE).unwrap(), vec![true, false])
+    }
+
+    #[test]
+    fn nobody_calls_what_was_not_granted() {
+        let catalog = catalog();
+        assert_eq!(catalog.granted("a", "get"), Some(Call::Statement(0)));
+        assert_eq!(catalog.granted("a", "add"), None);
+        assert_eq!(catalog.granted("c", "add"), None);
+        assert_eq!(catalog.granted("c", "both"), Some(Call::Transaction(0)));
+        for name in ["", "nothing", "GET", "get ", "get\0", "SELECT 1"] {
+            assert_eq!(catalog.granted("a", name), None, "{name:?}");
+        }
+        assert!(catalog.only_reads(Call::Statement(0)) && !catalog.only_reads(Call::Transaction(0)));
+    }
+
+    #[test]
+    fn values_fit_their_types() {
+        let (catalog, call) = (catalog(), Call::Statement(0));
+        let text = |text: &str| Value::Text(text.into());
+        let good = [Value::Int(1), Value::Real(0.5), Value::Null, Value::Blob(vec![]), Value::Int(1)];
+        assert_eq!(catalog.check(call, &good), Ok(()));
+        let change = |at: usize, value: Value| {
+            let mut values = good.to_vec();
+            values[at] = value;
+            catalog.check(call, &values)
+        };
+        assert_eq!(change(1, Value::Int(7)), Ok(()));
+        assert_eq!(change(2, text("'; --")), Ok(()));
+        for (at, value) in [
+            (0, Value::Real(1.0)),
+            (0, text("1")),
+            (0, Value::Null),
+            (1, text("1.0")),
+            (2, Value::Blob(vec![65])),
+            (3, text("A")),
+            (4, Value::Int(2)),
+        ] {
+            assert_eq!(change(at, value.clone()).unwrap_err().0, CallFault::Parameters, "{at} {value:?}");
+        }
+        assert!(catalog.check(call, &good[1..]).unwrap_err().1.contains("5 parameters, and 4 came"));
+        assert_eq!(catalog.check(Call::Transaction(0), &[Value::Int(1), Value::Int(2)]), Ok(()));
+        assert!(catalog.check(Call::Transaction(0), &[Value::Int(1)]).is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! One process of a service: its login, its calls, its answers.
+//!
+//! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the channel.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq as _;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use wire::data::{
+    CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy, Token, ValueReader,
+};
+use wire::log::Level;
+use wire::{Bytes, Text};
+use worker::channel::{Channel, ChannelError};
+use worker::counters::Counters;
+use worker::log::Log;
+use worker::refused::LogLimiter;
+
+use crate::catalog::{Call, Catalog};
+use crate::queue::{Budget, Job, Lane, Queue, Reply};
+
+type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
+
+/// LIMIT: nonsense that a service may send before its channel is closed.
+const VIOLATIONS_MAX: u32 = 10;
+
+/// What all channels share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) queue: Arc<Queue>,
+    /// The statements that hold now.
+    pub(crate) catalog: RefCell<Arc<Catalog>>,
+    pub(crate) counters: Counters,
+    pub(crate) log: Log,
+    /// Calls that were refused, and since when nobody was told.
+    pub(crate) refused: Cell<u64>,
+    pub(crate) limiter: LogLimiter,
+}
+
+/// The service at the other end.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its number in the queue: all of its processes have one.
+    pub(crate) number: usize,
+}
+
+/// A call that has come, and has no answer yet.
+struct UnderWay {
+    cancelled: Arc<AtomicBool>,
+    /// What it wants, and the parameters that have come, unless they are complete.
+    unfinished: Option<(Call, Arc<Catalog>, Vec<u8>)>,
+}
+
+/// One channel.
+struct Client {
+    shared: Rc<Shared>,
+    service: Service,
+    calls: HashMap<u32, UnderWay>,
+    replies: UnboundedSender<Reply>,
+    budget: Arc<Budget>,
+    violations: u32,
+}
+
+/// Serves one process of a service until it is gone.
+pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, channel: OwnedFd) {
+    let Ok(channel) = ServiceChannel::new(channel) else { return };
+    shared.counters.connected();
+    if log_in(&channel, &shared, &service, &token).await {
+        let (replies, answers) = unbounded_channel();
+        let (calls, budget) = (HashMap::new(), Arc::default());
+        let mut client = Client { shared: shared.clone(), service, calls, replies, budget, violations: 0 };
+        client.serve(&channel, answers).await;
+        // Nobody waits for what is left: it is not begun, and what was begun is undone.
+        client.calls.values().for_each(|call| call.cancelled.store(true, Ordering::Relaxed));
+    }
+    shared.counters.disconnected();
+}
+
+/// Waits for the token; whether it was the right one.
+async fn log_in(channel: &ServiceChannel, shared: &Shared, service: &Service, token: &Token) -> bool {
+    match channel.receive().await {
+        Ok(Some((ServiceToDataProxy::Login { token: shown }, _))) if bool::from(shown.0.ct_eq(&token.0)) => {
+            channel.send(&DataProxyToService::Welcome {}, None).await.is_ok()
+        }
+        Ok(None) => false,
+        _ => {
+            shared.refused(&format!("service {} has not shown the token of its channel", service.name));
+            false
+        }
+    }
+}
+
+impl Shared {
+    /// Counts what was refused, and tells of it now and then.
+    fn refused(&self, what: &str) {
+        self.refused.set(self.refused.get() + 1);
+        if let Some(untold) = self.limiter.tell(Instant::now()) {
+            let more = if untold > 0 { format!(" ({untold} more before)") } else { String::new() };
+            self.log.event(Level::Warning, format_args!("{what}{more}"));
+        }
+    }
+}
+
+impl Client {
+    async fn serve(&mut self, channel: &ServiceChannel, mut answers: UnboundedReceiver<Reply>) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(reply) = answers.recv() => {
+                    if self.answer(channel, reply).await.is_err() {
+                        return;
+                    }
+                }
+                message = channel.receive() => match message {
+                    Ok(Some((message, None))) => self.take(message),
+                    Ok(Some((_, Some(_)))) | Err(ChannelError::Malformed(_)) => self.violation("what is no message"),
+                    Ok(None) | Err(ChannelError::Io(_)) => return,
+                },
+            }
+            if self.violations >= VIOLATIONS_MAX {
+                self.shared
+                    .refused(&format!("service {} sends nonsense; its channel is closed", self.service.name));
+                return;
+            }
+        }
+    }
+
+    /// Sends an answer; one that does not read keeps nobody waiting but itself.
+    async fn answer(&mut self, channel: &ServiceChannel, reply: Reply) -> std::io::Result<()> {
+        let length = reply.length();
+        let (id, is_end, message) = match reply {
+            Reply::Part(id, results) => (id, false, DataProxyToService::Part { id, results: Bytes(results) }),
+            Reply::Done(id, results) => (id, true, DataProxyToService::Done { id, results: Bytes(results) }),
+            Reply::Failed(id, fault, reason) => {
+                (id, true, DataProxyToService::Failed { id, fault, reason: Text::new(reason) })
+            }
+        };
+        self.budget.give_back(length);
+        let is_wanted = self.calls.get(&id).is_some_and(|call| !call.cancelled.load(Ordering::Relaxed));
+        if is_end {
+            self.calls.remove(&id);
+            self.shared.counters.answered();
+        }
+        // Also one that was cancelled gets its end, so that the service can use the number again.
+        if is_wanted || is_end { channel.send(&message, None).await } else { Ok(()) }
+    }
+
+    fn take(&mut self, message: ServiceToDataProxy) {
+        match message {
+            ServiceToDataProxy::Call { id, name, complete, values } => {
+                self.call(id, name.as_str(), complete, values.0)
+            }
+            ServiceToDataProxy::More { id, complete, values } => self.more(id, complete, values.0),
+            ServiceToDataProxy::Cancel { id } => {
+                // Its answer may have been on its way.
+                let call = self.calls.get_mut(&id);
+                call.into_iter().for_each(|call| call.cancelled.store(true, Ordering::Relaxed));
+            }
+            ServiceToDataProxy::Login { .. } => self.violation("a second login"),
+        }
+    }
+
+    fn call(&mut self, id: u32, name: &str, complete: bool, values: Vec<u8>) {
+        if self.calls.contains_key(&id) {
+            return self.violation("a number twice");
+        }
+        let under_way = self.calls.len();
+        let cancelled: Arc<AtomicBool> = Arc::default();
+        self.calls.insert(id, UnderWay { cancelled, unfinished: None });
+        if under_way >= CALLS_MAX {
+            return self.fail(id, CallFault::Busy, format!("{CALLS_MAX} calls are under way"));
+        }
+        let catalog = self.shared.catalog.borrow().clone();
+        match catalog.granted(&self.service.name, name) {
+            Some(call) => self.go_on(id, (call, catalog, values), complete),
+            None => {
+                let why =
+                    if catalog.knows(name) { "which was not granted to it" } else { "which there is not" };
+                self.shared.refused(&format!("service {} called {name:?}, {why}", self.service.name));
+                self.fail(id, CallFault::Refused, "there is no such statement for this service".into());
+            }
+        }
+    }
+
+    fn more(&mut self, id: u32, complete: bool, values: Vec<u8>) {
+        match self.calls.get_mut(&id).map(|call| call.unfinished.take()) {
+            Some(Some((call, catalog, mut before))) => {
+                before.extend(values);
+                self.go_on(id, (call, catalog, before), complete);
+            }
+            // It was refused meanwhile.
+            Some(None) => {}
+            None => self.violation("more of no call"),
+        }
+    }
+
+    /// Does a call whose parameters are complete, and keeps one whose are not.
+    fn go_on(&mut self, id: u32, (call, catalog, values): (Call, Arc<Catalog>, Vec<u8>), complete: bool) {
+        if values.len() > PARAMETERS_BYTES_MAX {
+            let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
+            return self.fail(id, CallFault::Parameters, reason);
+        }
+        let Some(under_way) = self.calls.get_mut(&id) else { return };
+        if !complete {
+            under_way.unfinished = Some((call, catalog, values));
+            return;
+        }
+        let cancelled = under_way.cancelled.clone();
+        let values = match ValueReader::new(&values).values() {
+            Ok(values) => values,
+            Err(error) => return self.fail(id, CallFault::Parameters, error.to_string()),
+        };
+        if let Err((fault, reason)) = catalog.check(call, &values) {
+            return self.fail(id, fault, reason);
+        }
+        let lane = if catalog.only_reads(call) { Lane::Read } else { Lane::Write };
+        let deadline = Instant::now() + timeout(&catalog, call);
+        let (replies, budget) = (self.replies.clone(), self.budget.clone());
+        let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget };
+        self.shared.queue.add(lane, self.service.number, job);
+    }
+
+    fn fail(&mut self, id: u32, fault: CallFault, reason: String) {
+        let _ = self.replies.send(Reply::Failed(id, fault, reason));
+    }
+
+    fn violation(&mut self, what: &str) {
+        self.violations += 1;
+        self.shared.refused(&format!("service {} has sent {what}", self.service.name));
+    }
+}
+
+fn timeout(catalog: &Catalog, call: Call) -> Duration {
+    match call {
+        Call::Statement(number) => catalog.file.statements[number].timeout,
+        Call::Transaction(number) => catalog.file.transactions[number].timeout,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use statements::Statements;
+    use tokio::runtime::LocalOptions;
+    use wire::data::TOKEN_BYTES;
+
+    const FILE: &str = "-- name: get :one\n-- services: a\nSELECT 1\n";
+
+    /// The end of the service, in a process whose service `name` has this token.
+    fn attended(name: &str, token: Token) -> (Channel<DataProxyToService, ServiceToDataProxy>, Rc<Shared>) {
+        let file = statements::parse(FILE).unwrap_or_else(|_| Statements::default());
+        let shared = Rc::new(Shared {
+            queue: Queue::new(1),
+            catalog: RefCell::new(Arc::new(Catalog::new(file, vec![true]))),
+            counters: Counters::default(),
+            log: Log::new(None, wire::NO_PARTITION, 1000).expect("a log"),
+            refused: Cell::new(0),
+            limiter: LogLimiter::default(),
+        });
+        let (own, other) = sys::seqpacket::pair().expect("a pair");
+        let service = Service { name: name.to_owned(), number: 0 };
+        tokio::task::spawn_local(attend(shared.clone(), service, token, own));
+        (Channel::new(other).expect("a channel"), shared)
+    }
+
+    fn in_runtime(test: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build_local(LocalOptions::default()).expect("a runtime");
+        runtime.block_on(test);
+    }
+
+    fn token(byte: u8) -> Token {
+        Token([byte; TOKEN_BYTES])
+    }
+
+    fn call(id: u32, name: &str) -> ServiceToDataProxy {
+        ServiceToDataProxy::Call { id, name: Text::new(name), complete: true, values: Bytes::default() }
+    }
+
+    #[test]
+    fn nobody_is_heard_without_the_token_of_the_channel() {
+        in_runtime(async {
+            let one_bit_off = {
+                let mut bytes = [7; TOKEN_BYTES];
+                bytes[TOKEN_BYTES - 1] ^= 1;
+                Token(bytes)
+            };
+            // Another's, that of an earlier channel, none, and a call in its place.
+            for shown in [token(8), token(0), one_bit_off] {
+                let (channel, shared) = attended("a", token(7));
+                channel.send(&ServiceToDataProxy::Login { token: shown }, None).await.expect("room");
+                channel.send(&call(1, "get"), None).await.expect("room");
+                assert!(matches!(channel.receive().await, Ok(None) | Err(_)));
+                assert_eq!(shared.refused.get(), 1);
+            }
+            let (channel, _) = attended("a", token(7));
+            channel.send(&call(1, "get"), None).await.expect("room");
+            assert!(matches!(channel.receive().await, Ok(None) | Err(_)));
+        });
+    }
+
+    #[test]
+    fn a_token_gives_the_rights_of_its_service_alone() {
+        in_runtime(async {
+            let (channel, shared) = attended("b", token(7));
+            channel.send(&ServiceToDataProxy::Login { token: token(7) }, None).await.expect("room");
+            assert!(matches!(channel.receive().await, Ok(Some((DataProxyToService::Welcome {}, None)))));
+            for (id, name) in [(1, "get"), (2, "nothing")] {
+                channel.send(&call(id, name), None).await.expect("room");
+                let refused = channel.receive().await.expect("an answer");
+                let Some((DataProxyToService::Failed { id: of, fault: CallFault::Refused, .. }, _)) = refused
+                else {
+                    panic!("{refused:?}");
+                };
+                assert_eq!(of, id);
+            }
+            assert_eq!(shared.refused.get(), 2);
+            // A second login is nonsense, and so is enough of anything else.
+            for _ in 0..VIOLATIONS_MAX {
+                let _ = channel.send(&ServiceToDataProxy::Login { token: token(7) }, None).await;
+            }
+            assert!(matches!(channel.receive().await, Ok(None) | Err(_)));
+        });
+    }
+}

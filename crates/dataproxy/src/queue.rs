@@ -1,0 +1,314 @@
+//! Calls that wait for a thread: in turns among the services, so that none can keep the others waiting.
+//!
+//! Sees no input. Never: gives one service all threads, where there are several.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use wire::data::{CallFault, Value};
+
+use crate::catalog::{Call, Catalog};
+
+/// LIMIT: bytes of answers that a service has not read yet, over all of its calls.
+const UNREAD_MAX: i64 = 32 << 20;
+
+/// Which threads a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The one that writes.
+    Write = 0,
+    /// Those that only read.
+    Read = 1,
+}
+
+/// A part of an answer, or its end.
+#[derive(Debug)]
+pub enum Reply {
+    /// More follows.
+    Part(u32, Vec<u8>),
+    /// The last part.
+    Done(u32, Vec<u8>),
+    /// There is no answer.
+    Failed(u32, CallFault, String),
+}
+
+impl Reply {
+    /// Bytes that count as unread.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Part(_, bytes) | Self::Done(_, bytes) => bytes.len(),
+            Self::Failed(..) => 0,
+        }
+    }
+}
+
+/// What a service has not read yet of its answers, in bytes.
+#[derive(Debug, Default)]
+pub struct Budget(AtomicI64);
+
+impl Budget {
+    /// Counts bytes that are on their way.
+    fn take(&self, bytes: usize) {
+        self.0.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Whether the service has to read before it gets more.
+    pub fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > UNREAD_MAX
+    }
+
+    /// Bytes have been sent.
+    pub fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Job {
+    /// The number that the service has given it.
+    pub id: u32,
+    /// What is called, of which statements.
+    pub call: Call,
+    /// The statements that held when it came.
+    pub catalog: Arc<Catalog>,
+    /// Its parameters, which fit.
+    pub values: Vec<Value>,
+    /// By when it must be done.
+    pub deadline: Instant,
+    /// Whether nobody wants the answer any more.
+    pub cancelled: Arc<AtomicBool>,
+    /// Where answers go.
+    pub replies: UnboundedSender<Reply>,
+    /// What of them is unread.
+    pub budget: Arc<Budget>,
+}
+
+impl Job {
+    /// Whether anybody waits for the answer.
+    pub fn is_wanted(&self) -> bool {
+        !self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Sends an answer, or a part of one.
+    pub fn reply(&self, reply: Reply) {
+        self.budget.take(reply.length());
+        let _ = self.replies.send(reply);
+    }
+
+    /// Says that there is no answer.
+    pub fn fail(&self, fault: CallFault, reason: impl Into<String>) {
+        self.reply(Reply::Failed(self.id, fault, reason.into()));
+    }
+}
+
+/// A call on a thread, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Work {
+    /// The call.
+    pub job: Job,
+    service: usize,
+    lane: Lane,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.queue.ended(self.lane, self.service);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    under_way: usize,
+}
+
+#[derive(Debug)]
+struct LaneQueue {
+    /// By the number of the service.
+    services: HashMap<usize, Waiting>,
+    /// Those that have jobs, the next one first.
+    order: VecDeque<usize>,
+    /// How many jobs of one service may be under way at once.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    lanes: [LaneQueue; 2],
+    is_closed: bool,
+}
+
+/// All calls that wait.
+#[derive(Debug)]
+pub struct Queue {
+    state: Mutex<State>,
+    come: [Condvar; 2],
+}
+
+impl Queue {
+    /// A queue for one thread that writes and so many that read.
+    pub fn new(readers: usize) -> Arc<Self> {
+        let lane = |most| LaneQueue { services: HashMap::new(), order: VecDeque::new(), most };
+        let lanes = [lane(1), lane(readers.saturating_sub(1).max(1))];
+        Arc::new(Self { state: Mutex::new(State { lanes, is_closed: false }), come: Default::default() })
+    }
+
+    /// Adds a call of a service.
+    pub fn add(&self, lane: Lane, service: usize, job: Job) {
+        let mut state = self.state();
+        let own = &mut state.lanes[lane as usize];
+        let waiting = own.services.entry(service).or_default();
+        if waiting.jobs.is_empty() {
+            own.order.push_back(service);
+        }
+        waiting.jobs.push_back(job);
+        self.come[lane as usize].notify_one();
+    }
+
+    /// The next call for a thread; `None` if there will be none.
+    pub fn next(self: &Arc<Self>, lane: Lane) -> Option<Work> {
+        let mut state = self.state();
+        loop {
+            if let Some((service, job)) = state.lanes[lane as usize].take() {
+                return Some(Work { job, service, lane, queue: self.clone() });
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.come[lane as usize].wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The same, for a while only.
+    pub fn next_within(self: &Arc<Self>, lane: Lane, time: Duration) -> Option<Work> {
+        let state = self.state();
+        let nothing = |state: &mut State| !state.lanes[lane as usize].has_turn() && !state.is_closed;
+        let (mut state, _) = self.come[lane as usize]
+            .wait_timeout_while(state, time, nothing)
+            .unwrap_or_else(PoisonError::into_inner);
+        let (service, job) = state.lanes[lane as usize].take()?;
+        Some(Work { job, service, lane, queue: self.clone() })
+    }
+
+    /// Whether threads are to end.
+    pub fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
+    /// No more calls come: threads end when they have done what there is.
+    pub fn close(&self) {
+        self.state().is_closed = true;
+        self.come.iter().for_each(Condvar::notify_all);
+    }
+
+    fn ended(&self, lane: Lane, service: usize) {
+        let mut state = self.state();
+        let own = &mut state.lanes[lane as usize];
+        if let Some(waiting) = own.services.get_mut(&service) {
+            waiting.under_way -= 1;
+            if waiting.under_way == 0 && waiting.jobs.is_empty() {
+                own.services.remove(&service);
+            }
+        }
+        self.come[lane as usize].notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LaneQueue {
+    /// The next job, of a service that has not as many under way as it may have.
+    fn take(&mut self) -> Option<(usize, Job)> {
+        let at = self.position()?;
+        let service = self.order.remove(at)?;
+        let waiting = self.services.get_mut(&service)?;
+        let job = waiting.jobs.pop_front()?;
+        waiting.under_way += 1;
+        if !waiting.jobs.is_empty() {
+            self.order.push_back(service);
+        }
+        Some((service, job))
+    }
+
+    fn has_turn(&self) -> bool {
+        self.position().is_some()
+    }
+
+    fn position(&self) -> Option<usize> {
+        self.order.iter().position(|service| self.services[service].under_way < self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    fn job(id: u32) -> Job {
+        Job {
+            id,
+            call: Call::Statement(0),
+            catalog: Arc::new(Catalog::new(Default::default(), Vec::new())),
+            values: Vec::new(),
+            deadline: Instant::now(),
+            cancelled: Arc::default(),
+            replies: unbounded_channel().0,
+            budget: Arc::default(),
+        }
+    }
+
+    fn next(queue: &Arc<Queue>) -> Option<Work> {
+        queue.next_within(Lane::Read, Duration::ZERO)
+    }
+
+    #[test]
+    fn services_take_turns() {
+        let queue = Queue::new(1);
+        (0..3).for_each(|id| queue.add(Lane::Read, 1, job(id)));
+        queue.add(Lane::Read, 2, job(7));
+        let order = std::iter::from_fn(|| next(&queue).map(|work| work.job.id));
+        assert_eq!(order.collect::<Vec<_>>(), [0, 7, 1, 2]);
+        assert!(queue.state().lanes[1].services.is_empty());
+    }
+
+    #[test]
+    fn one_service_leaves_a_thread_to_the_others() {
+        let queue = Queue::new(3);
+        (0..5).for_each(|id| queue.add(Lane::Read, 1, job(id)));
+        let under_way = [next(&queue), next(&queue)];
+        assert!(under_way.iter().all(Option::is_some) && next(&queue).is_none());
+        queue.add(Lane::Read, 2, job(7));
+        let other = next(&queue).unwrap();
+        assert_eq!(other.job.id, 7);
+        drop(under_way);
+        assert_eq!(next(&queue).unwrap().job.id, 2);
+    }
+
+    #[test]
+    fn reading_and_writing_are_apart_and_the_end_comes_last() {
+        let queue = Queue::new(2);
+        queue.add(Lane::Write, 1, job(1));
+        assert!(next(&queue).is_none());
+        queue.close();
+        assert_eq!(queue.next(Lane::Write).unwrap().job.id, 1);
+        assert!(queue.next(Lane::Write).is_none() && queue.next(Lane::Read).is_none());
+    }
+
+    #[test]
+    fn unread_answers_are_counted() {
+        let budget = Budget::default();
+        budget.take(UNREAD_MAX as usize);
+        assert!(!budget.is_spent());
+        budget.take(1);
+        assert!(budget.is_spent());
+        budget.give_back(1);
+        assert!(!budget.is_spent());
+    }
+}

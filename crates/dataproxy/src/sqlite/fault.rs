@@ -1,0 +1,41 @@
+//! What a failure of SQLite's means for the service that called.
+
+use rusqlite::{Error, ErrorCode};
+use wire::data::CallFault;
+
+use crate::queue::Job;
+
+/// Whether a new connection may be better: the file is gone, damaged, or cannot be read.
+pub(super) fn is_broken(error: &Error) -> bool {
+    use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, SystemIoFailure};
+    let code = error.sqlite_error_code();
+    code.is_some_and(|code| matches!(code, SystemIoFailure | CannotOpen | DatabaseCorrupt | NotADatabase))
+}
+
+/// Tells the service why there is no answer, and the operator what the database has said.
+pub(super) fn answer(job: &Job, error: Error) {
+    let Some(code) = error.sqlite_error_code() else {
+        return job.fail(CallFault::Database, error.to_string());
+    };
+    match code {
+        ErrorCode::ConstraintViolation => job.fail(CallFault::Constraint, message(&error)),
+        ErrorCode::OperationInterrupted => job.fail(CallFault::Late, "it took too long"),
+        ErrorCode::TooBig => job.fail(CallFault::TooLarge, message(&error)),
+        _ => {
+            eprintln!("error: {error}");
+            job.fail(CallFault::Database, message(&error));
+        }
+    }
+}
+
+/// Tells a service that there is no database.
+pub(super) fn refuse(job: &Job, reason: &str) {
+    job.fail(CallFault::Database, reason);
+}
+
+fn message(error: &Error) -> String {
+    match error {
+        Error::SqliteFailure(_, Some(message)) => message.clone(),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,176 @@
+//! A SQLite database: one thread that writes, and some that read.
+//!
+//! Sees: the operator's statements, values from services. Never: makes a statement's text of a value.
+//!
+//! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is acknowledged.
+
+mod fault;
+mod open;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, Statement};
+use statements::Statements;
+
+use crate::catalog::Catalog;
+use crate::queue::{Lane, Queue, Work};
+use run::Watch;
+
+/// LIMIT: threads that read.
+pub(crate) const READERS: usize = 3;
+/// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
+const LOOK_EVERY: i32 = 1000;
+/// LIMIT: how long a database that cannot be opened is left alone.
+const REOPEN_EVERY: Duration = Duration::from_secs(1);
+
+/// A database, with the threads that work on it.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    /// What is to be done.
+    pub queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Source {
+    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work.
+    ///
+    /// # Errors
+    /// In words for the operator.
+    pub fn open(path: &Path, schema: Option<&str>) -> Result<Self, String> {
+        open::create(path, schema)?;
+        let queue = Queue::new(READERS);
+        let lanes = [Lane::Write].into_iter().chain([Lane::Read; READERS]);
+        let threads = lanes.map(|lane| {
+            let (path, queue) = (path.to_owned(), queue.clone());
+            std::thread::Builder::new().spawn(move || serve(&path, lane, &queue))
+        });
+        let threads = threads.collect::<Result<_, _>>().map_err(|error| format!("no threads: {error}"))?;
+        Ok(Self { path: path.to_owned(), queue, threads })
+    }
+
+    /// Has the database prepare all statements.
+    ///
+    /// # Errors
+    /// Each statement that it does not prepare, or that is not of its kind, with its line.
+    pub fn prepare(&self, file: Statements) -> Result<Catalog, Vec<String>> {
+        let connection = open::connect(&self.path, Lane::Write).map_err(|error| vec![error.to_string()])?;
+        let mut mistakes = Vec::new();
+        let reads = file.statements.iter().map(|statement| {
+            open::check(&connection, statement).unwrap_or_else(|(line, rule)| {
+                mistakes.push(format!("line {line}: `{}`: {rule}", statement.name));
+                false
+            })
+        });
+        let reads = reads.collect();
+        if mistakes.is_empty() { Ok(Catalog::new(file, reads)) } else { Err(mistakes) }
+    }
+
+    /// Does what there is to do, and ends.
+    pub fn close(self) {
+        self.queue.close();
+        self.threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// The life of a thread: opens the database, again if it has to, and does what comes.
+fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
+    let mut first = None;
+    while !queue.is_closed() || first.is_some() {
+        match open::connect(path, lane).and_then(watched) {
+            Ok((connection, watch)) => match work((&connection, &watch), lane, queue, &mut first) {
+                Ended::Closed => return,
+                Ended::Broken => {}
+            },
+            Err(error) => {
+                let reason = format!("the database cannot be opened: {error}");
+                eprintln!("error: {}: {reason}", path.display());
+                let until = std::time::Instant::now() + REOPEN_EVERY;
+                first.take().into_iter().for_each(|work: Work| fault::refuse(&work.job, &reason));
+                while let Some(work) =
+                    queue.next_within(lane, until.saturating_duration_since(std::time::Instant::now()))
+                {
+                    fault::refuse(&work.job, &reason);
+                }
+            }
+        }
+    }
+}
+
+/// The connection, which looks now and then whether its call is over.
+fn watched(mut connection: Connection) -> rusqlite::Result<(Connection, Watch)> {
+    let watch = Watch::default();
+    let looking = watch.clone();
+    connection.progress_handler(LOOK_EVERY, Some(move || looking.is_over()))?;
+    Ok((connection, watch))
+}
+
+/// Why a connection is not used any longer.
+enum Ended {
+    /// There will be no more calls.
+    Closed,
+    /// The database has failed in a way that a new connection may not.
+    Broken,
+}
+
+/// Does what comes, `next` first, with the statements of its catalog prepared.
+fn work(
+    (connection, watch): (&Connection, &Watch),
+    lane: Lane,
+    queue: &Arc<Queue>,
+    next: &mut Option<Work>,
+) -> Ended {
+    loop {
+        let Some(first) = next.take().or_else(|| queue.next(lane)) else { return Ended::Closed };
+        let catalog = first.job.catalog.clone();
+        let mut prepared = match prepare_all(connection, &catalog, lane) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let is_broken = fault::is_broken(&error);
+                fault::answer(&first.job, error);
+                if is_broken {
+                    return Ended::Broken;
+                }
+                continue;
+            }
+        };
+        let mut work = first;
+        loop {
+            if let Err(error) = run::run((connection, watch), &mut prepared, &work.job) {
+                let is_broken = fault::is_broken(&error);
+                fault::answer(&work.job, error);
+                if is_broken {
+                    return Ended::Broken;
+                }
+            }
+            drop(work);
+            work = match queue.next(lane) {
+                Some(work) => work,
+                None => return Ended::Closed,
+            };
+            if !Arc::ptr_eq(&work.job.catalog, &catalog) {
+                *next = Some(work);
+                break;
+            }
+        }
+    }
+}
+
+/// The statements that a thread of this lane carries out, by number.
+fn prepare_all<'c>(
+    connection: &'c Connection,
+    catalog: &Catalog,
+    lane: Lane,
+) -> rusqlite::Result<Vec<Option<Statement<'c>>>> {
+    let statements = catalog.file.statements.iter().zip(&catalog.reads);
+    let prepared = statements.map(|(statement, reads)| {
+        // A transaction has statements that read as well.
+        let is_ours = lane == Lane::Write || *reads;
+        is_ours.then(|| connection.prepare(&open::sql(statement))).transpose()
+    });
+    prepared.collect()
+}

@@ -1,0 +1,116 @@
+//! Connections to the database, and what it says of statements.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, Error, OpenFlags};
+use statements::{Kind, Statement};
+
+use crate::queue::Lane;
+
+/// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Statements that would change the connection of all services, or reach outside of the database.
+const NEVER: [&str; 11] = [
+    "attach",
+    "begin",
+    "commit",
+    "detach",
+    "end",
+    "explain",
+    "pragma",
+    "release",
+    "rollback",
+    "savepoint",
+    "vacuum",
+];
+
+/// Makes the database if it is not there, by `schema` if it has no tables.
+pub(super) fn create(path: &Path, schema: Option<&str>) -> Result<(), String> {
+    let said = |error: rusqlite::Error| format!("{}: {error}", path.display());
+    let connection = connect(path, Lane::Write).map_err(said)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+        .map_err(said)?;
+    let Some(schema) = schema.filter(|_| tables == 0) else { return Ok(()) };
+    let outcome = connection.execute_batch("BEGIN IMMEDIATE").and_then(|()| connection.execute_batch(schema));
+    outcome.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| format!("the schema: {error}"))
+}
+
+/// A connection for a thread of this lane.
+pub(super) fn connect(path: &Path, lane: Lane) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // What is acknowledged is on disk, also when the machine loses power.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // There is no folder for temporary files.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    if lane == Lane::Read {
+        connection.pragma_update(None, "query_only", true)?;
+    }
+    Ok(connection)
+}
+
+/// The text of a statement as SQLite takes it.
+pub(super) fn sql(statement: &Statement) -> String {
+    statement.sql(|number| format!("?{}", number + 1))
+}
+
+/// Whether a statement only reads.
+///
+/// # Errors
+/// It cannot be prepared, or gives something else than it says.
+pub(super) fn check(connection: &Connection, statement: &Statement) -> Result<bool, (usize, String)> {
+    let text = sql(statement);
+    let word = first_word(&text);
+    if NEVER.contains(&&*word) {
+        let word = word.to_uppercase();
+        let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that hold together";
+        return Err((statement.line, format!("`{word}` {rule}")));
+    }
+    let prepared = connection.prepare(&text).map_err(|error| at_line(statement, error))?;
+    let wrong = |rule: &str| Err((statement.line, rule.to_owned()));
+    match (statement.kind, prepared.column_count()) {
+        (Kind::One | Kind::Many, 0) => {
+            wrong("it gives no rows: say `:exec` or `:execrows`, or add `RETURNING`")
+        }
+        (Kind::Exec | Kind::ExecRows, 1..) => wrong("it gives rows: say `:one` or `:many`"),
+        _ => Ok(prepared.readonly()),
+    }
+}
+
+/// What is wrong with a statement, and the line of the file where that is.
+fn at_line(statement: &Statement, error: Error) -> (usize, String) {
+    match error {
+        Error::SqlInputError { msg, sql, offset, .. } => {
+            let before =
+                usize::try_from(offset).ok().and_then(|offset| sql.get(..offset)).unwrap_or_default();
+            (statement.sql_line + before.matches('\n').count(), msg)
+        }
+        error => (statement.line, error.to_string()),
+    }
+}
+
+/// The first word, in lower case, behind comments.
+fn first_word(text: &str) -> String {
+    let mut rest = text.trim_start();
+    loop {
+        let end = match rest.get(..2) {
+            Some("--") => rest.find('\n').map(|end| end + 1),
+            Some("/*") => rest.find("*/").map(|end| end + 2),
+            _ => break,
+        };
+        rest = rest[end.unwrap_or(rest.len())..].trim_start();
+    }
+    rest.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_ascii_lowercase()
+}

@@ -1,0 +1,313 @@
+//! Calls on a real database, with the threads of a data proxy.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dataproxy::{Budget, Catalog, Job, Lane, Reply, Source};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use wire::data::{CallFault, Value, ValueReader};
+
+const SCHEMA: &str = "\
+CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, raw BLOB, score REAL);
+CREATE TABLE notes (user INTEGER NOT NULL REFERENCES users (id), text TEXT);
+INSERT INTO users (id, name) VALUES (1, 'ann'), (2, 'bob'), (3, 'cid');
+";
+const FILE: &str = "\
+-- name: by_id :one
+-- services: s
+-- params: id int
+SELECT id, name FROM users WHERE id = :id;
+-- name: all_users :many
+-- services: s
+-- max_rows: 3
+SELECT * FROM users ORDER BY id;
+-- name: add :execrows
+-- services: s
+-- params: id int, name text, raw blob?, score real?
+INSERT INTO users VALUES (:id, :name, :raw, :score);
+-- name: add_returning :one
+-- services: s
+-- params: name text
+INSERT INTO users (name) VALUES (:name) RETURNING id;
+-- name: note :exec
+-- services: s
+-- params: user int, text text
+INSERT INTO notes VALUES (:user, :text);
+-- name: notes :many
+-- services: s
+SELECT text FROM notes ORDER BY rowid;
+-- name: forever :one
+-- services: s
+-- timeout: 200ms
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(x) FROM n;
+-- name: many_numbers :many
+-- services: s
+-- params: count int
+-- max_rows: 1000000
+-- max_bytes: 1MiB
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < :count) SELECT x, 'a text' AS text FROM n;
+-- transaction: user_with_note
+-- services: s
+-- statements: add, note, all_users
+";
+
+struct Bench {
+    folder: tempfile::TempDir,
+    source: Source,
+    catalog: Arc<Catalog>,
+    budget: Arc<Budget>,
+}
+
+/// The results of a call: for each statement its columns, rows, and how many rows have changed.
+type Results = Vec<(Vec<String>, Vec<Vec<Value>>, u64)>;
+type Answer = Result<Results, (CallFault, String)>;
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Source::open(&path(&folder), Some(SCHEMA)).unwrap();
+        let catalog = Arc::new(source.prepare(statements::parse(FILE).unwrap()).unwrap());
+        Self { folder, source, catalog, budget: Arc::default() }
+    }
+
+    fn begin(&self, name: &str, values: &[Value]) -> (Arc<AtomicBool>, UnboundedReceiver<Reply>) {
+        let call = self.catalog.granted("s", name).unwrap();
+        self.catalog.check(call, values).unwrap();
+        let (replies, answers) = unbounded_channel();
+        let cancelled: Arc<AtomicBool> = Arc::default();
+        let lane = if self.catalog.only_reads(call) { Lane::Read } else { Lane::Write };
+        let timeout = self.catalog.file.statements[self.catalog.steps(call)[0]].timeout;
+        let job = Job {
+            id: 7,
+            call,
+            catalog: self.catalog.clone(),
+            values: values.to_vec(),
+            deadline: Instant::now() + timeout,
+            cancelled: cancelled.clone(),
+            replies,
+            budget: self.budget.clone(),
+        };
+        self.source.queue.add(lane, 0, job);
+        (cancelled, answers)
+    }
+
+    fn call(&self, name: &str, values: &[Value]) -> Answer {
+        answer(self.begin(name, values).1)
+    }
+
+    fn one(&self, name: &str, values: &[Value]) -> Vec<Vec<Value>> {
+        self.call(name, values).unwrap().remove(0).1
+    }
+}
+
+fn path(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("test.db")
+}
+
+fn answer(mut answers: UnboundedReceiver<Reply>) -> Answer {
+    let mut bytes = Vec::new();
+    loop {
+        match answers.blocking_recv().expect("an answer") {
+            Reply::Part(_, part) => bytes.extend(part),
+            Reply::Done(_, part) => {
+                bytes.extend(part);
+                return Ok(results(&bytes));
+            }
+            Reply::Failed(_, fault, reason) => return Err((fault, reason)),
+        }
+    }
+}
+
+fn results(bytes: &[u8]) -> Results {
+    let (mut reader, mut results) = (ValueReader::new(bytes), Vec::new());
+    while !reader.is_at_end() {
+        let columns: Vec<String> = reader.columns().unwrap().into_iter().map(str::to_owned).collect();
+        let mut rows = Vec::new();
+        let changed = loop {
+            match reader.end_of_rows().unwrap() {
+                Some(changed) => break changed,
+                None => rows.push(columns.iter().map(|_| reader.value().unwrap().to_value()).collect()),
+            }
+        };
+        results.push((columns, rows, changed));
+    }
+    results
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.into())
+}
+
+#[test]
+fn statements_give_what_they_say() {
+    let bench = Bench::new();
+    let (columns, rows, changed) = bench.call("by_id", &[Value::Int(2)]).unwrap().remove(0);
+    assert_eq!((columns, changed), (vec!["id".to_owned(), "name".to_owned()], 0));
+    assert_eq!(rows, [[Value::Int(2), text("bob")]]);
+    assert_eq!(bench.one("by_id", &[Value::Int(9)]), [[]; 0]);
+    let added = bench.call("add", &[Value::Int(7), text("eve"), Value::Blob(vec![0, 255]), Value::Real(0.5)]);
+    assert_eq!(added.unwrap()[0].2, 1);
+    assert_eq!(bench.one("add_returning", &[text("fay")]), [[Value::Int(8)]]);
+    assert_eq!(bench.one("by_id", &[Value::Int(8)]), [[Value::Int(8), text("fay")]]);
+    assert_eq!(bench.call("all_users", &[]), Err((CallFault::TooLarge, "it has more than 3 rows".into())));
+    bench.source.close();
+}
+
+#[test]
+fn values_are_bound_whatever_they_say() {
+    let bench = Bench::new();
+    let texts = [
+        "'; DROP TABLE users; --",
+        "\" OR 1=1",
+        "1; ATTACH 'x' AS y",
+        "\0",
+        ":id",
+        "?1",
+        "%s",
+        "ü\u{202e}",
+        "",
+    ];
+    for (number, said) in (10..).zip(texts) {
+        bench.call("add", &[Value::Int(number), text(said), Value::Null, Value::Null]).unwrap();
+        assert_eq!(bench.one("by_id", &[Value::Int(number)]), [[Value::Int(number), text(said)]]);
+        bench.call("note", &[Value::Int(number), text(said)]).unwrap();
+    }
+    let notes: Vec<Vec<Value>> = texts.iter().map(|said| vec![text(said)]).collect();
+    assert_eq!(bench.one("notes", &[]), notes);
+}
+
+#[test]
+fn a_call_that_fails_has_changed_nothing() {
+    let bench = Bench::new();
+    let fault = |name, values: &[Value]| bench.call(name, values).unwrap_err();
+    assert_eq!(
+        fault("add", &[Value::Int(4), text("ann"), Value::Null, Value::Null]),
+        (CallFault::Constraint, "UNIQUE constraint failed: users.name".into())
+    );
+    assert_eq!(fault("note", &[Value::Int(99), text("nobody's")]).0, CallFault::Constraint);
+    // The second statement fails, and so the first has not happened.
+    let values =
+        |note: i64| [Value::Int(4), text("dan"), Value::Null, Value::Null, Value::Int(note), text("a note")];
+    assert_eq!(fault("user_with_note", &values(5)).0, CallFault::Constraint);
+    assert_eq!(bench.one("by_id", &[Value::Int(4)]), [[]; 0]);
+    // The third has one row too many, which is known only after the others.
+    assert_eq!(fault("user_with_note", &values(4)).0, CallFault::TooLarge);
+    assert_eq!(bench.one("by_id", &[Value::Int(4)]), [[]; 0]);
+    assert_eq!(bench.one("notes", &[]), [[]; 0]);
+}
+
+#[test]
+fn a_transaction_gives_the_results_of_all_its_statements() {
+    let mut bench = Bench::new();
+    let file = FILE.replace("max_rows: 3", "max_rows: 4");
+    bench.catalog = Arc::new(bench.source.prepare(statements::parse(&file).unwrap()).unwrap());
+    let values = [Value::Int(4), text("dan"), Value::Null, Value::Null, Value::Int(4), text("a note")];
+    let found = bench.call("user_with_note", &values).unwrap();
+    assert_eq!((found[0].2, found[1].2, found[2].1.len()), (1, 1, 4));
+    assert_eq!(bench.one("notes", &[]), [[text("a note")]]);
+}
+
+#[test]
+fn what_takes_too_long_or_is_not_wanted_is_interrupted() {
+    let bench = Bench::new();
+    let began = Instant::now();
+    assert_eq!(bench.call("forever", &[]).unwrap_err().0, CallFault::Late);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let (cancelled, answers) = bench.begin("forever", &[]);
+    cancelled.store(true, Ordering::Relaxed);
+    // It ends with or without a word, and long before its time.
+    drop(answers);
+    bench.source.close();
+}
+
+#[test]
+fn a_large_answer_comes_in_parts() {
+    let bench = Bench::new();
+    let mut answers = bench.begin("many_numbers", &[Value::Int(20_000)]).1;
+    let mut parts = 0;
+    loop {
+        match answers.blocking_recv().unwrap() {
+            Reply::Part(_, part) => {
+                assert!(part.len() <= wire::data::PART_MAX);
+                parts += 1;
+            }
+            Reply::Done(_, part) => {
+                assert!(part.len() <= wire::data::PART_MAX);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(parts > 5, "{parts}");
+    let rows = bench.one("many_numbers", &[Value::Int(20_000)]);
+    assert_eq!((rows.len(), &rows[19_999][0]), (20_000, &Value::Int(20_000)));
+    assert_eq!(bench.call("many_numbers", &[Value::Int(100_000)]).unwrap_err().0, CallFault::TooLarge);
+}
+
+#[test]
+fn every_statement_is_prepared_at_the_start_or_none() {
+    let bench = Bench::new();
+    let text = "\
+-- name: a :one
+-- services: s
+SELECT id,
+  missing FROM users
+-- name: b :exec
+-- services: s
+SELECT 1
+-- name: c :many
+-- services: s
+DELETE FROM users
+-- name: d :exec
+-- services: s
+/* a word */ -- another
+Attach 'x' AS y
+-- name: e :exec
+-- services: s
+DELETE FROM users
+";
+    let mistakes = bench.source.prepare(statements::parse(text).unwrap()).unwrap_err();
+    for (number, part) in [
+        "line 4: `a`: no such column: missing",
+        "line 5: `b`: it gives rows",
+        "line 8: `c`: it gives no rows",
+        "line 11: `d`: `ATTACH` is not for a statement",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(mistakes[number].starts_with(part), "{mistakes:?}");
+    }
+    assert_eq!(mistakes.len(), 4);
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_the_database_is_opened_again() {
+    let bench = Bench::new();
+    bench.call("note", &[Value::Int(1), text("kept")]).unwrap();
+    let Bench { folder, source, .. } = bench;
+    source.close();
+    // A schema is for a database without tables alone.
+    let source = Source::open(&path(&folder), Some("CREATE TABLE users (id)")).unwrap();
+    let catalog = Arc::new(source.prepare(statements::parse(FILE).unwrap()).unwrap());
+    let bench = Bench { folder, source, catalog, budget: Arc::default() };
+    assert_eq!(bench.one("notes", &[]), [[text("kept")]]);
+}
+
+#[test]
+fn a_database_that_is_none_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(path(&folder), "this is no database, but a text of more than 100 bytes ".repeat(9))
+        .unwrap();
+    let said = Source::open(&path(&folder), None).unwrap_err();
+    assert!(said.ends_with("file is not a database"), "{said}");
+    let said = Source::open(&folder.path().join("none/test.db"), None).unwrap_err();
+    assert!(said.contains("unable to open database file"), "{said}");
+    let broken =
+        Source::open(&folder.path().join("new.db"), Some("CREATE TABLE a (b); CREATE TABEL")).unwrap_err();
+    assert!(broken.starts_with("the schema: "), "{broken}");
+}

@@ -1,0 +1,155 @@
+//! One channel to one process of a data proxy.
+//!
+//! INVARIANT: what waits to be sent keeps no answer from being read, or the two processes would wait for each other.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use wire::data::{CALLS_MAX, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
+use wire::{Bytes, Text};
+use worker::channel::Channel;
+
+use super::DataError;
+use super::link::{Call, Order};
+
+/// The key of no call: cancelled when no more calls come.
+pub(super) const NO_MORE: u64 = u64::MAX;
+
+type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
+
+/// A call without an answer.
+struct UnderWay {
+    key: u64,
+    reply: oneshot::Sender<Result<Vec<u8>, DataError>>,
+    answer: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Connection {
+    /// By their numbers.
+    calls: HashMap<u32, UnderWay>,
+    /// Calls that the proxy would refuse, as too many are under way.
+    later: VecDeque<Call>,
+    next: u32,
+    outgoing: VecDeque<ServiceToDataProxy>,
+    /// Whether the proxy has said that the token is right.
+    is_welcome: bool,
+    /// Whether no more calls come.
+    is_last: bool,
+    /// Whether nobody is left who could cancel one.
+    is_alone: bool,
+}
+
+/// Makes calls until the proxy has gone, or no more come. What is under way then is lost.
+pub(super) async fn serve(descriptor: OwnedFd, token: Token, mut orders: UnboundedReceiver<Order>) {
+    let Ok(channel) = ProxyChannel::new(descriptor) else { return };
+    let mut connection = Connection::default();
+    connection.outgoing.push_back(ServiceToDataProxy::Login { token });
+    connection.run(&channel, &mut orders).await;
+    // Those that were sent may have been carried out, others were not.
+    connection.calls.into_values().for_each(|call| drop(call.reply.send(Err(DataError::Lost))));
+    orders.close();
+    let left = std::iter::from_fn(|| orders.try_recv().ok()).filter_map(|order| match order {
+        Order::Call(call) => Some(call),
+        Order::Cancel(_) => None,
+    });
+    connection
+        .later
+        .into_iter()
+        .chain(left)
+        .for_each(|call| drop(call.reply.send(Err(DataError::Unavailable))));
+}
+
+impl Connection {
+    async fn run(&mut self, channel: &ProxyChannel, orders: &mut UnboundedReceiver<Order>) {
+        loop {
+            let has_room = self.send(channel);
+            if self.is_last && self.calls.is_empty() && self.later.is_empty() {
+                return;
+            }
+            tokio::select! {
+                message = channel.receive() => match message {
+                    Ok(Some((message, _))) => self.take(message),
+                    _ => return,
+                },
+                order = orders.recv(), if !self.is_alone => match order {
+                    Some(Order::Call(call)) => self.call(call),
+                    Some(Order::Cancel(NO_MORE)) => self.is_last = true,
+                    None => (self.is_last, self.is_alone) = (true, true),
+                    Some(Order::Cancel(key)) => self.cancel(key),
+                },
+                Ok(()) = channel.room(), if !has_room => {}
+            }
+        }
+    }
+
+    /// Sends what waits, as far as there is room; whether all of it is sent.
+    fn send(&mut self, channel: &ProxyChannel) -> bool {
+        while let Some(message) = self.outgoing.front() {
+            match channel.try_send(message, None) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                // That it has gone is heard.
+                _ => drop(self.outgoing.pop_front()),
+            }
+        }
+        true
+    }
+
+    fn call(&mut self, call: Call) {
+        if call.reply.is_closed() {
+            return;
+        }
+        if self.calls.len() >= CALLS_MAX || !self.is_welcome {
+            return self.later.push_back(call);
+        }
+        let Call { key, name, values, reply } = call;
+        while self.calls.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        let mut parts = values.chunks(PART_MAX).map(|part| Bytes(part.to_vec()));
+        let (first, mut left) = (parts.next().unwrap_or_default(), values.len().saturating_sub(PART_MAX));
+        let first =
+            ServiceToDataProxy::Call { id, name: Text::new(name), complete: left == 0, values: first };
+        self.outgoing.push_back(first);
+        for values in parts {
+            left = left.saturating_sub(PART_MAX);
+            self.outgoing.push_back(ServiceToDataProxy::More { id, complete: left == 0, values });
+        }
+        self.calls.insert(id, UnderWay { key, reply, answer: Vec::new() });
+    }
+
+    fn cancel(&mut self, key: u64) {
+        self.later.retain(|call| call.key != key);
+        let id = self.calls.iter().find_map(|(id, call)| (call.key == key).then_some(*id));
+        self.outgoing.extend(id.map(|id| ServiceToDataProxy::Cancel { id }));
+    }
+
+    fn take(&mut self, message: DataProxyToService) {
+        match message {
+            DataProxyToService::Welcome {} => self.is_welcome = true,
+            DataProxyToService::Part { id, results } => {
+                let call = self.calls.get_mut(&id);
+                call.into_iter().for_each(|call| call.answer.extend(&results.0));
+            }
+            DataProxyToService::Done { id, results } => {
+                if let Some(mut call) = self.calls.remove(&id) {
+                    call.answer.extend(results.0);
+                    let _ = call.reply.send(Ok(call.answer));
+                }
+            }
+            DataProxyToService::Failed { id, fault, reason } => {
+                let error = DataError::Failed { fault, reason: reason.as_str().to_owned() };
+                self.calls.remove(&id).into_iter().for_each(|call| drop(call.reply.send(Err(error.clone()))));
+            }
+        }
+        while self.is_welcome && self.calls.len() < CALLS_MAX {
+            let Some(call) = self.later.pop_front() else { break };
+            self.call(call);
+        }
+    }
+}

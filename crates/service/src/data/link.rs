@@ -1,0 +1,121 @@
+//! The way to one data proxy, whichever process that is.
+//!
+//! Calls go to the proxy that came last; what an earlier one has under way it goes on with. A call for which there is no proxy waits
+//! for a while: it has been sent to nobody, so nothing happens twice.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use wire::data::Token;
+
+use super::DataError;
+use super::connection;
+
+/// LIMIT: how long a call waits for a data proxy: a new one is there within a second.
+const PROXY_WAIT: Duration = Duration::from_secs(5);
+
+/// A call, on its way to the proxy.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// By which it is cancelled.
+    pub(super) key: u64,
+    /// The statement or transaction.
+    pub(super) name: String,
+    /// Its parameters.
+    pub(super) values: Vec<u8>,
+    /// Where the answer goes.
+    pub(super) reply: oneshot::Sender<Result<Vec<u8>, DataError>>,
+}
+
+/// What callers want.
+#[derive(Debug)]
+pub(super) enum Order {
+    Call(Call),
+    /// Nobody waits for the answer of this call any more.
+    Cancel(u64),
+}
+
+/// See the file's head.
+pub(super) struct Link {
+    orders: UnboundedReceiver<Order>,
+    channels: UnboundedReceiver<(OwnedFd, Token)>,
+    /// The proxy that came last, and those before it that may have calls under way.
+    current: Option<UnboundedSender<Order>>,
+    earlier: Vec<UnboundedSender<Order>>,
+    /// Calls without a proxy, and until when they wait.
+    waiting: VecDeque<(Instant, Call)>,
+}
+
+impl Link {
+    pub(super) fn new(
+        orders: UnboundedReceiver<Order>,
+        channels: UnboundedReceiver<(OwnedFd, Token)>,
+    ) -> Self {
+        Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new() }
+    }
+
+    /// Passes calls on until there are no callers any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            let until = self.waiting.front().map(|(until, _)| *until);
+            tokio::select! {
+                biased;
+                Some((descriptor, token)) = self.channels.recv() => self.attach(descriptor, token),
+                order = self.orders.recv() => match order {
+                    Some(Order::Call(call)) => self.call(call),
+                    Some(Order::Cancel(key)) => self.cancel(key),
+                    None => return,
+                },
+                () = sleep_until(until) => self.give_up(),
+            }
+        }
+    }
+
+    fn attach(&mut self, descriptor: OwnedFd, token: Token) {
+        let (orders, received) = unbounded_channel();
+        tokio::task::spawn_local(connection::serve(descriptor, token, received));
+        self.earlier.retain(|earlier| !earlier.is_closed());
+        self.earlier.extend(self.current.replace(orders));
+        // A connection ends when it has no calls left, and no more can come.
+        self.earlier.iter().for_each(|earlier| drop(earlier.send(Order::Cancel(connection::NO_MORE))));
+        std::mem::take(&mut self.waiting).into_iter().for_each(|(_, call)| self.call(call));
+    }
+
+    fn call(&mut self, call: Call) {
+        let order = Order::Call(call);
+        let order = match &self.current {
+            Some(current) => current.send(order).err().map(|back| back.0),
+            None => Some(order),
+        };
+        if let Some(Order::Call(call)) = order {
+            self.current = None;
+            self.waiting.push_back((Instant::now() + PROXY_WAIT, call));
+        }
+    }
+
+    fn cancel(&mut self, key: u64) {
+        self.waiting.retain(|(_, call)| call.key != key);
+        for proxy in self.current.iter().chain(&self.earlier) {
+            let _ = proxy.send(Order::Cancel(key));
+        }
+    }
+
+    /// Fails the calls that have waited too long.
+    fn give_up(&mut self) {
+        let now = Instant::now();
+        while let Some((_, call)) = self.waiting.pop_front_if(|(until, _)| *until <= now) {
+            let _ = call.reply.send(Err(DataError::Unavailable));
+        }
+    }
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}

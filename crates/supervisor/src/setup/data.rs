@@ -1,0 +1,138 @@
+//! Data proxies: what each is sent, the folder of its database, and its channels to services.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a statement, or opens a database.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use config::{DataSource, Service};
+use wire::data::{LauncherToDataProxy, TOKEN_BYTES, Token};
+use wire::{LauncherToService, Role, Text};
+
+use crate::Supervisor;
+use crate::directories;
+use crate::error::{Error, at, during};
+use crate::setup::reloaded_files::open;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
+
+/// Where a data proxy with a root of its own has the folder of its database.
+pub const DATA_AT: &str = "/data";
+/// The folder of `state_dir` with the databases.
+const DATABASES: &str = "data";
+
+impl SpawnContext {
+    /// The data source of a proxy.
+    pub fn data_source(&self, spec: &ProcessSpec) -> Option<&DataSource> {
+        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| spec.role == Role::DataProxy)?;
+        site.data.get(spec.index)
+    }
+
+    /// The services that may have a proxy's source, with their places in the site.
+    fn services_of(&self, proxy: &ProcessSpec) -> impl Iterator<Item = &Service> {
+        let site = self.config.sites.get(usize::from(proxy.site));
+        let source = self.data_source(proxy);
+        site.zip(source).into_iter().flat_map(|(site, source)| site.services_with(&source.name))
+    }
+
+    /// Whether a process is one of a service that may have a proxy's source.
+    pub fn has_data(&self, service: &ProcessSpec, proxy: &ProcessSpec) -> bool {
+        let is_service = service.role == Role::Service && service.site == proxy.site;
+        let name = self.service(service).filter(|_| is_service).map(|(_, service)| &service.name);
+        name.is_some_and(|name| self.services_of(proxy).any(|service| service.name == *name))
+    }
+
+    /// Where a source's folder is, as the launcher sees it.
+    fn data_path(&self, spec: &ProcessSpec) -> Option<(PathBuf, &DataSource)> {
+        let source = self.data_source(spec)?;
+        let site = self.config.sites.get(usize::from(spec.site))?;
+        let folder = self.config.server.state_dir.join(DATABASES).join(&site.name).join(&source.name);
+        Some((folder, source))
+    }
+
+    /// The folder of a source's database, which belongs to its proxy; made if it is not there.
+    pub fn data_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
+        let (path, _) =
+            self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        // Everything above it is ours: nobody can put a link there.
+        let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
+        above.into_iter().rev().try_for_each(|folder| directories::own_directory(folder, 0o755))?;
+        let is_new = match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(at("make", &path)(error)),
+        };
+        let folder = directories::directory(&path)?;
+        let Some(identity) = spec.identity else { return Ok(folder) };
+        if is_new {
+            fchown(&folder, Some(identity.id()), Some(identity.id())).map_err(at("give away", &path))?;
+        }
+        let owner = fs::File::from(folder.try_clone().map_err(during("duplicate a descriptor"))?);
+        let found = owner.metadata().map_err(at("examine", &path))?.uid();
+        match found == identity.id() {
+            true => Ok(folder),
+            false => Err(Error::NotTheProxys { path, found, wanted: identity.id() }),
+        }
+    }
+
+    /// What a data proxy is sent before it opens its source.
+    pub fn data_proxy_setup(
+        &self,
+        spec: &ProcessSpec,
+    ) -> Result<Vec<(LauncherToDataProxy, Option<OwnedFd>)>, Error> {
+        let (folder, source) =
+            self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        let folder = if self.template().is_some() { DATA_AT.into() } else { folder };
+        let database = folder.join(format!("{}.db", source.name));
+        let opened = |path: &Path| open(path).map(OwnedFd::from).map_err(at("open", path));
+        let limits = LauncherToDataProxy::Limits { flush_ms: self.config.log.flush_ms };
+        let path = Text::new(database.to_string_lossy());
+        let mut messages = vec![(limits, None), (LauncherToDataProxy::Sqlite { path }, None)];
+        messages.push((LauncherToDataProxy::Statements {}, Some(opened(&source.statements)?)));
+        if let Some(schema) = &source.schema {
+            messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
+        }
+        let services = self.services_of(spec);
+        messages
+            .extend(services.map(|one| (LauncherToDataProxy::Service { name: Text::new(&*one.name) }, None)));
+        messages.push((LauncherToDataProxy::Begin {}, None));
+        Ok(messages)
+    }
+}
+
+impl Supervisor {
+    /// Makes the channels between a new data proxy and its services, or the other way round; those that retire included, which
+    /// have requests to answer yet.
+    pub fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
+        let (proxies, services) = match self.spec_of(serial).role {
+            Role::DataProxy => (vec![serial], self.hearing(Role::Service)),
+            Role::Service => (self.active(Role::DataProxy, None), vec![serial]),
+            _ => return Ok(()),
+        };
+        for &proxy in &proxies {
+            for &service in &services {
+                if self.context().has_data(self.spec_of(service), self.spec_of(proxy)) {
+                    self.join_data(service, proxy)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a channel, with a token that nobody else knows.
+    fn join_data(&mut self, service: u64, proxy: u64) -> Result<(), Error> {
+        let mut token = [0; TOKEN_BYTES];
+        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)
+            .map_err(during("get random bytes"))?;
+        let token = Token(token);
+        let service_name = self.context().service(self.spec_of(service)).map(|(_, one)| one.name.clone());
+        let source_name = self.context().data_source(self.spec_of(proxy)).map(|source| source.name.clone());
+        let Some((service_name, source_name)) = service_name.zip(source_name) else { return Ok(()) };
+        let of_service = LauncherToService::DataProxy { name: Text::new(source_name), token: token.clone() };
+        let of_proxy = LauncherToDataProxy::Attach { service: Text::new(service_name), token };
+        self.join((service, &of_service), (proxy, &of_proxy))
+    }
+}

@@ -1,0 +1,22 @@
+//! A file of statements: every line of every mistake is there, and what is accepted keeps its text.
+
+pub fn fuzz(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match statements::parse(text) {
+        Ok(found) => {
+            for statement in &found.statements {
+                let sql = statement.sql(|number| format!(":{}", statement.parameters[number].name));
+                assert!(text.contains(&sql), "{sql:?} is not in the file");
+                assert!(!statement.services.is_empty());
+            }
+            for transaction in &found.transactions {
+                assert!(transaction.steps.iter().all(|step| *step < found.statements.len()));
+            }
+        }
+        Err(mistakes) => {
+            let lines = text.lines().count().max(1);
+            assert!(!mistakes.is_empty());
+            assert!(mistakes.iter().all(|mistake| (1..=lines).contains(&mistake.line)), "{mistakes:?}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+"""Data proxies come and go with the services that have their source."""
+
+import unittest
+
+from client import Load, until
+from databases import SCHEMA, STATEMENTS, DataServer
+from harness import rootless_too, service, site
+from reloading import Reloading
+
+DEMAND = {"start": "on-demand", "idle_stop": "1s"}
+ASK = "/asker/many?statement=users"
+
+
+def data_site(name="main", services=("asker", "other"), statements="catalog.sql", **more):
+    """A site with a database, and these services that may have it."""
+    asks = lambda one: service(one, f"/{one}", command=["bin/asker", "catalog"], data=["catalog"])
+    data = [{"name": "catalog", "statements": statements, "schema": "schema.sql"}]
+    return site(name, [asks(one) for one in services], data=data, **more)
+
+
+class ReloadedData(Reloading):
+    """A server with files of statements, whose configuration is written again."""
+
+    def __init__(self, sites, **more):
+        files = {"catalog.sql": STATEMENTS, "alone.sql": STATEMENTS.replace("asker, other", "asker").replace("services: other", "services: asker"),
+                 "wrong.sql": STATEMENTS.replace("FROM users", "FROM usres"), "schema.sql": SCHEMA}
+        super().__init__(sites, programs=("asker",), files=files, **more)
+
+    def proxies(self):
+        return sorted(process.title for process in self.processes("dataproxy"))
+
+    def ask(self, host="main.test", path=ASK):
+        answer = self.get(path, host)
+        return answer.status, answer.text
+
+
+@rootless_too
+class Reload(unittest.TestCase):
+    def test_sources_are_added_changed_and_removed_under_load(self):
+        with ReloadedData([data_site(), site("fine")]) as server:
+            steady = Load(server.port, ASK, "main.test", seconds=6, connections=4)
+            proxy = server.process("dataproxy main/catalog")
+            self.assertIsNone(server.reload([data_site(), site("fine"), data_site("second", ["asker"], "alone.sql")]))
+            self.assertEqual(server.ask("second.test")[0], 200)
+            self.assertEqual(server.proxies(), ["dataproxy main/catalog", "dataproxy second/catalog"])
+            # Each has a database of its own, though the names are the same.
+            self.assertEqual(server.ask("second.test", "/asker/exec?statement=add_user&values=[%22eve%22]"), (200, "1\n"))
+            self.assertNotIn("eve", server.ask()[1])
+            self.assertEqual(server.process("dataproxy main/catalog"), proxy)
+            # A changed site has another proxy; what was under way is answered, and the rows stay.
+            self.assertIsNone(server.reload([data_site(), site("fine"), data_site("second", ["asker"], "alone.sql", index=["other.html"])]))
+            self.assertIn("eve", server.ask("second.test")[1])
+            self.assertIsNone(server.reload([data_site(), site("fine")]))
+            self.assertTrue(until(lambda: server.proxies() == ["dataproxy main/catalog"], 15), server.proxies())
+            steady.finish().assert_clean(self)
+
+    def test_a_file_with_a_mistake_changes_nothing(self):
+        with ReloadedData([data_site(), site("fine")]) as server:
+            before = server.pids("dataproxy", "bin/asker", "site")
+            said = server.reload([data_site(), site("fine"), data_site("second", ["asker"], "wrong.sql")])
+            self.assertIn("dataproxy second/catalog", said)
+            self.assertEqual(server.pids("dataproxy", "bin/asker", "site"), before)
+            self.assertEqual((server.ask()[0], server.status("/", "second.test")), (200, 404))
+
+
+@rootless_too
+class OnDemand(unittest.TestCase):
+    def test_a_proxy_starts_with_a_service_and_goes_with_the_last(self):
+        with ReloadedData([data_site() | DEMAND, site("fine")]) as server:
+            self.assertEqual(server.proxies(), [])
+            self.assertEqual(server.status("/"), 200)
+            self.assertEqual(server.proxies(), [])
+            for _ in range(2):
+                self.assertEqual(server.ask()[0], 200)
+                self.assertEqual(server.proxies(), ["dataproxy main/catalog"])
+                proxy = server.process("dataproxy")
+                self.assertEqual(server.ask(path="/other/many?statement=users")[0], 200)
+                self.assertEqual(server.process("dataproxy"), proxy)
+                self.assertTrue(until(lambda: not server.processes("bin/asker") and not server.proxies(), 15), server.processes())
+
+
+@rootless_too
+class Words(unittest.TestCase):
+    def test_a_proxy_is_named(self):
+        with DataServer() as server:
+            status = server.command("status", "--run-dir", "run").stdout
+            self.assertRegex(status, r"dataproxy +main/catalog:data ")
+            answer = server.command("relaunch", "--run-dir", "run", "main/catalog:dat")
+            self.assertIn("main/catalog:data", answer.stderr)
+            text = server.command("explain", "--config", server.config, "main/catalog:data").stdout
+            self.assertIn("carries out the named statements of catalog for services of main", text)
+            self.assertRegex(text, r"all +data +main/catalog")
+
+    def test_a_source_that_nobody_has_is_told(self):
+        with ReloadedData([site("fine")]) as server:
+            server.write_config([data_site(services=()), site("fine")])
+            answer = server.command("check", server.config)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertIn("nobody can call its statements", answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,202 @@
+"""Data proxies and databases that fail under load: what was acknowledged is there, what failed is said, and nothing happens twice."""
+
+import contextlib
+import json
+import signal
+import sqlite3
+import subprocess
+import threading
+import unittest
+import urllib.parse
+
+import pytest
+
+from client import Connection, until
+from databases import SCHEMA, STATEMENTS, DataServer
+from harness import rootless_too, wait_for_time
+from upgrading import UpgradingServer
+
+pytestmark = pytest.mark.slow
+
+#: Statements of a table that has what each client has written, and how often.
+NOTES = STATEMENTS + """
+-- name: note :execrows
+-- services: asker
+-- params: mark text
+INSERT INTO notes (mark) VALUES (:mark);
+
+-- name: note_with_count :many
+-- services: asker
+-- params: mark text
+INSERT INTO notes (mark) VALUES (:mark) RETURNING id;
+
+-- transaction: two_notes
+-- services: asker
+-- statements: note, note
+"""
+TABLE = "CREATE TABLE notes (id INTEGER PRIMARY KEY, mark TEXT NOT NULL);"
+WRITERS = 4
+
+
+class Writing:
+    """Clients that write one note after the other, and know what became of each."""
+
+    def __init__(self, port):
+        self.port, self.stopped = port, threading.Event()
+        self.written, self.failed = [], {}
+        self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(WRITERS)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, at):
+        connection, number = None, 0
+        while not self.stopped.is_set():
+            number += 1
+            mark = f"{at}-{number}"
+            # Each way to write takes its turn.
+            how, statement, values = [("exec", "note", [mark]), ("many", "note_with_count", [mark]),
+                                      ("transaction", "two_notes", [[f"{mark}-a"], [f"{mark}-b"]])][number % 3]
+            words = urllib.parse.urlencode({"statement": statement, "values": json.dumps(values)})
+            try:
+                connection = connection or Connection(self.port)
+                answer = connection.get(f"/asker/{how}?{words}", "main.test")
+                if answer.status == 200:
+                    self.written.append(mark)
+                else:
+                    self.failed[mark] = answer.text.strip()
+            except OSError as error:
+                self.failed[mark], connection = repr(error), None
+
+    def finish(self):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(20)
+        return self
+
+
+class Notes(DataServer):
+    """A server whose database has a table for this."""
+
+    def __init__(self, **more):
+        super().__init__(NOTES, SCHEMA + TABLE, **more)
+
+
+class UpgradedNotes(UpgradingServer, Notes):
+    """The same, with programs that can be replaced."""
+
+
+def look(case, server, writing):
+    """Compares what clients know with what is in the database."""
+    with contextlib.closing(sqlite3.connect(server.database())) as database:
+        case.assertEqual(database.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+        marks = [mark for mark, in database.execute("SELECT mark FROM notes")]
+    case.assertEqual(len(marks), len(set(marks)), "something was written twice")
+    there, halves = {mark for mark in marks if mark.count("-") == 1}, {mark for mark in marks if mark.count("-") == 2}
+    for mark in {half.rpartition("-")[0] for half in halves}:
+        case.assertLessEqual({f"{mark}-a", f"{mark}-b"}, halves, "half of a transaction")
+        there.add(mark)
+    missing = [mark for mark in writing.written if mark not in there]
+    case.assertEqual(missing, [], "acknowledged, and not there")
+    # Of what failed only that may be there of which nobody could know.
+    unknown = {mark for mark, why in writing.failed.items() if "lost while the call was under way" in why}
+    strange = {mark: writing.failed.get(mark) for mark in there - set(writing.written) - unknown if mark in writing.failed}
+    case.assertEqual(strange, {}, "said to have failed, and there")
+
+
+@rootless_too
+class Loss(unittest.TestCase):
+    def test_a_killed_proxy(self):
+        with Notes() as server:
+            writing = Writing(server.port)
+            for _ in range(4):
+                proxy = server.proxy()
+                wait_for_time(0.3)
+                proxy.kill()
+                self.assertTrue(until(lambda: not proxy.alive and server.proxy().alive, 10))
+                before = len(writing.written)
+                self.assertTrue(until(lambda: len(writing.written) > before + 5, 15), list(writing.failed.items())[-3:])
+            writing.finish()
+            look(self, server, writing)
+            self.assertTrue(writing.failed)
+
+    def test_a_proxy_that_is_relaunched_loses_nothing(self):
+        with Notes() as server:
+            writing = Writing(server.port)
+            for _ in range(4):
+                proxy, before = server.proxy(), len(writing.written)
+                server.relaunch("main/catalog:data")
+                self.assertTrue(until(lambda: not proxy.alive, 15), "the proxy of before stays")
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 10))
+            server.relaunch("main/asker")
+            writing.finish()
+            self.assertEqual(writing.failed, {})
+            look(self, server, writing)
+
+    def test_an_upgrade_loses_nothing(self):
+        with UpgradedNotes() as server:
+            writing = Writing(server.port)
+            self.assertTrue(until(lambda: len(writing.written) > 20, 10))
+            proxy, before = server.proxy(), len(writing.written)
+            answer = server.command("upgrade", "--run-dir", "run")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertTrue(until(lambda: not proxy.alive and len(writing.written) > before + 20, 15))
+            writing.finish()
+            self.assertEqual(writing.failed, {})
+            look(self, server, writing)
+
+    def test_a_proxy_that_is_paused_keeps_nobody_else_waiting(self):
+        with Notes() as server:
+            proxy = server.proxy()
+            proxy.signal(signal.SIGSTOP)
+            writing = Writing(server.port)
+            wait_for_time(0.5)
+            self.assertEqual((server.status("/"), server.status("/", "fine.test"), writing.written), (200, 200, []))
+            proxy.signal(signal.SIGCONT)
+            self.assertTrue(until(lambda: len(writing.written) > 20, 10))
+            writing.finish()
+            look(self, server, writing)
+
+    def test_a_database_that_somebody_else_has_locked(self):
+        with Notes() as server:
+            self.assertEqual(server.ask("exec", "note", "x-1")[0], 200)
+            with contextlib.closing(sqlite3.connect(server.database(), isolation_level=None)) as database:
+                database.execute("BEGIN IMMEDIATE")
+                status, said = server.ask("exec", "note", "x-2")
+                self.assertEqual((status, said.split(":")[0]), (502, "Database"), said)
+                # Who reads waits for nobody.
+                self.assertEqual(server.ask("many", "users")[0], 200)
+                database.execute("ROLLBACK")
+            self.assertEqual(server.ask("exec", "note", "x-3")[0], 200)
+
+
+class Full(unittest.TestCase):
+    """Root's alone: the disk of the databases is full for a while."""
+
+    def test_a_full_disk(self):
+        server = Notes()
+        state = server.folder / "state"
+        state.mkdir(mode=0o755)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "bulkhead-test", state], check=True)
+        try:
+            with server:
+                writing = Writing(server.port)
+                self.assertTrue(until(lambda: len(writing.written) > 20, 10))
+                filler = state / "filler"
+                with contextlib.suppress(OSError), open(filler, "wb") as file:
+                    while True:
+                        file.write(bytes(4096))
+                        file.flush()
+                self.assertTrue(until(lambda: any("full" in why for why in writing.failed.values()), 20), list(writing.failed.items())[-3:])
+                # What is there can be read.
+                self.assertEqual(server.ask("many", "users")[0], 200)
+                filler.unlink()
+                before = len(writing.written)
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 20))
+                writing.finish()
+                look(self, server, writing)
+        finally:
+            subprocess.run(["umount", "-l", state], check=False)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,152 @@
+"""Services call named statements of a database, each those that were granted to it, and nothing else."""
+
+import os
+import sqlite3
+import time
+import unittest
+
+from client import until
+from databases import STATEMENTS, DataServer
+from harness import rootless_too, service
+
+#: What has been SQL, or something else, in somebody's program.
+INJECTIONS = [
+    "'", "''", '"', "\\", "\\'", "`", ";", "--", "/*", "*/", "%", "_", "' OR '1'='1", "'; DROP TABLE users; --", "x' UNION SELECT text FROM secrets --",
+    "1; ATTACH DATABASE '/tmp/x' AS x", ":id", "?1", "$1", "@a", "{{7*7}}", "${7*7}", "<script>", "\u0000", "a\u0000b", "\ufeff", "\u202e", "\r\n", "\x1a",
+    "ʼ OR 1=1", "＇; --", "0x27", "char(39)", "\U0001f4a9" * 50, "a" * 200, "NULL", "true", "1e999", "-0", "[]", "{}",
+]
+
+
+@rootless_too
+class Statements(unittest.TestCase):
+    def test_a_service_calls_what_was_granted_to_it(self):
+        with DataServer() as server:
+            self.assertEqual(server.ask("one", "user_by_id", 2), (200, {"id": 2, "name": "bob", "balance": 50}))
+            self.assertEqual(server.ask("one", "user_by_id", 9), (200, None))
+            self.assertEqual(server.ask("exec", "add_user", "cid"), (200, 1))
+            status, users = server.ask("many", "users", of="other")
+            self.assertEqual((status, [user["name"] for user in users]), (200, ["ann", "bob", "cid"]))
+            # The database is one that other programs can open.
+            with sqlite3.connect(f"file:{server.database()}?mode=ro", uri=True) as database:
+                self.assertEqual(database.execute("SELECT name FROM users WHERE id = 3").fetchall(), [("cid",)])
+
+    def test_nobody_calls_what_was_not_granted(self):
+        with DataServer() as server:
+            said = {server.ask("many", name, of=of) for of, name in
+                    [("asker", "secrets"), ("asker", "withdraw"), ("other", "user_by_id"), ("other", "transfer"), ("asker", "nothing"),
+                     ("asker", ""), ("asker", "USERS"), ("asker", "users "), ("asker", "SELECT 1"), ("asker", "a" * 63)]}
+            # One answer for all: what there is, it does not learn.
+            self.assertEqual(said, {(502, "Refused: there is no such statement for this service")})
+            self.assertTrue(until(lambda: 'service asker called "secrets", which was not granted to it' in server.log()))
+            self.assertIn("[dataproxy main/catalog]", server.log())
+            # It goes on with what it may.
+            self.assertEqual(server.ask("exec", "add_user", "cid"), (200, 1))
+
+    def test_values_are_values_whatever_they_say(self):
+        with DataServer() as server:
+            for text in INJECTIONS:
+                with self.subTest(text=text):
+                    self.assertEqual(server.ask("exec", "add_user", text), (200, 1))
+            users = server.ask("many", "users")[1]
+            self.assertEqual([user["name"] for user in users], ["ann", "bob", *INJECTIONS])
+            self.assertEqual(server.ask("many", "secrets", of="other"), (200, [{"text": "nobody knows"}]))
+            for values in [("1",), (1.5,), (None,), (["a"],), (), (1, 2), ("1 OR 1=1",)]:
+                with self.subTest(values=values):
+                    status, said = server.ask("one", "user_by_id", *values)
+                    self.assertEqual((status, said.split(":")[0]), (502, "Parameters"))
+
+    def test_a_transaction_holds_whole_or_not_at_all(self):
+        with DataServer() as server:
+            status, results = server.ask("transaction", "transfer", [1, 30], [2, 30])
+            self.assertEqual((status, [result["changed"] for result in results]), (200, [1, 1]))
+            status, said = server.ask("transaction", "transfer", [2, 30], [1, 30])
+            self.assertEqual(status, 200)
+            # The second statement would do; the first breaks a rule of the table.
+            status, said = server.ask("transaction", "transfer", [1, 101], [2, 101])
+            self.assertEqual((status, said), (502, "Constraint: CHECK constraint failed: balance >= 0"))
+            # The first would do; the second breaks the rule.
+            status, said = server.ask("transaction", "transfer", [1, 30], [2, -51])
+            self.assertEqual((status, said), (502, "Constraint: CHECK constraint failed: balance >= 0"))
+            self.assertEqual([user["balance"] for user in server.ask("many", "users")[1]], [100, 50])
+            # The parameters of one statement are not enough.
+            self.assertEqual(server.ask("transaction", "transfer", [1, 30])[1], "Parameters: it has 4 parameters, and 2 came")
+
+    def test_limits_hold(self):
+        with DataServer() as server:
+            began = time.monotonic()
+            self.assertEqual(server.ask("one", "slow")[1].split(":")[0], "Late")
+            self.assertLess(time.monotonic() - began, 5)
+            self.assertEqual(len(server.ask("many", "numbers", 1000)[1]), 1000)
+            self.assertEqual(server.ask("many", "numbers", 1001), (502, "TooLarge: it has more than 1000 rows"))
+            # What nobody waits for any more keeps no thread.
+            for _ in range(20):
+                self.assertEqual(server.ask("give-up", "slow"), (200, "gave up"))
+            self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
+
+    def test_a_service_that_waits_for_rows_before_it_serves(self):
+        with DataServer(asker=["users"]) as server:
+            self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
+
+
+@rootless_too
+class Mistakes(unittest.TestCase):
+    """The operator's: each is said with its line, and nothing starts with half of a file."""
+
+    def test_a_statement_that_the_database_does_not_prepare(self):
+        text = STATEMENTS.replace("FROM users ORDER BY id", "FROM usres\nORDER BY id") + "-- name: a :exec\n-- services: asker\nPRAGMA user_version = 3\n"
+        with DataServer(text, answers=200) as server:
+            self.assertTrue(until(lambda: "no such table: usres" in server.log(), 10), server.log())
+            self.assertRegex(server.log(), r"line 6: `users`: no such table: usres")
+            self.assertRegex(server.log(), r"line \d+: `a`: `PRAGMA` is not for a statement")
+            # Others are not concerned.
+            self.assertEqual(server.status("/", "fine.test"), 200)
+
+    def test_a_service_that_may_not_have_the_source(self):
+        with DataServer(STATEMENTS.replace("services: asker, other", "services: asker, othre"), answers=200) as server:
+            self.assertTrue(until(lambda: "no service `othre` of this site has the source in its `data`" in server.log(), 10), server.log())
+
+    def test_a_file_that_is_written_again(self):
+        with DataServer(tls={"reread": "1s"}) as server:
+            proxy = server.proxy()
+            more = "-- name: count :one\n-- services: asker\nSELECT count(*) AS count FROM users;\n"
+            server.write("catalog.sql", STATEMENTS.replace("asker, other", "asker") + more)
+            self.assertTrue(until(lambda: server.ask("one", "count") == (200, {"count": 2}), 10), server.log())
+            # A right that was taken away is no right any more.
+            self.assertEqual(server.ask("many", "users", of="other")[0], 502)
+            self.assertEqual(server.ask("many", "users")[0], 200)
+            server.write("catalog.sql", STATEMENTS + "-- name: b :one\n-- services: asker\nSELECT nothing_such FROM users;\n")
+            self.assertTrue(until(lambda: "the statements of before stay" in server.log(), 10), server.log())
+            self.assertEqual(server.ask("one", "count"), (200, {"count": 2}))
+            self.assertEqual(server.proxy(), proxy)
+
+    def test_a_service_without_the_source(self):
+        lone = service("lone", "/lone", command=["bin/asker", "catalog"])
+        with DataServer(more=[lone], answers=200) as server:
+            self.assertTrue(until(lambda: '`data` of this service has no "catalog" in the configuration, but none' in server.log(), 10))
+            self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
+
+
+class Folder(unittest.TestCase):
+    def test_the_database_belongs_to_its_proxy_alone(self):
+        with DataServer() as server:
+            folder = server.database().parent
+            found = folder.stat()
+            self.assertEqual((found.st_uid, found.st_mode & 0o777), (server.proxy().uid, 0o700))
+            others = {process.uid for process in server.processes() if process != server.proxy()}
+            self.assertNotIn(found.st_uid, others)
+            self.assertEqual({path.stat().st_uid for path in folder.iterdir()}, {found.st_uid})
+
+    def test_a_folder_of_somebody_else_is_said(self):
+        server = DataServer(answers=200)
+        folder = server.database().parent
+        folder.mkdir(parents=True)
+        for path in (folder.parents[2], folder.parents[1], folder.parent):
+            path.chmod(0o755)
+        os.chown(folder, 65534, 65534)
+        with server:
+            self.assertTrue(until(lambda: "belongs to uid 65534, and its data proxy has uid" in server.log() + server.stderr(), 10))
+            self.assertEqual(server.status("/", "fine.test"), 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
