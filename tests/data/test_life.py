@@ -1,5 +1,6 @@
 """Data proxies come and go with the services that have their source."""
 
+import json
 import unittest
 
 from client import Load, until
@@ -90,6 +91,36 @@ class Words(unittest.TestCase):
             text = server.command("explain", "--config", server.config, "main/catalog:data").stdout
             self.assertIn("carries out the named statements of catalog for services of main", text)
             self.assertRegex(text, r"all +data +main/catalog")
+
+    def test_check_says_what_is_wrong_with_statements(self):
+        wrong = "-- name: a :one\n-- services: asker, stranger\nSELECT 1;\n-- name: b :on\n-- services: asker\nSELECT :x;\n"
+        with ReloadedData([site("fine")]) as server:
+            path = server.write("catalog.sql", wrong)
+            server.write_config([data_site(services=["asker"]), site("fine")])
+            said = server.command("check", server.config)
+            self.assertEqual((said.returncode, server.command("check", "--strict", server.config).returncode), (0, 2))
+            self.assertIn(f"`statements` {path} has a mistake in line 4, so its data proxy will not start: behind the name stands what the statement gives back", said.stderr)
+            path.write_text(wrong.replace(":on\n", ":one\n").replace(":x", "1"))
+            said = server.command("check", server.config).stderr
+            self.assertIn("grants something in line 1 to `stranger`, which is no service with this source", said)
+
+    def test_data_check_asks_the_database_or_the_schema(self):
+        with ReloadedData([site("fine")]) as server:
+            server.write_config([data_site(), data_site("second", statements="wrong.sql"), site("fine")])
+            said = server.command("data", "check", "--config", server.config)
+            self.assertEqual(said.returncode, 2)
+            self.assertRegex(said.stdout, r"main/catalog: ok, with \S+/schema.sql\n")
+            self.assertIn("line 6: `users`: no such table: usres", said.stdout)
+            self.assertEqual(server.command("data", "check", "--config", server.config, "main/catalog").returncode, 0)
+            said = server.command("data", "check", "--config", server.config, "main/catalogue")
+            self.assertEqual((said.returncode, said.stdout), (2, ""))
+            self.assertIn("the configuration has main/catalog, second/catalog", said.stderr)
+        with DataServer() as server:
+            # The database counts, once there is one.
+            server.write("schema.sql", "CREATE TABLE nothing (id);")
+            checked = json.loads(server.command("data", "check", "--config", server.config, "--json").stdout)
+            self.assertEqual(checked, [{"source": "main/catalog", "statements": str(server.folder / "catalog.sql"),
+                                        "with": str(server.database()), "mistakes": []}])
 
     def test_a_source_that_nobody_has_is_told(self):
         with ReloadedData([site("fine")]) as server:

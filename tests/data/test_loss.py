@@ -132,6 +132,20 @@ class Loss(unittest.TestCase):
             self.assertEqual(writing.failed, {})
             look(self, server, writing)
 
+    def test_a_relaunch_that_fails_loses_nothing(self):
+        with Notes() as server:
+            writing = Writing(server.port)
+            proxy = server.proxy()
+            server.write("catalog.sql", NOTES.replace("FROM users", "FROM usres"))
+            for _ in range(4):
+                before = len(writing.written)
+                with self.assertRaisesRegex(AssertionError, "the new process ended with exit status 1"):
+                    server.relaunch("main/catalog:data")
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 10))
+            writing.finish()
+            self.assertEqual((writing.failed, proxy.alive), ({}, True))
+            look(self, server, writing)
+
     def test_an_upgrade_loses_nothing(self):
         with UpgradedNotes() as server:
             writing = Writing(server.port)

@@ -262,6 +262,24 @@ refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
         #[command(subcommand)]
         command: SiteCommand,
     },
+    /// Check the statements of databases.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead data check                    all of them
+  bulkhead data check shop/catalog --json
+
+Each statement is prepared as its data proxy will prepare it: with the database, if this user can read it, or with the
+`schema` of a new one. Nothing is changed.
+
+EXIT CODES: 0 all is well, 1 failed, 2 there is a mistake")]
+    Data {
+        /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
+        #[arg(long, value_name = "CONFIG", global = true)]
+        config: Option<PathBuf>,
+        /// What to do.
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
     #[command(after_help = "\
 EXAMPLES:
@@ -337,6 +355,20 @@ pub enum SiteCommand {
     Disable {
         /// The name of the site.
         name: String,
+    },
+}
+
+/// What can be done with data sources.
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Say what is wrong with statements.
+    Check {
+        /// Sources, as SITE/SOURCE [default: all]
+        #[arg(value_name = "SOURCE")]
+        names: Vec<String>,
+        /// Print an array of {source, statements, with, mistakes}.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -39,6 +39,11 @@ pub fn guard() -> Result<PathBuf, Fault> {
     installed("bulkhead-guard", "the guard")
 }
 
+/// The data proxies' program, where the launcher's is.
+pub fn data_proxy() -> Result<PathBuf, Fault> {
+    installed("dataproxy", "the data proxy")
+}
+
 fn installed(program: &str, title: &str) -> Result<PathBuf, Fault> {
     let own = std::env::current_exe().map_err(Fault::io("cannot find out where this program is"))?;
     near(own.parent().unwrap_or(Path::new("/")), program, title)

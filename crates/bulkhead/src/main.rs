@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod commands;
 mod conditioning;
+mod data;
 mod explain;
 mod fault;
 mod find;
@@ -33,7 +34,7 @@ mod upgrade;
 
 use std::process::ExitCode;
 
-use cli::Command;
+use cli::{Command, DataCommand};
 use fault::Fault;
 
 fn main() -> ExitCode {
@@ -77,6 +78,9 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
             upgrade::upgrade(&find::run_dir(&server)?, to.as_deref(), dry_run, json)
         }
         Command::Site { config, command } => site::site(config.as_deref(), &command),
+        Command::Data { config, command: DataCommand::Check { names, json } } => {
+            data::check(config.as_deref(), &names, json)
+        }
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),
     }

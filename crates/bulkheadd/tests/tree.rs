@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Everything that is linked into `bulkheadd` and `bulkhead-guard`, and the procedural macros that it is built with. No runtime, no TLS,
 /// HTTP, JSON or database code is among it.
-const ALLOWED: [&str; 32] = [
+const ALLOWED: [&str; 33] = [
     "bitflags",
     "bulkheadd",
     "config",
@@ -29,6 +29,7 @@ const ALLOWED: [&str; 32] = [
     "rustix",
     "seccompiler",
     "serde_spanned",
+    "statements",
     "suggest",
     "supervisor",
     "syn",

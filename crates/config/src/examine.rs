@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Problems, Severity, show_path};
 use crate::place::At;
-use crate::raw::{RawConfig, RawSite};
+use crate::raw::{RawConfig, RawService, RawSite};
 use crate::schema::{Config, Isolation};
 use crate::statics_schema::{Action, Target};
 
@@ -43,6 +43,11 @@ pub enum Content<'c> {
     RevocationLists,
     /// Users and the hashes of their passwords.
     Users,
+    /// Statements of a data source.
+    Statements {
+        /// The services of the site that may have the source.
+        services: Vec<&'c str>,
+    },
     /// A program of the operator's.
     Program {
         /// Whether it is one of `filters`, which may be a program of the machine's.
@@ -195,6 +200,14 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
         subjects.extend(tls.client_crl.iter().map(|at| subject("client_crl", at, Content::RevocationLists)));
     }
     subjects.extend(site.users().map(|at| subject("users", at, Content::Users)));
+    for data in &site.data {
+        let has =
+            |service: &&RawService| service.data.iter().any(|name| data.name.as_ref() == Some(&name.value));
+        let services = site.services.iter().filter(has).filter_map(|service| service.name.as_deref());
+        let services: Vec<&str> = services.collect();
+        let content = |at| subject("statements", at, Content::Statements { services });
+        subjects.extend(data.statements.as_ref().map(content));
+    }
     let program = |key, at| subject(key, at, Content::Program { filter: false });
     subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at)));
     let name = site.name.as_deref().unwrap_or_default();

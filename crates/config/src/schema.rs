@@ -506,6 +506,13 @@ pub struct DataSource {
     pub schema: Option<PathBuf>,
 }
 
+impl DataSource {
+    /// Its database, in a folder that belongs to its data proxy.
+    pub fn database(&self, server: &Server, site: &Site) -> PathBuf {
+        server.state_dir.join("data").join(&site.name).join(&self.name).join(format!("{}.db", self.name))
+    }
+}
+
 /// `[[site.service]]`: a program that answers for one path of its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {

@@ -30,6 +30,9 @@ type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
 /// LIMIT: nonsense that a service may send before its channel is closed.
 const VIOLATIONS_MAX: u32 = 10;
 
+/// LIMIT: bytes of parameters of one channel's calls that have no answer yet.
+const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
+
 /// What all channels share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -55,6 +58,8 @@ pub(crate) struct Service {
 /// A call that has come, and has no answer yet.
 struct UnderWay {
     cancelled: Arc<AtomicBool>,
+    /// Bytes of its parameters.
+    length: usize,
     /// What it wants, and the parameters that have come, unless they are complete.
     unfinished: Option<(Call, Arc<Catalog>, Vec<u8>)>,
 }
@@ -174,7 +179,7 @@ impl Client {
         }
         let under_way = self.calls.len();
         let cancelled: Arc<AtomicBool> = Arc::default();
-        self.calls.insert(id, UnderWay { cancelled, unfinished: None });
+        self.calls.insert(id, UnderWay { cancelled, length: 0, unfinished: None });
         if under_way >= CALLS_MAX {
             return self.fail(id, CallFault::Busy, format!("{CALLS_MAX} calls are under way"));
         }
@@ -208,7 +213,15 @@ impl Client {
             let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
             return self.fail(id, CallFault::Parameters, reason);
         }
+        let others: usize =
+            self.calls.iter().filter(|(other, _)| **other != id).map(|(_, call)| call.length).sum();
+        if others + values.len() > PARAMETERS_UNANSWERED_MAX {
+            let reason =
+                format!("the parameters of all calls have more than {PARAMETERS_UNANSWERED_MAX} bytes");
+            return self.fail(id, CallFault::Busy, reason);
+        }
         let Some(under_way) = self.calls.get_mut(&id) else { return };
+        under_way.length = values.len();
         if !complete {
             under_way.unfinished = Some((call, catalog, values));
             return;

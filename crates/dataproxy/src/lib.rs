@@ -12,6 +12,7 @@
 //! statements that were granted to it, not those of the database's user.
 
 mod catalog;
+pub mod check;
 mod client;
 mod queue;
 mod serve;

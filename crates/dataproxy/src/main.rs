@@ -5,5 +5,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    worker::run(dataproxy::serve)
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "check" => dataproxy::check::main(),
+        _ => worker::run(dataproxy::serve),
+    }
 }

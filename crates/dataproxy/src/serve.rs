@@ -129,8 +129,12 @@ impl Setup {
 
 /// Reads a file of statements that grant nothing to anybody but these services.
 fn read_statements(file: OwnedFd, services: &[String]) -> Result<Statements, Vec<String>> {
-    let text = read(file).map_err(|error| vec![error.to_string()])?;
-    let found = statements::parse(&text)
+    parse_statements(&read(file).map_err(|error| vec![error.to_string()])?, services)
+}
+
+/// The same, of its text.
+pub(crate) fn parse_statements(text: &str, services: &[String]) -> Result<Statements, Vec<String>> {
+    let found = statements::parse(text)
         .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let unknown =
         found.services().into_iter().filter(|(name, _)| !services.iter().any(|known| known == name));

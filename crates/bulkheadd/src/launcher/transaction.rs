@@ -200,10 +200,8 @@ impl Launcher {
             self.roll_back(reload);
         }
         for (slot, serial) in successors {
-            if self.supervisor.process(serial).is_none() {
-                continue;
-            }
             self.supervisor.abandon(serial);
+            // Also one that has ended by itself had taken the channels over.
             let role = self.supervisor.spec(slot).role;
             let stays = self.supervisor.slot(slot).current.filter(|_| CONNECTED.contains(&role));
             if let Some(stays) = stays

@@ -18,6 +18,7 @@ use statements::Statements;
 
 use crate::catalog::Catalog;
 use crate::queue::{Lane, Queue, Work};
+pub(crate) use open::open_to_look;
 use run::Watch;
 
 /// LIMIT: threads that read.
@@ -59,15 +60,7 @@ impl Source {
     /// Each statement that it does not prepare, or that is not of its kind, with its line.
     pub fn prepare(&self, file: Statements) -> Result<Catalog, Vec<String>> {
         let connection = open::connect(&self.path, Lane::Write).map_err(|error| vec![error.to_string()])?;
-        let mut mistakes = Vec::new();
-        let reads = file.statements.iter().map(|statement| {
-            open::check(&connection, statement).unwrap_or_else(|(line, rule)| {
-                mistakes.push(format!("line {line}: `{}`: {rule}", statement.name));
-                false
-            })
-        });
-        let reads = reads.collect();
-        if mistakes.is_empty() { Ok(Catalog::new(file, reads)) } else { Err(mistakes) }
+        prepare(&connection, file)
     }
 
     /// Does what there is to do, and ends.
@@ -75,6 +68,19 @@ impl Source {
         self.queue.close();
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }
+}
+
+/// Has a database prepare all statements; its mistakes, each with its line.
+pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catalog, Vec<String>> {
+    let mut mistakes = Vec::new();
+    let reads = file.statements.iter().map(|statement| {
+        open::check(connection, statement).unwrap_or_else(|(line, rule)| {
+            mistakes.push(format!("line {line}: `{}`: {rule}", statement.name));
+            false
+        })
+    });
+    let reads = reads.collect();
+    if mistakes.is_empty() { Ok(Catalog::new(file, reads)) } else { Err(mistakes) }
 }
 
 /// The life of a thread: opens the database, again if it has to, and does what comes.

@@ -40,6 +40,20 @@ pub(super) fn create(path: &Path, schema: Option<&str>) -> Result<(), String> {
     outcome.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| format!("the schema: {error}"))
 }
 
+/// A database to prepare statements with, and to change nothing: the one at this path, or a new one in memory.
+///
+/// # Errors
+/// In words for the operator.
+pub(crate) fn open_to_look(database: Option<&Path>, schema: Option<&str>) -> Result<Connection, String> {
+    let Some(path) = database else {
+        let connection = Connection::open_in_memory().map_err(|error| error.to_string())?;
+        let made = connection.execute_batch(schema.unwrap_or_default());
+        return made.map(|()| connection).map_err(|error| format!("the schema: {error}"));
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// A connection for a thread of this lane.
 pub(super) fn connect(path: &Path, lane: Lane) -> rusqlite::Result<Connection> {
     let flags =

@@ -82,6 +82,7 @@ pub(super) fn run(
     job: &Job,
 ) -> Result<(), Error> {
     if !job.is_wanted() {
+        job.fail(CallFault::Late, "it was cancelled before its turn");
         return Ok(());
     }
     if job.budget.is_spent() {

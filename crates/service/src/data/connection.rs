@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 use tokio::sync::oneshot;
 use wire::data::{CALLS_MAX, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
 use wire::{Bytes, Text};
@@ -14,6 +14,9 @@ use worker::channel::Channel;
 
 use super::DataError;
 use super::link::{Call, Order};
+
+/// LIMIT: bytes of one answer; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
+const ANSWER_BYTES_MAX: usize = 257 << 20;
 
 /// The key of no call: cancelled when no more calls come.
 pub(super) const NO_MORE: u64 = u64::MAX;
@@ -43,8 +46,14 @@ struct Connection {
     is_alone: bool,
 }
 
-/// Makes calls until the proxy has gone, or no more come. What is under way then is lost.
-pub(super) async fn serve(descriptor: OwnedFd, token: Token, mut orders: UnboundedReceiver<Order>) {
+/// Makes calls until the proxy has gone, or no more come. What is under way then is lost; what was not sent goes back, to wait for
+/// another proxy.
+pub(super) async fn serve(
+    descriptor: OwnedFd,
+    token: Token,
+    mut orders: UnboundedReceiver<Order>,
+    unsent: WeakUnboundedSender<Order>,
+) {
     let Ok(channel) = ProxyChannel::new(descriptor) else { return };
     let mut connection = Connection::default();
     connection.outgoing.push_back(ServiceToDataProxy::Login { token });
@@ -52,15 +61,12 @@ pub(super) async fn serve(descriptor: OwnedFd, token: Token, mut orders: Unbound
     // Those that were sent may have been carried out, others were not.
     connection.calls.into_values().for_each(|call| drop(call.reply.send(Err(DataError::Lost))));
     orders.close();
-    let left = std::iter::from_fn(|| orders.try_recv().ok()).filter_map(|order| match order {
-        Order::Call(call) => Some(call),
-        Order::Cancel(_) => None,
-    });
-    connection
-        .later
-        .into_iter()
-        .chain(left)
-        .for_each(|call| drop(call.reply.send(Err(DataError::Unavailable))));
+    let left = std::iter::from_fn(|| orders.try_recv().ok());
+    let left = connection.later.into_iter().map(Order::Call).chain(left);
+    if let Some(unsent) = unsent.upgrade() {
+        left.filter(|order| !matches!(order, Order::Cancel(NO_MORE)))
+            .for_each(|order| drop(unsent.send(order)));
+    }
 }
 
 impl Connection {
@@ -72,7 +78,11 @@ impl Connection {
             }
             tokio::select! {
                 message = channel.receive() => match message {
-                    Ok(Some((message, _))) => self.take(message),
+                    Ok(Some((message, None))) => {
+                        if !self.take(message) {
+                            return;
+                        }
+                    }
                     _ => return,
                 },
                 order = orders.recv(), if !self.is_alone => match order {
@@ -105,7 +115,7 @@ impl Connection {
         if self.calls.len() >= CALLS_MAX || !self.is_welcome {
             return self.later.push_back(call);
         }
-        let Call { key, name, values, reply } = call;
+        let Call { key, name, values, reply, until: _ } = call;
         while self.calls.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -129,27 +139,32 @@ impl Connection {
         self.outgoing.extend(id.map(|id| ServiceToDataProxy::Cancel { id }));
     }
 
-    fn take(&mut self, message: DataProxyToService) {
+    /// Takes what the proxy says; whether it is anything that a proxy says.
+    fn take(&mut self, message: DataProxyToService) -> bool {
         match message {
             DataProxyToService::Welcome {} => self.is_welcome = true,
             DataProxyToService::Part { id, results } => {
-                let call = self.calls.get_mut(&id);
-                call.into_iter().for_each(|call| call.answer.extend(&results.0));
+                let Some(call) = self.calls.get_mut(&id) else { return false };
+                call.answer.extend(&results.0);
+                if call.answer.len() > ANSWER_BYTES_MAX {
+                    return false;
+                }
             }
             DataProxyToService::Done { id, results } => {
-                if let Some(mut call) = self.calls.remove(&id) {
-                    call.answer.extend(results.0);
-                    let _ = call.reply.send(Ok(call.answer));
-                }
+                let Some(mut call) = self.calls.remove(&id) else { return false };
+                call.answer.extend(results.0);
+                let _ = call.reply.send(Ok(call.answer));
             }
             DataProxyToService::Failed { id, fault, reason } => {
                 let error = DataError::Failed { fault, reason: reason.as_str().to_owned() };
-                self.calls.remove(&id).into_iter().for_each(|call| drop(call.reply.send(Err(error.clone()))));
+                let Some(call) = self.calls.remove(&id) else { return false };
+                let _ = call.reply.send(Err(error));
             }
         }
         while self.is_welcome && self.calls.len() < CALLS_MAX {
             let Some(call) = self.later.pop_front() else { break };
             self.call(call);
         }
+        true
     }
 }

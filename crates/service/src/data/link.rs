@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use wire::data::Token;
@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) name: String,
     /// Its parameters.
     pub(super) values: Vec<u8>,
+    /// Until when it waits for a proxy, if it has had to.
+    pub(super) until: Option<Instant>,
     /// Where the answer goes.
     pub(super) reply: oneshot::Sender<Result<Vec<u8>, DataError>>,
 }
@@ -48,14 +50,17 @@ pub(super) struct Link {
     earlier: Vec<UnboundedSender<Order>>,
     /// Calls without a proxy, and until when they wait.
     waiting: VecDeque<(Instant, Call)>,
+    /// Where calls come back that a proxy was not sent. It is weak: the link ends with the last caller.
+    unsent: WeakUnboundedSender<Order>,
 }
 
 impl Link {
     pub(super) fn new(
-        orders: UnboundedReceiver<Order>,
+        (callers, orders): (&UnboundedSender<Order>, UnboundedReceiver<Order>),
         channels: UnboundedReceiver<(OwnedFd, Token)>,
     ) -> Self {
-        Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new() }
+        let unsent = callers.downgrade();
+        Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new(), unsent }
     }
 
     /// Passes calls on until there are no callers any more.
@@ -77,7 +82,7 @@ impl Link {
 
     fn attach(&mut self, descriptor: OwnedFd, token: Token) {
         let (orders, received) = unbounded_channel();
-        tokio::task::spawn_local(connection::serve(descriptor, token, received));
+        tokio::task::spawn_local(connection::serve(descriptor, token, received, self.unsent.clone()));
         self.earlier.retain(|earlier| !earlier.is_closed());
         self.earlier.extend(self.current.replace(orders));
         // A connection ends when it has no calls left, and no more can come.
@@ -91,9 +96,11 @@ impl Link {
             Some(current) => current.send(order).err().map(|back| back.0),
             None => Some(order),
         };
-        if let Some(Order::Call(call)) = order {
+        if let Some(Order::Call(mut call)) = order {
             self.current = None;
-            self.waiting.push_back((Instant::now() + PROXY_WAIT, call));
+            let until = *call.until.get_or_insert_with(|| Instant::now() + PROXY_WAIT);
+            let at = self.waiting.partition_point(|(other, _)| *other <= until);
+            self.waiting.insert(at, (until, call));
         }
     }
 

@@ -50,7 +50,7 @@ impl DataSource {
     /// A source without a channel yet; must be called inside the runtime.
     pub(crate) fn unattached() -> Attached {
         let ((orders, received), (channels, attached)) = (unbounded_channel(), unbounded_channel());
-        tokio::task::spawn_local(Link::new(received, attached).run());
+        tokio::task::spawn_local(Link::new((&orders, received), attached).run());
         Attached { source: Self { orders, keys: Arc::default() }, channels }
     }
 
@@ -106,7 +106,7 @@ impl DataSource {
     async fn call(&self, name: &str, values: Vec<u8>) -> Result<Vec<u8>, DataError> {
         let (reply, answer) = oneshot::channel();
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let call = Call { key, name: name.to_owned(), values, reply };
+        let call = Call { key, name: name.to_owned(), values, until: None, reply };
         self.orders.send(Order::Call(call)).map_err(|_| DataError::Unavailable)?;
         let mut wanted = Wanted { source: self, key, is_answered: false };
         let answer = answer.await;

@@ -93,7 +93,7 @@ impl Examiner<'_> {
     }
 
     /// Somebody else may be able to read what this user cannot.
-    fn unread(&self, fault: &io::Error) -> Finding {
+    pub(super) fn unread(&self, fault: &io::Error) -> Finding {
         let (what, help) = (
             format!("cannot be read by this user, so what is in it is not checked: {fault}"),
             "check as the user who starts bulkhead",

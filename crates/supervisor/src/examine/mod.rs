@@ -13,6 +13,7 @@ mod finding;
 mod folders;
 mod hosts;
 mod identities;
+mod statements;
 
 pub use self::finding::Depth;
 
@@ -78,6 +79,9 @@ impl<'u> Examiner<'u> {
                 let identity = identities.identity(&format!("site/{site}"), *user);
                 let reader = folders::Reader::of(identity, format!("the worker of site \"{site}\""));
                 reader.folder(path).into_iter().collect()
+            }
+            Content::Statements { services } if self.depth == Depth::Check => {
+                statements::mistakes(path, services).unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
             Content::Read { service } => {
                 let identity = identities.identity(&format!("service/{service}"), None);

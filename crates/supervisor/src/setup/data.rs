@@ -20,8 +20,6 @@ use crate::spawn::process_spec::ProcessSpec;
 
 /// Where a data proxy with a root of its own has the folder of its database.
 pub const DATA_AT: &str = "/data";
-/// The folder of `state_dir` with the databases.
-const DATABASES: &str = "data";
 
 impl SpawnContext {
     /// The data source of a proxy.
@@ -44,18 +42,18 @@ impl SpawnContext {
         name.is_some_and(|name| self.services_of(proxy).any(|service| service.name == *name))
     }
 
-    /// Where a source's folder is, as the launcher sees it.
+    /// Where a source's database is, as the launcher sees it.
     fn data_path(&self, spec: &ProcessSpec) -> Option<(PathBuf, &DataSource)> {
         let source = self.data_source(spec)?;
         let site = self.config.sites.get(usize::from(spec.site))?;
-        let folder = self.config.server.state_dir.join(DATABASES).join(&site.name).join(&source.name);
-        Some((folder, source))
+        Some((source.database(&self.config.server, site), source))
     }
 
     /// The folder of a source's database, which belongs to its proxy; made if it is not there.
     pub fn data_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
-        let (path, _) =
+        let (mut path, _) =
             self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        path.pop();
         // Everything above it is ours: nobody can put a link there.
         let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
         above.into_iter().rev().try_for_each(|folder| directories::own_directory(folder, 0o755))?;
@@ -82,10 +80,11 @@ impl SpawnContext {
         &self,
         spec: &ProcessSpec,
     ) -> Result<Vec<(LauncherToDataProxy, Option<OwnedFd>)>, Error> {
-        let (folder, source) =
+        let (mut database, source) =
             self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
-        let folder = if self.template().is_some() { DATA_AT.into() } else { folder };
-        let database = folder.join(format!("{}.db", source.name));
+        if self.template().is_some() {
+            database = Path::new(DATA_AT).join(database.file_name().unwrap_or_default());
+        }
         let opened = |path: &Path| open(path).map(OwnedFd::from).map_err(at("open", path));
         let limits = LauncherToDataProxy::Limits { flush_ms: self.config.log.flush_ms };
         let path = Text::new(database.to_string_lossy());

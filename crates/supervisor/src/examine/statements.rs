@@ -1,0 +1,49 @@
+//! Files of statements, as far as they say what is wrong with them without a database.
+//!
+//! Runs in: the command `check`, as whoever types it. Sees: a file of the operator's. Never: runs in the launcher, which leaves it to
+//! the data proxy to read the file.
+//!
+//! These are warnings: whatever they say, the server runs, and everything else is served.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use config::Finding;
+use statements::{FILE_MAX, Mistake};
+
+use super::finding::warning;
+use crate::setup::reloaded_files::open;
+
+/// LIMIT: mistakes of one file that are said.
+const MISTAKES_MAX: usize = 20;
+
+/// What is wrong in a file, of which these services may call statements.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn mistakes(path: &Path, services: &[&str]) -> io::Result<Vec<Finding>> {
+    let mut text = String::new();
+    open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(match statements::parse(&text) {
+        Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
+        Ok(found) => {
+            let unknown = found.services().into_iter().filter(|(name, _)| !services.contains(name));
+            unknown.map(|(name, line)| stranger(name, line)).collect()
+        }
+    })
+}
+
+fn finding(mistake: Mistake) -> Finding {
+    let Mistake { line, rule, help } = mistake;
+    let help = help.unwrap_or_else(|| "the guide to databases says what such a file has".into());
+    warning(format!("has a mistake in line {line}, so its data proxy will not start: {rule}"), help)
+}
+
+fn stranger(name: &str, line: usize) -> Finding {
+    warning(
+        format!(
+            "grants something in line {line} to `{name}`, which is no service with this source, so its data proxy will not start"
+        ),
+        format!("give the service the source in its `data`, or take {name} out of `-- services:`"),
+    )
+}
