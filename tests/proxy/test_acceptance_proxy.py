@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -414,11 +415,18 @@ class Restarts(Asking):
         with open(path) as file:
             return set(file.read().split())
 
+    @staticmethod
+    def breaks_off(via):
+        """Whether the answer is cut; or 502, where the server's end was seen before the beginning had been passed on."""
+        try:
+            return via.ask("express.test", "/die").status == 502
+        except AssertionError as error:
+            return re.search("curl ended with (18|92)", str(error))
+
     def test_one_that_dies_is_in_the_log(self):
         for via in self.server.protocols():
             try:
-                with self.assertRaisesRegex(AssertionError, "curl ended with (18|92)"):
-                    via.ask("express.test", "/die")
+                self.assertTrue(self.breaks_off(via))
                 self.express.process.wait(10)
                 self.assertEqual(via.ask("express.test", "/").status, 502)
             finally:
