@@ -168,6 +168,17 @@ class ServerNames(unittest.TestCase):
         for name in LIES:
             self.says(server, f"/{name}/", 200, b"20.9.9.9")
 
+    def test_every_site_hears_of_a_name_that_is_new(self):
+        """The launcher opens the file; each of those who look names up gets all of it."""
+        self.behind("20.0.0.2", 3000)
+        names = ("main", "second", "third")
+        server = self.server([site(name, route=[route("app.test:3000")]) for name in names], resolver="")
+        with open(self.hosts, "a") as file:
+            file.write("20.0.0.2 app.test\n")
+        for name in names:
+            right = lambda name=name: server.get("/app/", f"{name}.test").body == b"20.0.0.2"
+            self.assertTrue(until(right, 15, 0.05), (name, server.log()[-2000:]))
+
     def test_files_and_configurations_change(self):
         for last in (1, 2):
             self.behind(f"20.0.0.{last}", 3000)

@@ -320,11 +320,13 @@ impl FileReload {
     fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) -> Result<(), String> {
         let purpose = self.files[place].purpose.clone();
         match self.files[place].open() {
-            Ok((file, key, stamps)) => {
-                self.files[place].given = Some(stamps);
+            Ok(first) => {
+                self.files[place].given = Some(first.2);
+                let mut first = Some(first);
                 for &reader in readers {
-                    let Ok(file) = file.try_clone() else { continue };
-                    let Ok(key) = key.as_ref().map(File::try_clone).transpose() else { continue };
+                    // Each reads from the beginning: copies of a descriptor have one place in the file.
+                    let opened = first.take().or_else(|| self.files[place].open().ok());
+                    let Some((file, key, _)) = opened else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {
                         &Purpose::Certificate { site, number } => {
