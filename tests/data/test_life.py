@@ -4,19 +4,17 @@ import json
 import unittest
 
 from client import Load, until
-from databases import SCHEMA, STATEMENTS, DataServer
-from harness import rootless_too, service, site
+from databases import SCHEMA, STATEMENTS, DataServer, asks, data_site
+from harness import rootless_too, site
 from reloading import Reloading
 
 DEMAND = {"start": "on-demand", "idle_stop": "1s"}
 ASK = "/asker/many?statement=users"
 
 
-def data_site(name="main", services=("asker", "other"), statements="catalog.sql", **more):
+def main_site(name="main", services=("asker", "other"), statements="catalog.sql", **more):
     """A site with a database, and these services that may have it."""
-    asks = lambda one: service(one, f"/{one}", command=["bin/asker", "catalog"], data=["catalog"])
-    data = [{"name": "catalog", "statements": statements, "schema": "schema.sql"}]
-    return site(name, [asks(one) for one in services], data=data, **more)
+    return data_site(name, [asks(one) for one in services], statements, **more)
 
 
 class ReloadedData(Reloading):
@@ -38,10 +36,10 @@ class ReloadedData(Reloading):
 @rootless_too
 class Reload(unittest.TestCase):
     def test_sources_are_added_changed_and_removed_under_load(self):
-        with ReloadedData([data_site(), site("fine")]) as server:
+        with ReloadedData([main_site(), site("fine")]) as server:
             steady = Load(server.port, ASK, "main.test", seconds=6, connections=4)
             proxy = server.process("dataproxy main/catalog")
-            self.assertIsNone(server.reload([data_site(), site("fine"), data_site("second", ["asker"], "alone.sql")]))
+            self.assertIsNone(server.reload([main_site(), site("fine"), main_site("second", ["asker"], "alone.sql")]))
             self.assertEqual(server.ask("second.test")[0], 200)
             self.assertEqual(server.proxies(), ["dataproxy main/catalog", "dataproxy second/catalog"])
             # Each has a database of its own, though the names are the same.
@@ -49,16 +47,16 @@ class Reload(unittest.TestCase):
             self.assertNotIn("eve", server.ask()[1])
             self.assertEqual(server.process("dataproxy main/catalog"), proxy)
             # A changed site has another proxy; what was under way is answered, and the rows stay.
-            self.assertIsNone(server.reload([data_site(), site("fine"), data_site("second", ["asker"], "alone.sql", index=["other.html"])]))
+            self.assertIsNone(server.reload([main_site(), site("fine"), main_site("second", ["asker"], "alone.sql", index=["other.html"])]))
             self.assertIn("eve", server.ask("second.test")[1])
-            self.assertIsNone(server.reload([data_site(), site("fine")]))
+            self.assertIsNone(server.reload([main_site(), site("fine")]))
             self.assertTrue(until(lambda: server.proxies() == ["dataproxy main/catalog"], 15), server.proxies())
             steady.finish().assert_clean(self)
 
     def test_a_file_with_a_mistake_changes_nothing(self):
-        with ReloadedData([data_site(), site("fine")]) as server:
+        with ReloadedData([main_site(), site("fine")]) as server:
             before = server.pids("dataproxy", "bin/asker", "site")
-            said = server.reload([data_site(), site("fine"), data_site("second", ["asker"], "wrong.sql")])
+            said = server.reload([main_site(), site("fine"), main_site("second", ["asker"], "wrong.sql")])
             self.assertIn("dataproxy second/catalog", said)
             self.assertEqual(server.pids("dataproxy", "bin/asker", "site"), before)
             self.assertEqual((server.ask()[0], server.status("/", "second.test")), (200, 404))
@@ -67,7 +65,7 @@ class Reload(unittest.TestCase):
 @rootless_too
 class OnDemand(unittest.TestCase):
     def test_a_proxy_starts_with_a_service_and_goes_with_the_last(self):
-        with ReloadedData([data_site() | DEMAND, site("fine")]) as server:
+        with ReloadedData([main_site() | DEMAND, site("fine")]) as server:
             self.assertEqual(server.proxies(), [])
             self.assertEqual(server.status("/"), 200)
             self.assertEqual(server.proxies(), [])
@@ -96,7 +94,7 @@ class Words(unittest.TestCase):
         wrong = "-- name: a :one\n-- services: asker, stranger\nSELECT 1;\n-- name: b :on\n-- services: asker\nSELECT :x;\n"
         with ReloadedData([site("fine")]) as server:
             path = server.write("catalog.sql", wrong)
-            server.write_config([data_site(services=["asker"]), site("fine")])
+            server.write_config([main_site(services=["asker"]), site("fine")])
             said = server.command("check", server.config)
             self.assertEqual((said.returncode, server.command("check", "--strict", server.config).returncode), (0, 2))
             self.assertIn(f"`statements` {path} has a mistake in line 4, so its data proxy will not start: behind the name stands what the statement gives back", said.stderr)
@@ -106,7 +104,7 @@ class Words(unittest.TestCase):
 
     def test_data_check_asks_the_database_or_the_schema(self):
         with ReloadedData([site("fine")]) as server:
-            server.write_config([data_site(), data_site("second", statements="wrong.sql"), site("fine")])
+            server.write_config([main_site(), main_site("second", statements="wrong.sql"), site("fine")])
             said = server.command("data", "check", "--config", server.config)
             self.assertEqual(said.returncode, 2)
             self.assertRegex(said.stdout, r"main/catalog: ok, with \S+/schema.sql\n")
@@ -124,7 +122,7 @@ class Words(unittest.TestCase):
 
     def test_a_source_that_nobody_has_is_told(self):
         with ReloadedData([site("fine")]) as server:
-            server.write_config([data_site(services=()), site("fine")])
+            server.write_config([main_site(services=()), site("fine")])
             answer = server.command("check", server.config)
             self.assertEqual(answer.returncode, 0, answer.stderr)
             self.assertIn("nobody can call its statements", answer.stderr)

@@ -7,8 +7,8 @@ import time
 import unittest
 
 from client import until
-from databases import STATEMENTS, DataServer
-from harness import rootless_too, service
+from databases import STATEMENTS, DataServer, asks
+from harness import rootless_too
 
 #: What has been SQL, or something else, in somebody's program.
 INJECTIONS = [
@@ -122,7 +122,7 @@ class Mistakes(unittest.TestCase):
             self.assertEqual(server.proxy(), proxy)
 
     def test_a_service_without_the_source(self):
-        lone = service("lone", "/lone", command=["bin/asker", "catalog"])
+        lone = asks("lone", data=[])
         with DataServer(more=[lone], answers=200) as server:
             self.assertTrue(until(lambda: '`data` of this service has no "catalog" in the configuration, but none' in server.log(), 10))
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)

@@ -15,7 +15,7 @@ import unittest
 import harness
 from backend import Raw, response
 from client import Connection, Load, get, request, until
-from databases import SCHEMA, STATEMENTS
+from databases import SCHEMA, STATEMENTS, asks, data_site
 from harness import Server, service, site, wait_for_time
 from tls_server import certificate
 
@@ -312,12 +312,10 @@ class Service(Channels):
 
 def with_data(rogue=None):
     """A server with a site that has a database; its service `relayed`, or its data proxy, is the rogue."""
-    asks = lambda name, command: service(name, f"/{name}", command=command, data=["catalog"])
-    services = [asks("asker", ["bin/asker", "catalog"]), *([] if rogue else [asks("relayed", ["bin/relayed"])])]
-    data = [{"name": "catalog", "statements": "catalog.sql", "schema": "schema.sql"}]
+    services = [asks("asker"), *([] if rogue else [asks("relayed", command=["bin/relayed"])])]
     grants = STATEMENTS.replace("asker, other", "asker" if rogue else "asker, relayed").replace("services: other", "services: asker")
     files = {"catalog.sql": grants, "schema.sql": SCHEMA}
-    return Rogue([*GOOD, site("rogue", services, data=data)], rogue, programs=("probe", "asker"), files=files)
+    return Rogue([*GOOD, data_site("rogue", services)], rogue, programs=("probe", "asker"), files=files)
 
 
 class Data(Channels):

@@ -57,16 +57,23 @@ WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < :count
 """
 
 
+def asks(name, *words, **more):
+    """A service that calls whatever statement of the source `catalog` a test names."""
+    settings = {"command": ["bin/asker", "catalog", *words], "data": ["catalog"]}
+    return service(name, f"/{name}", **settings | more)
+
+
+def data_site(name, services, statements="catalog.sql", **more):
+    """A site with the source `catalog`."""
+    return site(name, services, data=[{"name": "catalog", "statements": statements, "schema": "schema.sql"}], **more)
+
+
 class DataServer(Server):
-    """A server with a site `main`, its source `catalog`, and the services `asker` and `other`; `third` has no source."""
+    """A server with a site `main`, its source `catalog`, and the services `asker` and `other`."""
 
     def __init__(self, statements=STATEMENTS, schema=SCHEMA, more=(), asker=(), **settings):
-        asks = lambda name, *words: service(name, f"/{name}", command=["bin/asker", "catalog", *words], data=["catalog"])
-        data = [{"name": "catalog", "statements": "catalog.sql", "schema": "schema.sql"}]
-        third = service("third", "/third", command=["bin/asker", "catalog"])
-        self.services = [asks("asker", *asker), asks("other"), *more, *([third] if settings.pop("third", False) else [])]
-        files = {"catalog.sql": statements, "schema.sql": schema} | settings.pop("files", {})
-        super().__init__([site("main", self.services, data=data), site("fine")], programs=("asker",), files=files, **settings)
+        sites = [data_site("main", [asks("asker", *asker), asks("other"), *more]), site("fine")]
+        super().__init__(sites, programs=("asker",), files={"catalog.sql": statements, "schema.sql": schema}, **settings)
 
     def ask(self, how, statement, *values, of="asker"):
         """The status of a call, and what came."""

@@ -28,7 +28,7 @@ import harness
 from backend import Raw, response
 from client import until
 from counting import Counting, TlsConnection
-from databases import SCHEMA, STATEMENTS
+from databases import SCHEMA, STATEMENTS, asks, data_site
 from filter_program import FILTER, PYTHON, library
 from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site, wait_for_time
 from tls_server import certificate, insecure
@@ -79,10 +79,8 @@ class Killing(Server):
         host, port = behind.at.split(":")
         network = {"command": ["bin/caller"], "network": [f"tcp:{host}:{port}"]}
         sites = [
-            site("main", [service("probe"), service("caller", "/caller", **network),
-                          service("asker", "/asker", command=["bin/asker", "catalog"], data=["catalog"])],
-                 data=[{"name": "catalog", "statements": "catalog.sql", "schema": "schema.sql"}],
-                 route=[{"path": "/behind", "upstream": behind.at}]),
+            data_site("main", [service("probe"), service("caller", "/caller", **network), asks("asker")],
+                      route=[{"path": "/behind", "upstream": behind.at}]),
             site("other"), site("direct", [service("direct", "/probe", takes=True)]),
             site("secret", certificates=["secret.pem"]),
         ]
