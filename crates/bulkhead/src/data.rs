@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use config::{Config, DataSource, Site};
 use serde::Serialize;
 
+use crate::explain::data_name;
 use crate::fault::Fault;
 use crate::locate;
 use crate::table::print;
@@ -29,8 +30,7 @@ pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<Exit
     let program = locate::data_proxy()?;
     let sources: Vec<(&Site, &DataSource)> =
         config.sites.iter().flat_map(|site| site.data.iter().map(move |data| (&**site, data))).collect();
-    let known: Vec<String> =
-        sources.iter().map(|(site, data)| format!("{}/{}", site.name, data.name)).collect();
+    let known: Vec<String> = sources.iter().map(|(site, data)| data_name(site, data)).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(Fault::Usage(format!("there is no data source {name:?}; the configuration has {known}")));

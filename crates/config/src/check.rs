@@ -320,9 +320,7 @@ fn data(site: &RawSite, problems: &mut Problems) {
         }
     }
     for data in site.data.iter().filter(|data| data.name.is_some()) {
-        let is_wanted =
-            |service: &RawService| service.data.iter().any(|name| data.name.as_ref() == Some(&name.value));
-        if !site.services.iter().any(is_wanted) {
+        if site.services_with(data).next().is_none() {
             let message = format!(
                 "no service of the site has {} in its `data`: nobody can call its statements",
                 data.label

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Problems, Severity, show_path};
 use crate::place::At;
-use crate::raw::{RawConfig, RawService, RawSite};
+use crate::raw::{RawConfig, RawSite};
 use crate::schema::{Config, Isolation};
 use crate::statics_schema::{Action, Target};
 
@@ -201,10 +201,8 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     }
     subjects.extend(site.users().map(|at| subject("users", at, Content::Users)));
     for data in &site.data {
-        let has =
-            |service: &&RawService| service.data.iter().any(|name| data.name.as_ref() == Some(&name.value));
-        let services = site.services.iter().filter(has).filter_map(|service| service.name.as_deref());
-        let services: Vec<&str> = services.collect();
+        let services: Vec<&str> =
+            site.services_with(data).filter_map(|service| service.name.as_deref()).collect();
         let content = |at| subject("statements", at, Content::Statements { services });
         subjects.extend(data.statements.as_ref().map(content));
     }

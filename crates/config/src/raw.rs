@@ -415,6 +415,16 @@ impl RawWorker {
     }
 }
 
+impl RawSite {
+    /// The services that have a data source in their `data`.
+    pub(crate) fn services_with<'s>(&'s self, data: &'s RawData) -> impl Iterator<Item = &'s RawService> {
+        let has = move |service: &&RawService| {
+            service.data.iter().any(|name| data.name.as_ref() == Some(&name.value))
+        };
+        self.services.iter().filter(has)
+    }
+}
+
 impl RawData {
     fn finish(self) -> Option<DataSource> {
         let (statements, schema) = (self.statements?.value, self.schema.map(|schema| schema.value));

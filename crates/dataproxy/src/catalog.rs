@@ -3,8 +3,9 @@
 //! Sees: the operator's file, names and values from services. Never: lets a call pass that was not granted.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use statements::{Kind, Parameter, Statements, Type};
+use statements::{Parameter, Statements, Type};
 use wire::data::{CallFault, Value};
 
 /// What a name stands for.
@@ -53,10 +54,18 @@ impl Catalog {
     }
 
     /// The statements of a call, in order.
-    pub fn steps(&self, call: Call) -> Vec<usize> {
+    pub fn steps<'c>(&'c self, call: &'c Call) -> &'c [usize] {
         match call {
-            Call::Statement(number) => vec![number],
-            Call::Transaction(number) => self.file.transactions[number].steps.clone(),
+            Call::Statement(number) => std::slice::from_ref(number),
+            Call::Transaction(number) => &self.file.transactions[*number].steps,
+        }
+    }
+
+    /// How long a call may take.
+    pub fn timeout(&self, call: Call) -> Duration {
+        match call {
+            Call::Statement(number) => self.file.statements[number].timeout,
+            Call::Transaction(number) => self.file.transactions[number].timeout,
         }
     }
 
@@ -70,24 +79,19 @@ impl Catalog {
     /// # Errors
     /// What does not fit.
     pub fn check(&self, call: Call, values: &[Value]) -> Result<(), (CallFault, String)> {
-        let steps = self.steps(call);
-        let parameters: Vec<&Parameter> =
-            steps.iter().flat_map(|step| &self.file.statements[*step].parameters).collect();
+        let steps = self.steps(&call).iter();
+        let parameters = steps.flat_map(|step| &self.file.statements[*step].parameters);
+        let count = parameters.clone().count();
         let wrong = |reason| Err((CallFault::Parameters, reason));
-        if parameters.len() != values.len() {
-            return wrong(format!("it has {} parameters, and {} came", parameters.len(), values.len()));
+        if count != values.len() {
+            return wrong(format!("it has {count} parameters, and {} came", values.len()));
         }
-        match parameters.iter().zip(values).find(|(parameter, value)| !fits(parameter, value)) {
+        match parameters.zip(values).find(|(parameter, value)| !fits(parameter, value)) {
             Some((Parameter { name, kind, .. }, value)) => {
                 wrong(format!("`{name}` is {} {}, and {} came", article(*kind), kind.word(), of(value)))
             }
             None => Ok(()),
         }
-    }
-
-    /// What the answer of a statement may have.
-    pub fn kind(&self, statement: usize) -> Kind {
-        self.file.statements[statement].kind
     }
 }
 

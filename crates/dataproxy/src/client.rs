@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use subtle::ConstantTimeEq as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -235,7 +235,7 @@ impl Client {
             return self.fail(id, fault, reason);
         }
         let lane = if catalog.only_reads(call) { Lane::Read } else { Lane::Write };
-        let deadline = Instant::now() + timeout(&catalog, call);
+        let deadline = Instant::now() + catalog.timeout(call);
         let (replies, budget) = (self.replies.clone(), self.budget.clone());
         let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget };
         self.shared.queue.add(lane, self.service.number, job);
@@ -248,13 +248,6 @@ impl Client {
     fn violation(&mut self, what: &str) {
         self.violations += 1;
         self.shared.refused(&format!("service {} has sent {what}", self.service.name));
-    }
-}
-
-fn timeout(catalog: &Catalog, call: Call) -> Duration {
-    match call {
-        Call::Statement(number) => catalog.file.statements[number].timeout,
-        Call::Transaction(number) => catalog.file.transactions[number].timeout,
     }
 }
 

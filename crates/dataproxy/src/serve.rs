@@ -4,8 +4,6 @@
 //! the database has prepared every statement.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,6 +15,7 @@ use wire::data::LauncherToDataProxy;
 use wire::log::Level;
 use wire::{ChildToLauncher, NO_PARTITION};
 use worker::channel::Channel;
+use worker::files;
 use worker::log::Log;
 use worker::{Fault, Start};
 
@@ -63,7 +62,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
                 clients.spawn_local(attend(shared.clone(), service, token, channel));
             }
             (LauncherToDataProxy::Statements {}, Some(file)) => {
-                replace(&shared, &source, &setup.services, file)
+                replace(&shared, &source, &setup.services, &file)
             }
             (LauncherToDataProxy::Report {}, _) => control.report(shared.counters.snapshot()),
             (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
@@ -78,7 +77,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
 }
 
 /// Has another file of statements hold, if nothing is wrong with it.
-fn replace(shared: &Shared, source: &Source, services: &[String], file: OwnedFd) {
+fn replace(shared: &Shared, source: &Source, services: &[String], file: &OwnedFd) {
     match read_statements(file, services).and_then(|file| source.prepare(file)) {
         Ok(catalog) => {
             let count = catalog.file.statements.len();
@@ -116,11 +115,10 @@ impl Setup {
     fn open(&self) -> Result<(Source, Catalog), String> {
         let path = self.path.as_deref().ok_or("the launcher has named no source")?;
         let file = self.statements.as_ref().ok_or("the launcher has sent no statements")?;
-        let file = file.try_clone().map_err(|error| error.to_string())?;
         let in_words = |mistakes: Vec<String>| format!("the statements: {}", mistakes.join("; "));
         let statements = read_statements(file, &self.services).map_err(in_words)?;
-        let schema = self.schema.as_ref().map(|file| read(file.try_clone()?)).transpose();
-        let schema = schema.map_err(|error| format!("the schema: {error}"))?;
+        let schema = self.schema.as_ref().map(read).transpose();
+        let schema = schema.map_err(|reason| format!("the schema: {reason}"))?;
         let source = Source::open(path, schema.as_deref())?;
         let catalog = source.prepare(statements).map_err(in_words)?;
         Ok((source, catalog))
@@ -128,26 +126,22 @@ impl Setup {
 }
 
 /// Reads a file of statements that grant nothing to anybody but these services.
-fn read_statements(file: OwnedFd, services: &[String]) -> Result<Statements, Vec<String>> {
-    parse_statements(&read(file).map_err(|error| vec![error.to_string()])?, services)
+fn read_statements(file: &OwnedFd, services: &[String]) -> Result<Statements, Vec<String>> {
+    parse_statements(&read(file).map_err(|reason| vec![reason])?, services)
 }
 
 /// The same, of its text.
 pub(crate) fn parse_statements(text: &str, services: &[String]) -> Result<Statements, Vec<String>> {
     let found = statements::parse(text)
         .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let unknown =
-        found.services().into_iter().filter(|(name, _)| !services.iter().any(|known| known == name));
-    let mistakes: Vec<String> = unknown
-        .map(|(name, line)| {
-            format!("line {line}: no service `{name}` of this site has the source in its `data`")
-        })
-        .collect();
+    let stranger = |(name, line): (&str, usize)| {
+        format!("line {line}: no service `{name}` of this site has the source in its `data`")
+    };
+    let mistakes: Vec<String> = found.strangers(services).into_iter().map(stranger).collect();
     if mistakes.is_empty() { Ok(found) } else { Err(mistakes) }
 }
 
-fn read(file: OwnedFd) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::from(file).take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+fn read(file: &OwnedFd) -> Result<String, String> {
+    let bytes = files::read(file, FILE_MAX)?;
+    String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: {error}"))
 }

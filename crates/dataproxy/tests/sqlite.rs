@@ -80,13 +80,12 @@ impl Bench {
         let (replies, answers) = unbounded_channel();
         let cancelled: Arc<AtomicBool> = Arc::default();
         let lane = if self.catalog.only_reads(call) { Lane::Read } else { Lane::Write };
-        let timeout = self.catalog.file.statements[self.catalog.steps(call)[0]].timeout;
         let job = Job {
             id: 7,
             call,
             catalog: self.catalog.clone(),
             values: values.to_vec(),
-            deadline: Instant::now() + timeout,
+            deadline: Instant::now() + self.catalog.timeout(call),
             cancelled: cancelled.clone(),
             replies,
             budget: self.budget.clone(),

@@ -181,8 +181,15 @@ pub struct Statements {
 }
 
 impl Statements {
+    /// The services that are named and none of these, each with the line of the statement that names it first.
+    pub fn strangers(&self, services: &[impl AsRef<str>]) -> Vec<(&str, usize)> {
+        let mut named = self.services();
+        named.retain(|(name, _)| !services.iter().any(|known| known.as_ref() == *name));
+        named
+    }
+
     /// Every service that is named, each once, with the line of the statement that names it first.
-    pub fn services(&self) -> Vec<(&str, usize)> {
+    fn services(&self) -> Vec<(&str, usize)> {
         let of_statements = self.statements.iter().map(|statement| (&statement.services, statement.line));
         let of_transactions = self.transactions.iter().map(|group| (&group.services, group.line));
         let mut found: Vec<(&str, usize)> = Vec::new();

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::channels::Role;
 use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
-use crate::data::Token;
+use crate::data::{NAME_MAX, Token};
 use crate::stapler::Staple;
 use crate::tls::{Holding, Verdict};
 
@@ -339,10 +339,10 @@ messages! {
         /// Asks for `Counters`.
         4 => Report {},
         /// Before `Begin`: the service may have the data source of this name.
-        5 => DataSource { name: Text<63> },
+        5 => DataSource { name: Text<NAME_MAX> },
         /// A channel to the data source's proxy comes along, which takes the place of an earlier one; the proxy knows
         /// the service by this token.
-        6 => DataProxy { name: Text<63>, token: Token },
+        6 => DataProxy { name: Text<NAME_MAX>, token: Token },
     }
 }
 

@@ -19,10 +19,12 @@ pub const PART_MAX: usize = 60 * 1024;
 pub const PARAMETERS_BYTES_MAX: usize = 4 << 20;
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
+/// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.
+pub const READERS: usize = 3;
 /// LIMIT: calls of one service that have no answer yet.
 pub const CALLS_MAX: usize = 128;
 /// The longest name of a statement, a source or a service.
-const NAME_MAX: usize = 63;
+pub(crate) const NAME_MAX: usize = 63;
 /// The longest path of a database.
 const PATH_MAX: usize = 4096;
 

@@ -9,6 +9,7 @@
 pub mod channel;
 pub mod counters;
 pub mod dispatcher;
+pub mod files;
 pub mod idle;
 pub mod log;
 pub mod pair;

@@ -4,6 +4,7 @@
 //! table has not.
 
 use config::{Config, DataSource, Service, Site};
+use supervisor::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF};
 use wire::{Edge, Role};
 
 use super::assets::{data_name, service_name};
@@ -72,14 +73,16 @@ pub fn posts(config: &Config) -> Vec<Post> {
             posts.push(of_service(Role::Service, ""));
             if about.network.is_granted() {
                 posts
-                    .extend([of_service(Role::Broker, ":broker"), of_service(Role::Connector, ":connector")]);
+                    .extend([of_service(Role::Broker, BROKER_OF), of_service(Role::Connector, CONNECTOR_OF)]);
             }
         }
-        let proxies = site.data.iter().enumerate().map(|(data, about)| {
-            of_site(Role::DataProxy, format!("{}:data", data_name(site, about)), Some(data))
-        });
+        let proxies = site
+            .data
+            .iter()
+            .enumerate()
+            .map(|(data, about)| of_site(Role::DataProxy, data_name(site, about) + DATA_OF, Some(data)));
         posts.extend(proxies);
-        let connector = || of_site(Role::Connector, format!("{}:connector", site.name), None);
+        let connector = || of_site(Role::Connector, site.name.clone() + CONNECTOR_OF, None);
         posts.extend(site.backends().next().is_some().then(connector));
     }
     let certified = config.sites.iter().any(|site| site.tls.is_some());

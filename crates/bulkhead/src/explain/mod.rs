@@ -20,6 +20,7 @@ mod svg;
 mod table;
 mod text;
 
+pub use assets::data_name;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -28,11 +28,6 @@ pub(super) fn answer(job: &Job, error: Error) {
     }
 }
 
-/// Tells a service that there is no database.
-pub(super) fn refuse(job: &Job, reason: &str) {
-    job.fail(CallFault::Database, reason);
-}
-
 fn message(error: &Error) -> String {
     match error {
         Error::SqliteFailure(_, Some(message)) => message.clone(),

@@ -11,18 +11,17 @@ mod run;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Statement};
 use statements::Statements;
+use wire::data::{CallFault, READERS};
 
 use crate::catalog::Catalog;
 use crate::queue::{Lane, Queue, Work};
 pub(crate) use open::open_to_look;
 use run::Watch;
 
-/// LIMIT: threads that read.
-pub(crate) const READERS: usize = 3;
 /// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
 const LOOK_EVERY: i32 = 1000;
 /// LIMIT: how long a database that cannot be opened is left alone.
@@ -95,13 +94,10 @@ fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
             Err(error) => {
                 let reason = format!("the database cannot be opened: {error}");
                 eprintln!("error: {}: {reason}", path.display());
-                let until = std::time::Instant::now() + REOPEN_EVERY;
-                first.take().into_iter().for_each(|work: Work| fault::refuse(&work.job, &reason));
-                while let Some(work) =
-                    queue.next_within(lane, until.saturating_duration_since(std::time::Instant::now()))
-                {
-                    fault::refuse(&work.job, &reason);
-                }
+                let until = Instant::now() + REOPEN_EVERY;
+                let left = || queue.next_within(lane, until.saturating_duration_since(Instant::now()));
+                let refused = first.take().into_iter().chain(std::iter::from_fn(left));
+                refused.for_each(|work| work.job.fail(CallFault::Database, reason.as_str()));
             }
         }
     }

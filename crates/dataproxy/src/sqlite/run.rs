@@ -131,7 +131,7 @@ fn in_transaction<'j>(
 fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result<Answer<'j>, Stopped> {
     let mut answer = Answer { job, bytes: Vec::new(), sent: 0 };
     let mut values = &job.values[..];
-    for step in job.catalog.steps(job.call) {
+    for &step in job.catalog.steps(&job.call) {
         let (own, rest) = values.split_at(job.catalog.file.statements[step].parameters.len());
         values = rest;
         let statement = prepared[step].as_mut().ok_or(Error::InvalidQuery)?;

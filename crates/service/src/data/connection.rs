@@ -18,9 +18,6 @@ use super::link::{Call, Order};
 /// LIMIT: bytes of one answer; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
 const ANSWER_BYTES_MAX: usize = 257 << 20;
 
-/// The key of no call: cancelled when no more calls come.
-pub(super) const NO_MORE: u64 = u64::MAX;
-
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
 
 /// A call without an answer.
@@ -64,8 +61,7 @@ pub(super) async fn serve(
     let left = std::iter::from_fn(|| orders.try_recv().ok());
     let left = connection.later.into_iter().map(Order::Call).chain(left);
     if let Some(unsent) = unsent.upgrade() {
-        left.filter(|order| !matches!(order, Order::Cancel(NO_MORE)))
-            .for_each(|order| drop(unsent.send(order)));
+        left.filter(|order| !matches!(order, Order::NoMore)).for_each(|order| drop(unsent.send(order)));
     }
 }
 
@@ -87,7 +83,7 @@ impl Connection {
                 },
                 order = orders.recv(), if !self.is_alone => match order {
                     Some(Order::Call(call)) => self.call(call),
-                    Some(Order::Cancel(NO_MORE)) => self.is_last = true,
+                    Some(Order::NoMore) => self.is_last = true,
                     None => (self.is_last, self.is_alone) = (true, true),
                     Some(Order::Cancel(key)) => self.cancel(key),
                 },

@@ -39,6 +39,8 @@ pub(super) enum Order {
     Call(Call),
     /// Nobody waits for the answer of this call any more.
     Cancel(u64),
+    /// Another proxy gets the calls from now on. Only connections hear this.
+    NoMore,
 }
 
 /// See the file's head.
@@ -73,6 +75,7 @@ impl Link {
                 order = self.orders.recv() => match order {
                     Some(Order::Call(call)) => self.call(call),
                     Some(Order::Cancel(key)) => self.cancel(key),
+                    Some(Order::NoMore) => {}
                     None => return,
                 },
                 () = sleep_until(until) => self.give_up(),
@@ -84,9 +87,11 @@ impl Link {
         let (orders, received) = unbounded_channel();
         tokio::task::spawn_local(connection::serve(descriptor, token, received, self.unsent.clone()));
         self.earlier.retain(|earlier| !earlier.is_closed());
-        self.earlier.extend(self.current.replace(orders));
-        // A connection ends when it has no calls left, and no more can come.
-        self.earlier.iter().for_each(|earlier| drop(earlier.send(Order::Cancel(connection::NO_MORE))));
+        if let Some(before) = self.current.replace(orders) {
+            // It ends when it has no calls left; until then one of them may be cancelled.
+            let _ = before.send(Order::NoMore);
+            self.earlier.push(before);
+        }
         std::mem::take(&mut self.waiting).into_iter().for_each(|(_, call)| self.call(call));
     }
 

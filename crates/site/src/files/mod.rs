@@ -9,7 +9,6 @@ mod beneath;
 pub mod cache;
 pub mod folders;
 mod listing;
-pub mod open;
 mod recent;
 pub(crate) mod response;
 pub mod root;

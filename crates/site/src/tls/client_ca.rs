@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use certificate::authorities;
 use rustls::RootCertStore;
 
-use crate::files::open;
+use worker::files;
 
 /// What a file of authorities says.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Authorities {
     /// # Errors
     /// What is wrong with it, and how it should be.
     pub fn read(file: &OwnedFd) -> Result<Self, String> {
-        let text = open::read(file, authorities::FILE_BYTES_MAX)?;
+        let text = files::read(file, authorities::FILE_BYTES_MAX)?;
         let roots = authorities::read(&text).map_err(|fault| fault.to_string())?;
         let roots = RootCertStore::from_iter(roots);
         let mut hash = [0; 32];

@@ -10,7 +10,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use certificate::crl::{self, List};
 use rustls_pki_types::CertificateRevocationListDer;
 
-use crate::files::open;
+use worker::files;
 
 /// What one file says.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Revoked {
     /// # Errors
     /// What is wrong with it, and how it should be.
     pub fn read(file: &OwnedFd, path: &str) -> Result<Self, String> {
-        let bytes = open::read(file, crl::FILE_BYTES_MAX)?;
+        let bytes = files::read(file, crl::FILE_BYTES_MAX)?;
         let digest = digest(&SHA256, &bytes).as_ref().to_vec();
         Ok(Self {
             lists: crl::read(&bytes).map_err(|fault| fault.to_string())?,

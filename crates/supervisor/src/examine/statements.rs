@@ -26,10 +26,7 @@ pub(super) fn mistakes(path: &Path, services: &[&str]) -> io::Result<Vec<Finding
     open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(match statements::parse(&text) {
         Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
-        Ok(found) => {
-            let unknown = found.services().into_iter().filter(|(name, _)| !services.contains(name));
-            unknown.map(|(name, line)| stranger(name, line)).collect()
-        }
+        Ok(found) => found.strangers(services).into_iter().map(|(name, line)| stranger(name, line)).collect(),
     })
 }
 

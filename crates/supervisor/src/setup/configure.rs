@@ -145,7 +145,7 @@ impl Supervisor {
     }
 
     /// The processes of a site that are told what is new.
-    fn of_site(&self, site: u16) -> impl Iterator<Item = u64> {
+    pub(super) fn of_site(&self, site: u16) -> impl Iterator<Item = u64> {
         self.index.of_site(site).filter(|serial| self.processes()[serial].hears())
     }
 

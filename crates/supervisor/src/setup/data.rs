@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use config::{DataSource, Service};
+use config::{DataSource, Site};
 use wire::data::{LauncherToDataProxy, TOKEN_BYTES, Token};
 use wire::{LauncherToService, Role, Text};
 
@@ -28,31 +28,25 @@ impl SpawnContext {
         site.data.get(spec.index)
     }
 
-    /// The services that may have a proxy's source, with their places in the site.
-    fn services_of(&self, proxy: &ProcessSpec) -> impl Iterator<Item = &Service> {
-        let site = self.config.sites.get(usize::from(proxy.site));
-        let source = self.data_source(proxy);
-        site.zip(source).into_iter().flat_map(|(site, source)| site.services_with(&source.name))
-    }
-
     /// Whether a process is one of a service that may have a proxy's source.
     pub fn has_data(&self, service: &ProcessSpec, proxy: &ProcessSpec) -> bool {
-        let is_service = service.role == Role::Service && service.site == proxy.site;
-        let name = self.service(service).filter(|_| is_service).map(|(_, service)| &service.name);
-        name.is_some_and(|name| self.services_of(proxy).any(|service| service.name == *name))
+        let service = self.service(service).filter(|_| service.site == proxy.site);
+        let both = service.zip(self.data_source(proxy));
+        both.is_some_and(|((_, service), source)| service.data.contains(&source.name))
     }
 
-    /// Where a source's database is, as the launcher sees it.
-    fn data_path(&self, spec: &ProcessSpec) -> Option<(PathBuf, &DataSource)> {
-        let source = self.data_source(spec)?;
-        let site = self.config.sites.get(usize::from(spec.site))?;
-        Some((source.database(&self.config.server, site), source))
+    /// A proxy's site and source, and where its database is, as the launcher sees it.
+    fn database(&self, spec: &ProcessSpec) -> Result<(&Site, &DataSource, PathBuf), Error> {
+        let site = self.config.sites.get(usize::from(spec.site));
+        let (site, source) = site
+            .zip(self.data_source(spec))
+            .ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        Ok((site, source, source.database(&self.config.server, site)))
     }
 
     /// The folder of a source's database, which belongs to its proxy; made if it is not there.
     pub fn data_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
-        let (mut path, _) =
-            self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        let (_, _, mut path) = self.database(spec)?;
         path.pop();
         // Everything above it is ours: nobody can put a link there.
         let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
@@ -80,8 +74,7 @@ impl SpawnContext {
         &self,
         spec: &ProcessSpec,
     ) -> Result<Vec<(LauncherToDataProxy, Option<OwnedFd>)>, Error> {
-        let (mut database, source) =
-            self.data_path(spec).ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
+        let (site, source, mut database) = self.database(spec)?;
         if self.template().is_some() {
             database = Path::new(DATA_AT).join(database.file_name().unwrap_or_default());
         }
@@ -93,7 +86,7 @@ impl SpawnContext {
         if let Some(schema) = &source.schema {
             messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
         }
-        let services = self.services_of(spec);
+        let services = site.services_with(&source.name);
         messages
             .extend(services.map(|one| (LauncherToDataProxy::Service { name: Text::new(&*one.name) }, None)));
         messages.push((LauncherToDataProxy::Begin {}, None));
@@ -105,16 +98,16 @@ impl Supervisor {
     /// Makes the channels between a new data proxy and its services, or the other way round; those that retire included, which
     /// have requests to answer yet.
     pub fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
-        let (proxies, services) = match self.spec_of(serial).role {
-            Role::DataProxy => (vec![serial], self.hearing(Role::Service)),
-            Role::Service => (self.active(Role::DataProxy, None), vec![serial]),
-            _ => return Ok(()),
-        };
-        for &proxy in &proxies {
-            for &service in &services {
-                if self.context().has_data(self.spec_of(service), self.spec_of(proxy)) {
-                    self.join_data(service, proxy)?;
-                }
+        let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
+        // There may be thousands of sites: only this one is looked at.
+        for other in self.of_site(site).collect::<Vec<_>>() {
+            let (service, proxy) = match role {
+                Role::DataProxy => (other, serial),
+                Role::Service if self.is_active(other) => (serial, other),
+                _ => continue,
+            };
+            if self.context().has_data(self.spec_of(service), self.spec_of(proxy)) {
+                self.join_data(service, proxy)?;
             }
         }
         Ok(())

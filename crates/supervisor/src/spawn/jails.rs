@@ -11,6 +11,7 @@ use config::Service;
 use jail::policy::{Grants, Policy};
 use jail::{Access, Bind, Jail, Limits, Mode, MountTemplate, Network, Reach, Root};
 use wire::Role;
+use wire::data::READERS;
 
 use crate::directories;
 use crate::error::{Error, at, during};
@@ -27,8 +28,8 @@ const TEMPORARY_BYTES: u64 = 64 << 20;
 const ROLE_PROCESSES: u64 = 8;
 
 /// LIMIT: threads of all data proxies of one source: one that retires, one that serves and one that is to take its place,
-/// each with one thread for messages, one that writes and three that read.
-const DATA_PROXY_THREADS: u64 = 16;
+/// each with one for messages, one that writes and those that read; and one more.
+const DATA_PROXY_THREADS: u64 = 3 * (2 + READERS as u64) + 1;
 
 /// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
 /// process is known to those alone that share its PID namespace or are above.

@@ -16,7 +16,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use users::{FILE_BYTES_MAX, credentials};
 
 use super::guesses::{Guesses, Turn, Waited};
-use crate::files::open;
+use worker::files;
 
 /// LIMIT: credentials remembered, good and bad ones each.
 const REMEMBERED_MAX: usize = 1024;
@@ -53,7 +53,7 @@ struct Known {
 impl Users {
     /// Reads the file; the second is what is wrong with it, for the log.
     pub fn read(file: &OwnedFd) -> (Users, Vec<String>) {
-        let (bytes, unread) = match open::read(file, FILE_BYTES_MAX) {
+        let (bytes, unread) = match files::read(file, FILE_BYTES_MAX) {
             Ok(bytes) => (bytes, None),
             Err(fault) => (Vec::new(), Some(fault)),
         };

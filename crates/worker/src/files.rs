@@ -1,6 +1,6 @@
-//! Small files that the launcher has opened for this worker.
+//! Small files that the launcher has opened for this process.
 //!
-//! Runs in: the site worker, under the site's uid. Sees: files of the operator's. Never: takes a part for the whole.
+//! Sees: files of the operator's. Never: takes a part for the whole.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
