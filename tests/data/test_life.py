@@ -79,6 +79,33 @@ class OnDemand(unittest.TestCase):
 
 
 @rootless_too
+class Pairs(unittest.TestCase):
+    """With what else a service can have."""
+
+    def serve(self, *services, **more):
+        return self.enterContext(ReloadedData([data_site("main", [*services, asks("other")], **more), site("fine")]))
+
+    def test_workers_that_come_and_go(self):
+        server = self.serve(asks("asker", workers=3, max_requests=100))
+        loads = [Load(server.port, ASK, "main.test", seconds=5, connections=4, close=close) for close in (False, True)]
+        for load in loads:
+            load.finish().assert_clean(self, 300)
+
+    def test_who_takes_connections(self):
+        server = self.serve(asks("asker", takes_connections=True, workers={"min": 1, "max": 2}))
+        load = Load(server.port, ASK, "main.test", seconds=4, connections=6, close=True)
+        for name in ("main/asker", "main/catalog:data", "main/asker"):
+            server.relaunch(name)
+        load.finish().assert_clean(self, 200)
+
+    def test_on_demand_with_workers(self):
+        server = self.serve(asks("asker", workers=2), start="on-demand", idle_stop="1s")
+        for _ in range(3):
+            self.assertEqual(server.status(ASK), 200)
+            self.assertTrue(until(lambda: not server.processes("dataproxy") and not server.processes("bin/asker"), 15), server.processes())
+
+
+@rootless_too
 class Words(unittest.TestCase):
     def test_a_proxy_is_named(self):
         with DataServer() as server:
