@@ -81,7 +81,7 @@ class Statements(unittest.TestCase):
             self.assertEqual(server.ask("many", "numbers", 1001), (502, "TooLarge: it has more than 1000 rows"))
             # What nobody waits for any more keeps no thread, and no place among those that may be under way.
             with concurrent.futures.ThreadPoolExecutor(16) as pool:
-                given_up = list(pool.map(lambda _: server.ask("give-up", "slow"), range(300)))
+                given_up = list(pool.map(lambda _: server.ask("give-up", "slow"), range(800)))
             self.assertEqual(set(given_up), {(200, "gave up")})
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
 
