@@ -75,10 +75,20 @@ impl Bench {
     }
 
     fn begin(&self, name: &str, values: &[Value]) -> (Arc<AtomicBool>, UnboundedReceiver<Reply>) {
+        let cancelled: Arc<AtomicBool> = Arc::default();
+        (cancelled.clone(), self.begin_unless(cancelled, name, values))
+    }
+
+    /// Begins a call that may have been cancelled.
+    fn begin_unless(
+        &self,
+        cancelled: Arc<AtomicBool>,
+        name: &str,
+        values: &[Value],
+    ) -> UnboundedReceiver<Reply> {
         let call = self.catalog.granted("s", name).unwrap();
         self.catalog.check(call, values).unwrap();
         let (replies, answers) = unbounded_channel();
-        let cancelled: Arc<AtomicBool> = Arc::default();
         let lane = if self.catalog.only_reads(call) { Lane::Read } else { Lane::Write };
         let job = Job {
             id: 7,
@@ -86,12 +96,12 @@ impl Bench {
             catalog: self.catalog.clone(),
             values: values.to_vec(),
             deadline: Instant::now() + self.catalog.timeout(call),
-            cancelled: cancelled.clone(),
+            cancelled,
             replies,
             budget: self.budget.clone(),
         };
         self.source.queue.add(lane, 0, job);
-        (cancelled, answers)
+        answers
     }
 
     fn call(&self, name: &str, values: &[Value]) -> Answer {
@@ -221,6 +231,20 @@ fn what_takes_too_long_or_is_not_wanted_is_interrupted() {
     // It ends with or without a word, and long before its time.
     drop(answers);
     bench.source.close();
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_its_turn_has_an_end_and_changes_nothing() {
+    let bench = Bench::new();
+    let cancelled = Arc::new(AtomicBool::new(true));
+    let note = [Value::Int(1), text("unwanted")];
+    for (name, values) in [("by_id", &[Value::Int(1)][..]), ("note", &note)] {
+        assert_eq!(
+            answer(bench.begin_unless(cancelled.clone(), name, values)).unwrap_err().0,
+            CallFault::Late
+        );
+    }
+    assert_eq!(bench.one("notes", &[]), [[]; 0]);
 }
 
 #[test]
