@@ -134,10 +134,10 @@ fn read_statements(file: &OwnedFd, services: &[String]) -> Result<Statements, Ve
 pub(crate) fn parse_statements(text: &str, services: &[String]) -> Result<Statements, Vec<String>> {
     let found = statements::parse(text)
         .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let stranger = |(name, line): (&str, usize)| {
+    let unknown = |(name, line): (&str, usize)| {
         format!("line {line}: no service `{name}` of this site has the source in its `data`")
     };
-    let mistakes: Vec<String> = found.strangers(services).into_iter().map(stranger).collect();
+    let mistakes: Vec<String> = found.unknown_services(services).into_iter().map(unknown).collect();
     if mistakes.is_empty() { Ok(found) } else { Err(mistakes) }
 }
 

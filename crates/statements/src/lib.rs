@@ -181,8 +181,8 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// The services that are named and none of these, each with the line of the statement that names it first.
-    pub fn strangers(&self, services: &[impl AsRef<str>]) -> Vec<(&str, usize)> {
+    /// The services that the file names and that are none of these, each with the line of the statement that names it first.
+    pub fn unknown_services(&self, services: &[impl AsRef<str>]) -> Vec<(&str, usize)> {
         let mut named = self.services();
         named.retain(|(name, _)| !services.iter().any(|known| known.as_ref() == *name));
         named

@@ -32,7 +32,7 @@ const PATH_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(pub [u8; TOKEN_BYTES]);
 
-/// SECURITY: messages are printed where they are out of turn.
+/// SECURITY: a message that comes out of turn is printed; the log must not have the token.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")

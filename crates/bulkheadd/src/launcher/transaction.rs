@@ -201,7 +201,7 @@ impl Launcher {
         }
         for (slot, serial) in successors {
             self.supervisor.abandon(serial);
-            // Also one that has ended by itself had taken the channels over.
+            // The successor had replaced the channels, even if it has ended by itself.
             let role = self.supervisor.spec(slot).role;
             let stays = self.supervisor.slot(slot).current.filter(|_| CONNECTED.contains(&role));
             if let Some(stays) = stays

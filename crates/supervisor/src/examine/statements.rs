@@ -26,7 +26,11 @@ pub(super) fn mistakes(path: &Path, services: &[&str]) -> io::Result<Vec<Finding
     open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(match statements::parse(&text) {
         Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
-        Ok(found) => found.strangers(services).into_iter().map(|(name, line)| stranger(name, line)).collect(),
+        Ok(found) => found
+            .unknown_services(services)
+            .into_iter()
+            .map(|(name, line)| unknown_service(name, line))
+            .collect(),
     })
 }
 
@@ -36,7 +40,7 @@ fn finding(mistake: Mistake) -> Finding {
     warning(format!("has a mistake in line {line}, so its data proxy will not start: {rule}"), help)
 }
 
-fn stranger(name: &str, line: usize) -> Finding {
+fn unknown_service(name: &str, line: usize) -> Finding {
     warning(
         format!(
             "grants something in line {line} to `{name}`, which is no service with this source, so its data proxy will not start"
