@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -44,6 +44,11 @@ demo:
 breakout:
 	@$(MAKE) --no-print-directory PROFILE=ci build
 	./examples/breakout/show
+
+# A PostgreSQL and a MariaDB of one's own, each with an empty database, until Ctrl-C; says how a configuration reaches them.
+db-up:
+	@./tests/prepare databases
+	@python3 tests/lib/database_servers.py
 
 # Everything that is tested, in the order of how soon it fails. `process` and `others` wait more than they work, and go side by
 # side; what only works, the fuzz targets, takes the time that they leave. Instructions are counted when all else is over: beside

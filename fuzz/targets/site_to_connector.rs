@@ -1,5 +1,5 @@
-//! Messages `SiteToConnector`: what one end of a connector's channel reads of the other.
+//! Messages `ToConnector`: what one end of a connector's channel reads of the other.
 
 pub fn fuzz(data: &[u8]) {
-    crate::message::check::<wire::SiteToConnector>(data);
+    crate::message::check::<wire::ToConnector>(data);
 }

@@ -1,8 +1,14 @@
-//! A file of statements: every line of every mistake is there, and what is accepted keeps its text.
+//! A file of statements, in whatever dialect: every line of every mistake is there, and what is accepted keeps its text.
+
+use statements::Dialect;
 
 pub fn fuzz(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match statements::parse(text) {
+    [Dialect::Sqlite, Dialect::Postgresql, Dialect::Mysql].into_iter().for_each(|dialect| read(text, dialect));
+}
+
+fn read(text: &str, dialect: Dialect) {
+    match statements::parse(text, dialect) {
         Ok(found) => {
             for statement in &found.statements {
                 let sql = statement.sql(|number| format!(":{}", statement.parameters[number].name));

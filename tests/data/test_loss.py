@@ -12,29 +12,12 @@ import urllib.parse
 import pytest
 
 from client import Connection, until
-from databases import SCHEMA, STATEMENTS, DataServer
+from databases import AtMariaDb, AtPostgresql, DataServer, Sqlite, at_each
 from harness import rootless_too, wait_for_time
 from upgrading import UpgradingServer
 
 pytestmark = pytest.mark.slow
 
-#: Statements of a table that has what each client has written, and how often.
-NOTES = STATEMENTS + """
--- name: note :execrows
--- services: asker
--- params: mark text
-INSERT INTO notes (mark) VALUES (:mark);
-
--- name: note_with_count :many
--- services: asker
--- params: mark text
-INSERT INTO notes (mark) VALUES (:mark) RETURNING id;
-
--- transaction: two_notes
--- services: asker
--- statements: note, note
-"""
-TABLE = "CREATE TABLE notes (id INTEGER PRIMARY KEY, mark TEXT NOT NULL);"
 WRITERS = 4
 
 
@@ -74,22 +57,14 @@ class Writing:
         return self
 
 
-class Notes(DataServer):
-    """A server whose database has a table for this."""
-
-    def __init__(self, **more):
-        super().__init__(NOTES, SCHEMA + TABLE, **more)
-
-
-class UpgradedNotes(UpgradingServer, Notes):
-    """The same, with programs that can be replaced."""
+class UpgradedNotes(UpgradingServer, DataServer):
+    """A server whose programs can be replaced."""
 
 
 def look(case, server, writing):
     """Compares what clients know with what is in the database."""
-    with contextlib.closing(sqlite3.connect(server.database())) as database:
-        case.assertEqual(database.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
-        marks = [mark for mark, in database.execute("SELECT mark FROM notes")]
+    server.engine.check()
+    marks = [mark for mark, in server.engine.rows("SELECT mark FROM notes")]
     case.assertEqual(len(marks), len(set(marks)), "something was written twice")
     there, halves = {mark for mark in marks if mark.count("-") == 1}, {mark for mark in marks if mark.count("-") == 2}
     for mark in {half.rpartition("-")[0] for half in halves}:
@@ -103,10 +78,13 @@ def look(case, server, writing):
     case.assertEqual(strange, {}, "said to have failed, and there")
 
 
+@at_each
 @rootless_too
 class Loss(unittest.TestCase):
+    engine = Sqlite
+
     def test_a_killed_proxy(self):
-        with Notes() as server:
+        with DataServer(self.engine) as server:
             writing = Writing(server.port)
             for _ in range(4):
                 proxy = server.proxy()
@@ -120,7 +98,7 @@ class Loss(unittest.TestCase):
             self.assertTrue(writing.failed)
 
     def test_a_proxy_that_is_relaunched_loses_nothing(self):
-        with Notes() as server:
+        with DataServer(self.engine) as server:
             writing = Writing(server.port)
             for _ in range(4):
                 proxy, before = server.proxy(), len(writing.written)
@@ -133,10 +111,10 @@ class Loss(unittest.TestCase):
             look(self, server, writing)
 
     def test_a_relaunch_that_fails_loses_nothing(self):
-        with Notes() as server:
+        with DataServer(self.engine) as server:
             writing = Writing(server.port)
             proxy = server.proxy()
-            server.write("catalog.sql", NOTES.replace("FROM users", "FROM usres"))
+            server.write("catalog.sql", server.statements.replace("FROM users", "FROM usres"))
             for _ in range(4):
                 before = len(writing.written)
                 with self.assertRaisesRegex(AssertionError, "the new process ended with exit status 1"):
@@ -147,7 +125,7 @@ class Loss(unittest.TestCase):
             look(self, server, writing)
 
     def test_an_upgrade_loses_nothing(self):
-        with UpgradedNotes() as server:
+        with UpgradedNotes(self.engine) as server:
             writing = Writing(server.port)
             self.assertTrue(until(lambda: len(writing.written) > 20, 10))
             proxy, before = server.proxy(), len(writing.written)
@@ -159,7 +137,7 @@ class Loss(unittest.TestCase):
             look(self, server, writing)
 
     def test_a_proxy_that_is_paused_keeps_nobody_else_waiting(self):
-        with Notes() as server:
+        with DataServer(self.engine) as server:
             proxy = server.proxy()
             proxy.signal(signal.SIGSTOP)
             writing = Writing(server.port)
@@ -170,8 +148,11 @@ class Loss(unittest.TestCase):
             writing.finish()
             look(self, server, writing)
 
+
+@rootless_too
+class Locked(unittest.TestCase):
     def test_a_database_that_somebody_else_has_locked(self):
-        with Notes() as server:
+        with DataServer() as server:
             self.assertEqual(server.ask("exec", "note", "x-1")[0], 200)
             with contextlib.closing(sqlite3.connect(server.database(), isolation_level=None)) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -183,11 +164,82 @@ class Loss(unittest.TestCase):
             self.assertEqual(server.ask("exec", "note", "x-3")[0], 200)
 
 
+class Server:
+    """What happens to a database server, under load."""
+
+    def test_a_killed_server(self):
+        with DataServer(self.engine) as server:
+            writing, at = Writing(server.port), server.engine.at
+            for _ in range(4):
+                before = len(writing.written)
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 15), list(writing.failed.items())[-3:])
+                at.kill()
+                # Who asks meanwhile is told so, and nobody waits.
+                self.assertTrue(until(lambda: server.ask("one", "user_by_id", 1)[0] == 502, 10))
+                self.assertEqual(server.status("/"), 200)
+                at.start()
+            before = len(writing.written)
+            self.assertTrue(until(lambda: len(writing.written) > before + 20, 15), list(writing.failed.items())[-3:])
+            look(self, server, writing.finish())
+
+    def test_a_server_that_is_restarted(self):
+        with DataServer(self.engine) as server:
+            writing, proxy = Writing(server.port), server.proxy()
+            for _ in range(3):
+                before = len(writing.written)
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 15), list(writing.failed.items())[-3:])
+                server.engine.at.restart()
+            before = len(writing.written)
+            self.assertTrue(until(lambda: len(writing.written) > before + 20, 15), list(writing.failed.items())[-3:])
+            look(self, server, writing.finish())
+            # The proxy connects anew; it need not start anew.
+            self.assertEqual(server.proxy(), proxy)
+
+    def test_a_server_that_is_paused(self):
+        with DataServer(self.engine, lambda text: text.replace("-- params: mark text", "-- params: mark text\n-- timeout: 1s")) as server:
+            writing = Writing(server.port)
+            self.assertTrue(until(lambda: len(writing.written) > 20, 15))
+            server.engine.at.pause()
+            try:
+                # Each call has an end, though the server says nothing.
+                self.assertTrue(until(lambda: len(writing.failed) >= 2 * WRITERS, 30), writing.failed)
+                self.assertEqual((server.status("/"), server.status("/", "fine.test")), (200, 200))
+            finally:
+                server.engine.at.go_on()
+            before = len(writing.written)
+            self.assertTrue(until(lambda: len(writing.written) > before + 20, 20), list(writing.failed.items())[-3:])
+            look(self, server, writing.finish())
+
+    def test_a_proxy_starts_when_its_server_does(self):
+        with DataServer(self.engine) as server:
+            proxy = server.proxy()
+            server.engine.at.stop()
+            try:
+                proxy.kill()
+                self.assertTrue(until(lambda: "the server cannot be connected to: nobody listens there" in server.log(), 15))
+                self.assertEqual(server.status("/"), 200)
+            finally:
+                server.engine.at.start()
+            self.assertTrue(until(lambda: server.ask("one", "user_by_id", 1)[0] == 200, 30), server.log())
+
+
+@unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+@rootless_too
+class ServerAtPostgresql(Server, unittest.TestCase):
+    engine = AtPostgresql
+
+
+@unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
+@rootless_too
+class ServerAtMariaDb(Server, unittest.TestCase):
+    engine = AtMariaDb
+
+
 class Full(unittest.TestCase):
     """Root's alone: the disk of the databases is full for a while."""
 
     def test_a_full_disk(self):
-        server = Notes()
+        server = DataServer()
         state = server.folder / "state"
         state.mkdir(mode=0o755)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "bulkhead-test", state], check=True)

@@ -10,10 +10,11 @@ import unittest
 from urllib.parse import urlsplit
 
 import applications
-from applications import MariaDb, hand_over, installed
+from applications import hand_over, installed
 from backend import Fpm, php_fpm
 from chromium import Chromium
 from client import get
+from database_servers import MariaDb
 from harness import Server
 from pictures import png
 

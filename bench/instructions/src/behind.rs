@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use wire::{ConnectorToSite, Message, SiteToConnector};
+use wire::{FromConnector, Message, ToConnector};
 use worker::receiver::Receiver;
 
 /// Takes the connections of a server.
@@ -51,15 +51,13 @@ pub fn connector(targets: &[(u16, Server)]) -> OwnedFd {
         loop {
             poll(&mut [PollFd::new(&theirs, PollFlags::IN)], None).unwrap();
             let Ok(Some(got)) = sys::seqpacket::receive(&theirs, &mut buffer) else { return };
-            let SiteToConnector::Connect { id, target } =
-                SiteToConnector::decode(&buffer[..got.len]).unwrap()
-            else {
+            let ToConnector::Connect { id, target } = ToConnector::decode(&buffer[..got.len]).unwrap() else {
                 continue;
             };
             let (site, server) = UnixStream::pair().unwrap();
             targets.iter().find(|(number, _)| *number == target).unwrap().1.send(server).unwrap();
             message.clear();
-            ConnectorToSite::Connected { id }.encode(&mut message);
+            FromConnector::Connected { id }.encode(&mut message);
             sys::seqpacket::send(&theirs, &message, Some(site.as_fd())).unwrap();
         }
     });

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use config::{Config, DataSource, Site};
+use config::{Config, DataSource, Database, Site};
 use serde::Serialize;
 
 use crate::explain::data_name;
@@ -20,7 +20,7 @@ struct Checked {
     source: String,
     statements: PathBuf,
     /// What the statements were prepared with: the database, or the schema of a new one.
-    with: Option<PathBuf>,
+    with: Option<String>,
     mistakes: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<Exit
 impl Checked {
     fn text(&self) -> String {
         let with = match &self.with {
-            Some(path) => format!("with {}", path.display()),
+            Some(database) => format!("with {database}"),
             None => "without tables: neither a database nor a `schema` is there".into(),
         };
         if self.mistakes.is_empty() {
@@ -68,15 +68,34 @@ fn ask(
     (site, data): (&Site, &DataSource),
     source: String,
 ) -> Result<Checked, Fault> {
-    let database = data.database(&config.server, site);
-    let database = Some(database).filter(|path| path.is_file());
     let mut command = Command::new(program);
     command.arg("check").arg("--statements").arg(&data.statements);
-    match (&database, &data.schema) {
-        (Some(path), _) => drop(command.arg("--database").arg(path)),
-        (None, Some(schema)) => drop(command.arg("--schema").arg(schema)),
-        (None, None) => {}
-    }
+    let with = match &data.database {
+        Database::Sqlite { schema } => {
+            let file = data.file(&config.server, &site.name).filter(|path| path.is_file());
+            match (&file, schema) {
+                (Some(path), _) => drop(command.arg("--database").arg(path)),
+                (None, Some(schema)) => drop(command.arg("--schema").arg(schema)),
+                (None, None) => {}
+            }
+            file.or_else(|| schema.clone()).map(|path| path.display().to_string())
+        }
+        Database::Server(server) => {
+            command.args([
+                "--engine",
+                server.engine.word(),
+                "--name",
+                &server.database,
+                "--user",
+                &server.user,
+            ]);
+            command.args(["--server", &server.target.to_string()]);
+            if let Some(password) = &server.password {
+                command.arg("--password").arg(password);
+            }
+            Some(format!("{} at {}", server.database, server.target))
+        }
+    };
     for service in site.services_with(&data.name) {
         command.arg("--service").arg(&service.name);
     }
@@ -95,10 +114,5 @@ fn ask(
             )));
         }
     };
-    Ok(Checked {
-        source,
-        statements: data.statements.clone(),
-        with: database.or_else(|| data.schema.clone()),
-        mistakes,
-    })
+    Ok(Checked { source, statements: data.statements.clone(), with, mistakes })
 }

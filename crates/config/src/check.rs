@@ -15,7 +15,7 @@ use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
 use crate::raw::{HasRoot, ListedSite, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
-use crate::worker;
+use crate::{data, worker};
 
 /// Every rule that needs no file system.
 pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
@@ -31,7 +31,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
         listen(raw, site, problems);
         purpose(site, problems);
         services(site, problems);
-        data(site, problems);
+        data::check(site, problems);
         site_routes::all(site, problems);
     }
 }
@@ -285,49 +285,6 @@ fn services(site: &RawSite, problems: &mut Problems) {
             problems.report_help(path.offset, message, "give one of the two another path");
         }
         inside_site(site, service, problems);
-    }
-}
-
-/// Data sources have names of their own, and services name those that there are.
-fn data(site: &RawSite, problems: &mut Problems) {
-    let mut names = Seen::new();
-    for data in &site.data {
-        let first = data.name.as_ref().and_then(|name| names.first(name, data.offset));
-        if let Some(first) = first {
-            let message = format!("{} is defined twice (first at {})", data.label, problems.place(first));
-            problems.report_help(data.offset, message, "give one of the two another name");
-        }
-    }
-    let known: Vec<&str> = site.data.iter().filter_map(|data| data.name.as_deref()).collect();
-    for service in &site.services {
-        let mut wanted = Seen::new();
-        for name in &service.data {
-            let (shown, label) = (quote(&name.value), &service.label);
-            if let Some(first) = wanted.first(&name.value, name.offset) {
-                let message =
-                    format!("`data` {shown} is twice in {label} (first at {})", problems.place(first));
-                problems.report_help(name.offset, message, "remove one of the two");
-            } else if !known.contains(&&*name.value) {
-                let message =
-                    format!("`data` {shown} of {label} is the `name` of no [[site.data]] of its site");
-                let help = match (closest(&name.value, &known), known.is_empty()) {
-                    (Some(near), _) => format!("did you mean `\"{near}\"`?"),
-                    (None, false) => format!("known here: {}", known.join(", ")),
-                    (None, true) => format!("add a `[[site.data]]` with `name = {shown}`"),
-                };
-                problems.report_help(name.offset, message, help);
-            }
-        }
-    }
-    for data in site.data.iter().filter(|data| data.name.is_some()) {
-        if site.services_with(data).next().is_none() {
-            let message = format!(
-                "no service of the site has {} in its `data`: nobody can call its statements",
-                data.label
-            );
-            let name = data.name.as_deref().unwrap_or_default();
-            problems.warn(data.offset, message, format!("add `data = [\"{name}\"]` to a [[site.service]]"));
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::data::Engine;
 use crate::diagnostic::{Problems, Severity, show_path};
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite};
@@ -47,6 +48,8 @@ pub enum Content<'c> {
     Statements {
         /// The services of the site that may have the source.
         services: Vec<&'c str>,
+        /// The server that the source is at, if it is at one.
+        engine: Option<Engine>,
     },
     /// A program of the operator's.
     Program {
@@ -203,7 +206,7 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     for data in &site.data {
         let services: Vec<&str> =
             site.services_with(data).filter_map(|service| service.name.as_deref()).collect();
-        let content = |at| subject("statements", at, Content::Statements { services });
+        let content = |at| subject("statements", at, Content::Statements { services, engine: data.engine() });
         subjects.extend(data.statements.as_ref().map(content));
     }
     let program = |key, at| subject(key, at, Content::Program { filter: false });

@@ -14,6 +14,7 @@ mod cache;
 mod changed;
 mod check;
 mod conditioning;
+mod data;
 mod decode;
 mod diagnostic;
 mod document;
@@ -45,15 +46,16 @@ use std::path::{Path, PathBuf};
 pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use cache::Cache;
 pub use check::lexical;
+pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
-    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, DataSource, Filter,
-    Include, Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server,
-    Service, Site, SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
+    AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
+    Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
+    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
 };
 pub use source::Source;
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};

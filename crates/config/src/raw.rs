@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::cache::ReadFile;
+use crate::data::RawData;
 use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
-    Conditioning, Config, DataSource, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle,
-    Restart, Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
+    Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle, Restart,
+    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
 };
 use crate::statics_schema::{Redirect, Statics};
 use crate::tls::{RawCertificate, RawSiteTls};
@@ -178,18 +179,6 @@ pub(crate) enum HasRoot {
     No,
     Bad,
     Yes(At<PathBuf>),
-}
-
-/// `[[site.data]]`.
-#[derive(Clone)]
-pub(crate) struct RawData {
-    /// Where the header stands.
-    pub(crate) offset: usize,
-    /// `data source "catalog"`, or the header of one without a name.
-    pub(crate) label: String,
-    pub(crate) name: Option<String>,
-    pub(crate) statements: Option<At<PathBuf>>,
-    pub(crate) schema: Option<At<PathBuf>>,
 }
 
 /// `[[site.service]]`.
@@ -362,7 +351,8 @@ impl RawSite {
     pub(crate) fn private(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
         let statements = self.data.iter().filter_map(|data| Some(("statements", data.statements.as_ref()?)));
         let schemas = self.data.iter().filter_map(|data| Some(("schema", data.schema.as_ref()?)));
-        self.users().map(|at| ("users", at)).chain(statements).chain(schemas)
+        let passwords = self.data.iter().filter_map(|data| Some(("password", data.password.as_ref()?)));
+        self.users().map(|at| ("users", at)).chain(statements).chain(schemas).chain(passwords)
     }
 
     /// The files of users, of the site itself and of its routes.
@@ -422,13 +412,6 @@ impl RawSite {
             service.data.iter().any(|name| data.name.as_ref() == Some(&name.value))
         };
         self.services.iter().filter(has)
-    }
-}
-
-impl RawData {
-    fn finish(self) -> Option<DataSource> {
-        let (statements, schema) = (self.statements?.value, self.schema.map(|schema| schema.value));
-        Some(DataSource { name: self.name?, statements, schema })
     }
 }
 

@@ -111,6 +111,7 @@ pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, defau
 /// LIMIT: a program is one process; 32768 is the kernel's usual number of all.
 pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
 /// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
+pub(crate) const DATA_CONNECTIONS: Bounds = Bounds { min: 1, max: 64, default: Some(4) };
 pub(crate) const CPU_PERCENT: Bounds = Bounds { min: 1, max: 102_400, default: None };
 /// LIMIT: 0 is "ask every time"; above a year a cache is as good as for ever (RFC 9111 1.2.2 took that for it).
 pub(crate) const CACHE_CONTROL_MS: Bounds = Bounds { min: 0, max: 365 * 24 * HOUR, default: None };
@@ -341,7 +342,12 @@ pub(crate) const COMPRESS: Keys =
 pub(crate) const REDIRECT: Keys = ("`redirect`", &["to", "status"]);
 pub(crate) const WORKERS_TABLE: Keys = ("`workers`", &["min", "max"]);
 pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
-pub(crate) const DATA: Keys = ("[[site.data]]", &["name", "statements", "schema"]);
+pub(crate) const DATA: Keys = (
+    "[[site.data]]",
+    &["name", "statements", "schema", "engine", "server", "database", "user", "password", "connections"],
+);
+/// The longest name of a database or of its user; PostgreSQL's have no more bytes, MariaDB's 80.
+pub(crate) const LOGIN_NAME_MAX: usize = 63;
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
     &[

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::data::DataSource;
 use crate::diagnostic::Diagnostic;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
 
@@ -492,24 +493,6 @@ impl Site {
     /// The services that may have a data source.
     pub fn services_with<'s>(&'s self, source: &'s str) -> impl Iterator<Item = &'s Service> {
         self.services.iter().filter(move |service| service.data.iter().any(|name| name == source))
-    }
-}
-
-/// `[[site.data]]`: a database, of which services call named statements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataSource {
-    /// Unique in its site; the rule of a site's name.
-    pub name: String,
-    /// The file of statements.
-    pub statements: PathBuf,
-    /// The file that makes the tables of a new database.
-    pub schema: Option<PathBuf>,
-}
-
-impl DataSource {
-    /// Its database, in a folder that belongs to its data proxy.
-    pub fn database(&self, server: &Server, site: &Site) -> PathBuf {
-        server.state_dir.join("data").join(&site.name).join(&self.name).join(format!("{}.db", self.name))
     }
 }
 

@@ -11,10 +11,10 @@ use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, grants, hosts, names};
 use crate::place::At;
-use crate::raw::{HasRoot, RawData, RawService, RawSite};
+use crate::raw::{HasRoot, RawService, RawSite};
 use crate::schema::{Network, SiteLimits};
 use crate::sections::require_tables;
-use crate::{routes, rules, sections, statics, tls, worker};
+use crate::{data, routes, rules, sections, statics, tls, worker};
 
 /// How many sites a file has at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
         worker: worker::worker(&table, dir, problems),
         tls: tls::site(&table, dir, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
-        data: data_sources(&table, dir, problems),
+        data: data::sources(&table, dir, problems),
         vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
         follow_links: table
             .get("follow_links")
@@ -96,7 +96,7 @@ fn limits(table: &Table<'_>, problems: &mut Problems) -> SiteLimits {
 }
 
 /// Calls the table by its name, if it has one that can be read.
-fn label(table: &mut Table<'_>, kind: &str) {
+pub(crate) fn label(table: &mut Table<'_>, kind: &str) {
     if let Some(name) = table.get("name").and_then(|entry| entry.plain()) {
         table.label = format!("{kind} {}", quote(name));
     }
@@ -149,25 +149,6 @@ fn follow_links(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Vec<A
 
 fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {
     strings.into_iter().flatten().map(|string| string.value).collect()
-}
-
-fn data_sources(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawData> {
-    let tables = table.get("data").map(|entry| entry.tables(rules::DATA.0, problems));
-    tables.into_iter().flatten().map(|table| data_source(table, dir, problems)).collect()
-}
-
-fn data_source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData {
-    label(&mut table, "data source");
-    table.check_keys(rules::DATA, problems);
-    let name = table.require("name", "\"catalog\"", problems);
-    let statements = table.require("statements", "\"catalog.sql\"", problems);
-    RawData {
-        offset: table.offset,
-        name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
-        statements: statements.and_then(|entry| entry.path(dir, problems)),
-        schema: table.get("schema").and_then(|entry| entry.path(dir, problems)),
-        label: table.label,
-    }
 }
 
 fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {

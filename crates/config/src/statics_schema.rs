@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: none, these are results. Must never: be
 //! built from anything but a file that passed all checks.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -106,6 +107,16 @@ pub enum Target {
     Tcp(SocketAddr),
     /// TCP, at this port of whatever addresses the name has.
     Name(String, u16),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
 }
 
 /// What a route does.

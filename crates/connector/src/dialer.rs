@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use wire::log::Level;
-use wire::{ConnectorToSite, SiteToConnector, Unreachable};
+use wire::{FromConnector, ToConnector, Unreachable};
 use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
@@ -38,7 +38,7 @@ pub(crate) struct Dialer {
 /// One site worker's channel.
 #[derive(Debug)]
 pub(crate) struct Site {
-    channel: Channel<SiteToConnector, ConnectorToSite>,
+    channel: Channel<ToConnector, FromConnector>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
 }
@@ -49,8 +49,8 @@ impl Dialer {
         let site = Rc::new(Site { channel: Channel::new(channel)?, wanted: RefCell::default() });
         self.sites.borrow_mut().push(Rc::downgrade(&site));
         let take = |arrived| match arrived {
-            Ok((SiteToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
-            Ok((SiteToConnector::Cancel { id }, None)) => {
+            Ok((ToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
+            Ok((ToConnector::Cancel { id }, None)) => {
                 // It may be done already; then this came too late.
                 if let Some(attempt) = site.wanted.borrow_mut().remove(&id) {
                     attempt.abort();
@@ -89,7 +89,7 @@ impl Dialer {
         for site in self.sites.borrow().iter().filter_map(Weak::upgrade) {
             tokio::task::spawn_local(async move {
                 // One that is gone needs no word.
-                let _ = site.channel.send(&ConnectorToSite::Moved { target }, None).await;
+                let _ = site.channel.send(&FromConnector::Moved { target }, None).await;
             });
         }
     }
@@ -100,7 +100,7 @@ impl Dialer {
             return 1;
         }
         if site.wanted.borrow().len() >= self.waiting_max {
-            let failed = ConnectorToSite::Failed { id, why: Unreachable::Crowded };
+            let failed = FromConnector::Failed { id, why: Unreachable::Crowded };
             // One whose channel is full does not read its answers, and waits in vain by its own fault.
             let _ = site.channel.try_send(&failed, None);
             return 0;
@@ -110,8 +110,8 @@ impl Dialer {
         let attempt = tokio::task::spawn_local(async move {
             let outcome = dialer.connect(target).await;
             let (message, socket) = match outcome {
-                Ok(socket) => (ConnectorToSite::Connected { id }, Some(socket)),
-                Err(why) => (ConnectorToSite::Failed { id, why }, None),
+                Ok(socket) => (FromConnector::Connected { id }, Some(socket)),
+                Err(why) => (FromConnector::Failed { id, why }, None),
             };
             let _ = own.channel.send(&message, socket.as_ref().map(AsFd::as_fd)).await;
             if own.wanted.borrow_mut().remove(&id).is_some() {

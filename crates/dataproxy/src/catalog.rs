@@ -3,10 +3,13 @@
 //! Sees: the operator's file, names and values from services. Never: lets a call pass that was not granted.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
 use statements::{Parameter, Statements, Type};
 use wire::data::{CallFault, Value};
+
+use crate::queue::Lane;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,24 @@ pub enum Call {
     Transaction(usize),
 }
 
+/// Why statements do not hold.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The database cannot be asked.
+    Database(String),
+    /// Every mistake, with its line.
+    Mistakes(Vec<String>),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Database(reason) => f.write_str(reason),
+            Self::Mistakes(mistakes) => write!(f, "the statements: {}", mistakes.join("; ")),
+        }
+    }
+}
+
 /// The statements that hold now.
 #[derive(Debug)]
 pub struct Catalog {
@@ -24,18 +45,20 @@ pub struct Catalog {
     pub file: Statements,
     /// Which statements only read, by number.
     pub reads: Vec<bool>,
+    /// Whether one thread writes for all.
+    one_writes: bool,
     names: HashMap<String, Call>,
 }
 
 impl Catalog {
     /// Statements of which the database has said whether they only read.
-    pub fn new(file: Statements, reads: Vec<bool>) -> Self {
+    pub fn new(file: Statements, reads: Vec<bool>, one_writes: bool) -> Self {
         let statements = file.statements.iter().enumerate();
         let statements = statements.map(|(number, one)| (one.name.clone(), Call::Statement(number)));
         let transactions = file.transactions.iter().enumerate();
         let transactions = transactions.map(|(number, one)| (one.name.clone(), Call::Transaction(number)));
         let names = statements.chain(transactions).collect();
-        Self { file, reads, names }
+        Self { file, reads, one_writes, names }
     }
 
     /// What a service may call by this name; `None` also if there is no such thing: it learns no names.
@@ -69,9 +92,10 @@ impl Catalog {
         }
     }
 
-    /// Whether a call only reads.
-    pub fn only_reads(&self, call: Call) -> bool {
-        matches!(call, Call::Statement(number) if self.reads[number])
+    /// Who carries a call out.
+    pub fn lane(&self, call: Call) -> Lane {
+        let only_reads = matches!(call, Call::Statement(number) if self.reads[number]);
+        if only_reads || !self.one_writes { Lane::Read } else { Lane::Write }
     }
 
     /// Checks the values of a call against the parameters of its statements.
@@ -140,7 +164,7 @@ INSERT INTO t VALUES (:id)
 ";
 
     fn catalog() -> Catalog {
-        Catalog::new(statements::parse(FILE).unwrap(), vec![true, false])
+        Catalog::new(statements::parse(FILE, Default::default()).unwrap(), vec![true, false], true)
     }
 
     #[test]
@@ -153,7 +177,9 @@ INSERT INTO t VALUES (:id)
         for name in ["", "nothing", "GET", "get ", "get\0", "SELECT 1"] {
             assert_eq!(catalog.granted("a", name), None, "{name:?}");
         }
-        assert!(catalog.only_reads(Call::Statement(0)) && !catalog.only_reads(Call::Transaction(0)));
+        let lanes =
+            [Call::Statement(0), Call::Statement(1), Call::Transaction(0)].map(|call| catalog.lane(call));
+        assert_eq!(lanes, [Lane::Read, Lane::Write, Lane::Write]);
     }
 
     #[test]

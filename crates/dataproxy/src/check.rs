@@ -1,12 +1,24 @@
 //! What is wrong with a file of statements, beside a database.
 //!
-//! Runs in: the program `dataproxy check`, as the user who checks a configuration. Sees: files of the operator's. Never: changes a
-//! database, or asks it for a row.
+//! Runs in: the program `dataproxy check`, as the user who checks a configuration. Sees: files of the operator's, what a database
+//! server says. Never: changes a database, or asks it for a row.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::sqlite;
+use statements::{Dialect, Statements};
+use tokio::runtime::LocalOptions;
+use wire::data::Engine;
+
+use crate::catalog::Refusal;
+use crate::mysql::Mysql;
+use crate::postgres::Postgres;
+use crate::server::{Login, Road, Way};
+use crate::source::dialect;
+use crate::{setup, sqlite};
+
+/// The words by which `bulkhead data check` names what a server speaks.
+pub const ENGINES: [(&str, Engine); 2] = [("postgresql", Engine::Postgresql), ("mysql", Engine::Mysql)];
 
 /// What is to be checked, by the words of the command line.
 #[derive(Debug, Default)]
@@ -14,20 +26,34 @@ struct Options {
     statements: PathBuf,
     schema: Option<PathBuf>,
     database: Option<PathBuf>,
+    engine: Option<Engine>,
+    server: String,
+    login: Login,
+    password: Option<PathBuf>,
     services: Vec<String>,
 }
 
 impl Options {
-    /// `--statements FILE [--schema FILE] [--database FILE] [--service NAME]...`, as `bulkhead data check` writes them.
+    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server ADDRESS --name
+    /// DATABASE --user NAME [--password FILE]`, as `bulkhead data check` writes them.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
             let value = words.next()?;
+            let text = || value.clone().into_string().ok();
             match word.to_str()? {
                 "--statements" => options.statements = value.into(),
                 "--schema" => options.schema = Some(value.into()),
                 "--database" => options.database = Some(value.into()),
-                "--service" => options.services.push(value.into_string().ok()?),
+                "--engine" => {
+                    let word = text()?;
+                    options.engine = Some(ENGINES.into_iter().find(|(known, _)| *known == word)?.1);
+                }
+                "--server" => options.server = text()?,
+                "--name" => options.login.database = text()?,
+                "--user" => options.login.user = text()?,
+                "--password" => options.password = Some(value.into()),
+                "--service" => options.services.push(text()?),
                 _ => return None,
             }
         }
@@ -35,17 +61,43 @@ impl Options {
     }
 
     /// Every mistake, if there is any.
-    fn check(&self) -> Result<(), Vec<String>> {
-        let in_words = |path: &PathBuf| {
-            let path = path.clone();
-            move |error: std::io::Error| vec![format!("{}: {error}", path.display())]
-        };
-        let text = std::fs::read_to_string(&self.statements).map_err(in_words(&self.statements))?;
-        let file = crate::serve::parse_statements(&text, &self.services)?;
-        let schema = self.schema.as_ref().map(|path| std::fs::read_to_string(path).map_err(in_words(path)));
-        let connection = sqlite::open_to_look(self.database.as_deref(), schema.transpose()?.as_deref());
+    fn check(mut self) -> Result<(), Vec<String>> {
+        let text = read(&self.statements)?;
+        let dialect = self.engine.map_or(Dialect::Sqlite, dialect);
+        let file = setup::parse_statements(&text, dialect, &self.services).map_err(lines)?;
+        let Some(engine) = self.engine else { return self.check_sqlite(file) };
+        if let Some(path) = &self.password {
+            self.login.password = Some(setup::password_of(&read(path)?));
+        }
+        let way = Way { road: Road::Direct(self.server), login: self.login };
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build_local(LocalOptions::default());
+        let runtime = runtime.map_err(|error| vec![format!("no event loop: {error}")])?;
+        runtime.block_on(async {
+            match engine {
+                Engine::Postgresql => way.prepare::<Postgres>(&file).await.map(drop),
+                Engine::Mysql => way.prepare::<Mysql>(&file).await.map(drop),
+            }
+            .map_err(lines)
+        })
+    }
+
+    fn check_sqlite(&self, file: Statements) -> Result<(), Vec<String>> {
+        let schema = self.schema.as_deref().map(read).transpose()?;
+        let connection = sqlite::open_to_look(self.database.as_deref(), schema.as_deref());
         let connection = connection.map_err(|error| vec![error])?;
-        sqlite::prepare(&connection, file).map(drop)
+        sqlite::prepare(&connection, file).map(drop).map_err(lines)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Vec<String>> {
+    std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])
+}
+
+fn lines(refusal: Refusal) -> Vec<String> {
+    match refusal {
+        Refusal::Database(reason) => vec![reason],
+        Refusal::Mistakes(mistakes) => mistakes,
     }
 }
 

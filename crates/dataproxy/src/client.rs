@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use subtle::ConstantTimeEq as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
 use wire::data::{
     CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy, Token, ValueReader,
 };
@@ -23,7 +23,7 @@ use worker::log::Log;
 use worker::refused::LogLimiter;
 
 use crate::catalog::{Call, Catalog};
-use crate::queue::{Budget, Job, Lane, Queue, Reply};
+use crate::queue::{Budget, Job, Queue, Reply};
 
 type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
 
@@ -57,7 +57,7 @@ pub(crate) struct Service {
 
 /// A call that has come, and has no answer yet.
 struct UnderWay {
-    cancelled: Arc<AtomicBool>,
+    cancelled: CancellationToken,
     /// Bytes of its parameters.
     length: usize,
     /// What it wants, and the parameters that have come, unless they are complete.
@@ -84,7 +84,7 @@ pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, c
         let mut client = Client { shared: shared.clone(), service, calls, replies, budget, violations: 0 };
         client.serve(&channel, answers).await;
         // Nobody waits for what is left: it is not begun, and what was begun is undone.
-        client.calls.values().for_each(|call| call.cancelled.store(true, Ordering::Relaxed));
+        client.calls.values().for_each(|call| call.cancelled.cancel());
     }
     shared.counters.disconnected();
 }
@@ -149,7 +149,7 @@ impl Client {
             }
         };
         self.budget.give_back(length);
-        let is_wanted = self.calls.get(&id).is_some_and(|call| !call.cancelled.load(Ordering::Relaxed));
+        let is_wanted = self.calls.get(&id).is_some_and(|call| !call.cancelled.is_cancelled());
         if is_end {
             self.calls.remove(&id);
             self.shared.counters.answered();
@@ -167,7 +167,7 @@ impl Client {
             ServiceToDataProxy::Cancel { id } => {
                 // Its answer may have been on its way.
                 let call = self.calls.get_mut(&id);
-                call.into_iter().for_each(|call| call.cancelled.store(true, Ordering::Relaxed));
+                call.into_iter().for_each(|call| call.cancelled.cancel());
             }
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
         }
@@ -178,7 +178,7 @@ impl Client {
             return self.violation("a number twice");
         }
         let under_way = self.calls.len();
-        let cancelled: Arc<AtomicBool> = Arc::default();
+        let cancelled = CancellationToken::new();
         self.calls.insert(id, UnderWay { cancelled, length: 0, unfinished: None });
         if under_way >= CALLS_MAX {
             return self.fail(id, CallFault::Busy, format!("{CALLS_MAX} calls are under way"));
@@ -234,7 +234,7 @@ impl Client {
         if let Err((fault, reason)) = catalog.check(call, &values) {
             return self.fail(id, fault, reason);
         }
-        let lane = if catalog.only_reads(call) { Lane::Read } else { Lane::Write };
+        let lane = catalog.lane(call);
         let deadline = Instant::now() + catalog.timeout(call);
         let (replies, budget) = (self.replies.clone(), self.budget.clone());
         let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget };
@@ -262,10 +262,10 @@ mod tests {
 
     /// The end of the service, in a process whose service `name` has this token.
     fn attended(name: &str, token: Token) -> (Channel<DataProxyToService, ServiceToDataProxy>, Rc<Shared>) {
-        let file = statements::parse(FILE).unwrap_or_else(|_| Statements::default());
+        let file = statements::parse(FILE, Default::default()).unwrap_or_else(|_| Statements::default());
         let shared = Rc::new(Shared {
             queue: Queue::new(1),
-            catalog: RefCell::new(Arc::new(Catalog::new(file, vec![true]))),
+            catalog: RefCell::new(Arc::new(Catalog::new(file, vec![true], true))),
             counters: Counters::default(),
             log: Log::new(None, wire::NO_PARTITION, 1000).expect("a log"),
             refused: Cell::new(0),

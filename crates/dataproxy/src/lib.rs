@@ -11,14 +11,21 @@
 //! A service is taken over sooner or later: it parses what clients send. Then its rights to the database are those of the
 //! statements that were granted to it, not those of the database's user.
 
+mod answer;
 mod catalog;
 pub mod check;
 mod client;
+mod mysql;
+mod postgres;
 mod queue;
 mod serve;
+mod server;
+mod setup;
+mod source;
+mod sql;
 mod sqlite;
 
-pub use catalog::{Call, Catalog};
+pub use catalog::{Call, Catalog, Refusal};
 pub use queue::{Budget, Job, Lane, Queue, Reply, Work};
 pub use serve::serve;
-pub use sqlite::Source;
+pub use sqlite::Source as SqliteSource;

@@ -1,13 +1,15 @@
-//! Calls that wait for a thread: in turns among the services, so that none can keep the others waiting.
+//! Calls that wait for a thread or a connection: in turns among the services, so that none can keep the others waiting.
 //!
-//! Sees no input. Never: gives one service all threads, where there are several.
+//! Sees no input. Never: gives one service all threads or connections, where there are several.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value};
 
 use crate::catalog::{Call, Catalog};
@@ -15,12 +17,12 @@ use crate::catalog::{Call, Catalog};
 /// LIMIT: bytes of answers that a service has not read yet, over all of its calls.
 const UNREAD_MAX: i64 = 32 << 20;
 
-/// Which threads a call is for.
+/// Which threads, or connections, a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The one that writes.
     Write = 0,
-    /// Those that only read.
+    /// Those that only read, or all that there are where none is for writing.
     Read = 1,
 }
 
@@ -80,7 +82,7 @@ pub struct Job {
     /// By when it must be done.
     pub deadline: Instant,
     /// Whether nobody wants the answer any more.
-    pub cancelled: Arc<AtomicBool>,
+    pub cancelled: CancellationToken,
     /// Where answers go.
     pub replies: UnboundedSender<Reply>,
     /// What of them is unread.
@@ -88,9 +90,18 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether anybody waits for the answer.
-    pub fn is_wanted(&self) -> bool {
-        !self.cancelled.load(Ordering::Relaxed)
+    /// Whether the call is to be carried out, now that it is its turn; if not, the service is told why.
+    pub fn begins(&self) -> bool {
+        if self.cancelled.is_cancelled() {
+            self.fail(CallFault::Late, "it was cancelled before its turn");
+        } else if self.budget.is_spent() {
+            self.fail(CallFault::Busy, "the service does not read its answers");
+        } else if Instant::now() >= self.deadline {
+            self.fail(CallFault::Late, "it has waited too long for its turn");
+        } else {
+            return true;
+        }
+        false
     }
 
     /// Sends an answer, or a part of one.
@@ -105,7 +116,7 @@ impl Job {
     }
 }
 
-/// A call on a thread, which ends when this is dropped.
+/// A call on a thread or a connection, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Work {
     /// The call.
@@ -147,15 +158,21 @@ struct State {
 #[derive(Debug)]
 pub struct Queue {
     state: Mutex<State>,
+    /// For threads, and for tasks.
     come: [Condvar; 2],
+    told: [Notify; 2],
 }
 
 impl Queue {
-    /// A queue for one thread that writes and so many that read.
+    /// A queue for one thread that writes, and for so many that read, or connections.
     pub fn new(readers: usize) -> Arc<Self> {
         let lane = |most| LaneQueue { services: HashMap::new(), order: VecDeque::new(), most };
         let lanes = [lane(1), lane(readers.saturating_sub(1).max(1))];
-        Arc::new(Self { state: Mutex::new(State { lanes, is_closed: false }), come: Default::default() })
+        Arc::new(Self {
+            state: Mutex::new(State { lanes, is_closed: false }),
+            come: Default::default(),
+            told: Default::default(),
+        })
     }
 
     /// Adds a call of a service.
@@ -167,7 +184,29 @@ impl Queue {
             own.order.push_back(service);
         }
         waiting.jobs.push_back(job);
+        self.tell(lane);
+    }
+
+    fn tell(&self, lane: Lane) {
         self.come[lane as usize].notify_one();
+        self.told[lane as usize].notify_one();
+    }
+
+    /// The next call for a task; `None` if there will be none.
+    pub async fn turn(self: &Arc<Self>, lane: Lane) -> Option<Work> {
+        loop {
+            let told = self.told[lane as usize].notified();
+            {
+                let mut state = self.state();
+                if let Some((service, job)) = state.lanes[lane as usize].take() {
+                    return Some(Work { job, service, lane, queue: self.clone() });
+                }
+                if state.is_closed {
+                    return None;
+                }
+            }
+            told.await;
+        }
     }
 
     /// The next call for a thread; `None` if there will be none.
@@ -204,6 +243,7 @@ impl Queue {
     pub fn close(&self) {
         self.state().is_closed = true;
         self.come.iter().for_each(Condvar::notify_all);
+        self.told.iter().for_each(Notify::notify_waiters);
     }
 
     fn ended(&self, lane: Lane, service: usize) {
@@ -215,7 +255,7 @@ impl Queue {
                 own.services.remove(&service);
             }
         }
-        self.come[lane as usize].notify_one();
+        self.tell(lane);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -255,10 +295,10 @@ mod tests {
         Job {
             id,
             call: Call::Statement(0),
-            catalog: Arc::new(Catalog::new(Default::default(), Vec::new())),
+            catalog: Arc::new(Catalog::new(Default::default(), Vec::new(), true)),
             values: Vec::new(),
             deadline: Instant::now(),
-            cancelled: Arc::default(),
+            cancelled: CancellationToken::new(),
             replies: unbounded_channel().0,
             budget: Arc::default(),
         }

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dataproxy::{Budget, Catalog, Job, Lane, Reply, Source};
+use dataproxy::{Budget, Catalog, Job, Refusal, Reply, SqliteSource as Source};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value, ValueReader};
 
 const SCHEMA: &str = "\
@@ -70,26 +70,26 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let source = Source::open(&path(&folder), Some(SCHEMA)).unwrap();
-        let catalog = Arc::new(source.prepare(statements::parse(FILE).unwrap()).unwrap());
+        let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
         Self { folder, source, catalog, budget: Arc::default() }
     }
 
-    fn begin(&self, name: &str, values: &[Value]) -> (Arc<AtomicBool>, UnboundedReceiver<Reply>) {
-        let cancelled: Arc<AtomicBool> = Arc::default();
+    fn begin(&self, name: &str, values: &[Value]) -> (CancellationToken, UnboundedReceiver<Reply>) {
+        let cancelled = CancellationToken::new();
         (cancelled.clone(), self.begin_unless(cancelled, name, values))
     }
 
     /// Begins a call that may have been cancelled.
     fn begin_unless(
         &self,
-        cancelled: Arc<AtomicBool>,
+        cancelled: CancellationToken,
         name: &str,
         values: &[Value],
     ) -> UnboundedReceiver<Reply> {
         let call = self.catalog.granted("s", name).unwrap();
         self.catalog.check(call, values).unwrap();
         let (replies, answers) = unbounded_channel();
-        let lane = if self.catalog.only_reads(call) { Lane::Read } else { Lane::Write };
+        let lane = self.catalog.lane(call);
         let job = Job {
             id: 7,
             call,
@@ -213,7 +213,8 @@ fn a_call_that_fails_has_changed_nothing() {
 fn a_transaction_gives_the_results_of_all_its_statements() {
     let mut bench = Bench::new();
     let file = FILE.replace("max_rows: 3", "max_rows: 4");
-    bench.catalog = Arc::new(bench.source.prepare(statements::parse(&file).unwrap()).unwrap());
+    bench.catalog =
+        Arc::new(bench.source.prepare(statements::parse(&file, Default::default()).unwrap()).unwrap());
     let values = [Value::Int(4), text("dan"), Value::Null, Value::Null, Value::Int(4), text("a note")];
     let found = bench.call("user_with_note", &values).unwrap();
     assert_eq!((found[0].2, found[1].2, found[2].1.len()), (1, 1, 4));
@@ -227,7 +228,7 @@ fn what_takes_too_long_or_is_not_wanted_is_interrupted() {
     assert_eq!(bench.call("forever", &[]).unwrap_err().0, CallFault::Late);
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     let (cancelled, answers) = bench.begin("forever", &[]);
-    cancelled.store(true, Ordering::Relaxed);
+    cancelled.cancel();
     // It ends with or without a word, and long before its time.
     drop(answers);
     bench.source.close();
@@ -236,7 +237,8 @@ fn what_takes_too_long_or_is_not_wanted_is_interrupted() {
 #[test]
 fn a_call_that_is_cancelled_before_its_turn_has_an_end_and_changes_nothing() {
     let bench = Bench::new();
-    let cancelled = Arc::new(AtomicBool::new(true));
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
     let note = [Value::Int(1), text("unwanted")];
     for (name, values) in [("by_id", &[Value::Int(1)][..]), ("note", &note)] {
         assert_eq!(
@@ -293,7 +295,8 @@ Attach 'x' AS y
 -- services: s
 DELETE FROM users
 ";
-    let mistakes = bench.source.prepare(statements::parse(text).unwrap()).unwrap_err();
+    let refusal = bench.source.prepare(statements::parse(text, Default::default()).unwrap()).unwrap_err();
+    let Refusal::Mistakes(mistakes) = refusal else { panic!("{refusal:?}") };
     for (number, part) in [
         "line 4: `a`: no such column: missing",
         "line 5: `b`: it gives rows",
@@ -316,7 +319,7 @@ fn what_was_acknowledged_is_there_when_the_database_is_opened_again() {
     source.close();
     // A schema is for a database without tables alone.
     let source = Source::open(&path(&folder), Some("CREATE TABLE users (id)")).unwrap();
-    let catalog = Arc::new(source.prepare(statements::parse(FILE).unwrap()).unwrap());
+    let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
     let bench = Bench { folder, source, catalog, budget: Arc::default() };
     assert_eq!(bench.one("notes", &[]), [[text("kept")]]);
 }

@@ -65,8 +65,11 @@ pub enum Policy {
     Broker,
     /// Asks responders about certificates.
     Stapler,
-    /// Works on a database in a folder of its own.
-    DataProxy,
+    /// Works on a database.
+    DataProxy {
+        /// Whether that is at a server, to which another process connects; else it is in a folder of the proxy's own.
+        server: bool,
+    },
     /// Copies a core file, or inspects a program.
     Keeper,
     /// Ends processes when their launcher has died.
@@ -145,7 +148,8 @@ impl Policy {
                 given(roles::ASKING, names),
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
-            Self::DataProxy => vec![roles::EVERY, roles::DATA_PROXY],
+            Self::DataProxy { server: false } => vec![roles::EVERY, roles::DATA_PROXY],
+            Self::DataProxy { server: true } => vec![roles::EVERY, roles::DATA_PROXY_AT_SERVER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 18] = [
+    const ALL: [Policy; 19] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -227,7 +231,8 @@ mod tests {
         Policy::Keeper,
         Policy::Reaper,
         Policy::Stapler,
-        Policy::DataProxy,
+        Policy::DataProxy { server: false },
+        Policy::DataProxy { server: true },
         Policy::Service(Grants::NONE),
         Policy::Service(Grants { tcp: false, udp: false, jit: true }),
         Policy::Service(Grants { tcp: true, udp: false, jit: false }),

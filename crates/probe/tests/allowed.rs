@@ -28,7 +28,8 @@ const KINDS: &[(&str, Policy)] = &[
     ("connector-names", Policy::Connector { unix: true, tcp: true, udp: false, names: true }),
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true, names: false }),
     ("broker", Policy::Broker),
-    ("dataproxy", Policy::DataProxy),
+    ("dataproxy", Policy::DataProxy { server: false }),
+    ("dataproxy-at-server", Policy::DataProxy { server: true }),
     ("keeper", Policy::Keeper),
     ("reaper", Policy::Reaper),
     ("service", Policy::Service(Grants::NONE)),
@@ -69,7 +70,7 @@ fn has_a_table(policy: Policy) {
         | Stapler
         | Connector { .. }
         | Broker
-        | DataProxy
+        | DataProxy { .. }
         | Keeper
         | Reaper
         | Service(_) => {}

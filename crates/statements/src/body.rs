@@ -2,7 +2,7 @@
 //!
 //! Strings, quoted names and comments are passed by as they are: a colon or a semicolon in them means nothing.
 
-use crate::{Parameter, Piece};
+use crate::{Dialect, Parameter, Piece};
 
 /// A text that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub(crate) struct Body {
 }
 
 /// Finds the parameters of a statement's text.
-pub(crate) fn read(text: &str, parameters: &[Parameter]) -> Body {
-    let mut reader =
-        Reader { text, at: 0, begun: 0, parameters, used: vec![false; parameters.len()], body: Body::new() };
+pub(crate) fn read(text: &str, dialect: Dialect, parameters: &[Parameter]) -> Body {
+    let used = vec![false; parameters.len()];
+    let mut reader = Reader { text, dialect, at: 0, begun: 0, parameters, used, body: Body::new() };
     reader.read();
     reader.body
 }
@@ -35,6 +35,7 @@ impl Body {
 
 struct Reader<'a> {
     text: &'a str,
+    dialect: Dialect,
     at: usize,
     /// Where the piece begins that is being read.
     begun: usize,
@@ -81,7 +82,7 @@ impl Reader<'_> {
             match byte {
                 b';' => end = end.or(Some(self.at)),
                 b':' if self.parameter() => continue,
-                b'?' => self.fault(
+                b'?' if self.dialect != Dialect::Postgresql => self.fault(
                     "`?` for a parameter".into(),
                     Some("write `:name`, and `-- params: name type` above"),
                 ),
@@ -94,7 +95,8 @@ impl Reader<'_> {
 
     fn is_comment(&self) -> bool {
         let rest = &self.text.as_bytes()[self.at..];
-        rest.starts_with(b"--") || rest.starts_with(b"/*")
+        let is_ours = self.dialect == Dialect::Mysql && rest.starts_with(b"#");
+        is_ours || rest.starts_with(b"--") || rest.starts_with(b"/*")
     }
 
     fn fault(&mut self, rule: String, help: Option<&'static str>) {
@@ -104,14 +106,17 @@ impl Reader<'_> {
 
     /// Where a string, a quoted name or a comment ends that begins here.
     fn quoted(&mut self, byte: u8) -> Option<usize> {
-        if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$') {
+        if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$' | b'#') {
             // It may be in the middle of a character.
             return None;
         }
         let rest = &self.text[self.at..];
         let length = match byte {
+            b'\'' if self.has_escapes() => end_with_escapes(rest),
             b'\'' | b'"' | b'`' => rest[1..].find(char::from(byte)).map(|end| end + 2),
-            b'-' if rest.starts_with("--") => Some(rest.find('\n').unwrap_or(rest.len())),
+            b'-' | b'#' if self.is_comment() && !rest.starts_with("/*") => {
+                Some(rest.find('\n').unwrap_or(rest.len()))
+            }
             b'/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
             b'$' => {
                 let tag = dollar_tag(rest)?;
@@ -124,6 +129,15 @@ impl Reader<'_> {
             self.fault(format!("a {what} begins here that does not end"), None);
         }
         Some(length.map_or(self.text.len(), |length| self.at + length))
+    }
+
+    /// Whether a string that begins here is PostgreSQL's `E'...'`.
+    fn has_escapes(&self) -> bool {
+        let before = &self.text.as_bytes()[..self.at];
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+        self.dialect == Dialect::Postgresql
+            && matches!(before, [.., b'e' | b'E'])
+            && !before.iter().rev().nth(1).is_some_and(is_word)
     }
 
     /// Takes a parameter that begins here; a cast of PostgreSQL's, `::type`, is none.
@@ -155,6 +169,17 @@ impl Reader<'_> {
         self.at = end;
         true
     }
+}
+
+/// Bytes of a string that begins here and in which a backslash takes what follows along.
+fn end_with_escapes(rest: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = rest.bytes().skip(1).position(|byte| {
+        let ends = byte == b'\'' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map(|end| end + 2)
 }
 
 /// Whether a text is blank but for comments.

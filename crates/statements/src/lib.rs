@@ -46,6 +46,18 @@ pub const MAX_BYTES: u32 = 4 << 20;
 /// How long a statement may take, unless it says `-- timeout:`.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Whose SQL a file has: where a string ends, and what stands for a parameter, differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// SQLite's.
+    #[default]
+    Sqlite,
+    /// PostgreSQL's: `?` is an operator, and `E'...'` has escapes.
+    Postgresql,
+    /// MariaDB's and MySQL's: `#` begins a comment, and strings have no escapes (`NO_BACKSLASH_ESCAPES`).
+    Mysql,
+}
+
 /// What a statement gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -147,7 +159,7 @@ pub struct Statement {
 
 impl Statement {
     /// Its text, with what a database writes for the parameter of each number, from 0 on.
-    pub fn sql(&self, placeholder: impl Fn(usize) -> String) -> String {
+    pub fn sql(&self, mut placeholder: impl FnMut(usize) -> String) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Parameter(number) => placeholder(*number),

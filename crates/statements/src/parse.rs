@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::header::{Annotation, Fault, identifier};
 use crate::{
-    FILE_MAX, Kind, MAX_BYTES, MAX_ROWS, Mistake, Parameter, STATEMENTS_MAX, STEPS_MAX, Statement,
+    Dialect, FILE_MAX, Kind, MAX_BYTES, MAX_ROWS, Mistake, Parameter, STATEMENTS_MAX, STEPS_MAX, Statement,
     Statements, TIMEOUT, Transaction, body,
 };
 
@@ -19,8 +19,8 @@ const OF_TRANSACTION: &[&str] = &["services", "statements", "timeout"];
 ///
 /// # Errors
 /// Every mistake that was found, in the order of lines.
-pub fn parse(text: &str) -> Result<Statements, Vec<Mistake>> {
-    let mut parser = Parser::default();
+pub fn parse(text: &str, dialect: Dialect) -> Result<Statements, Vec<Mistake>> {
+    let mut parser = Parser { dialect, ..Parser::default() };
     if text.len() > FILE_MAX {
         parser.mistake(
             1,
@@ -44,6 +44,7 @@ struct Section<'a> {
 
 #[derive(Default)]
 struct Parser<'a> {
+    dialect: Dialect,
     found: Statements,
     mistakes: Vec<Mistake>,
     /// The lines where names were given.
@@ -113,7 +114,7 @@ impl<'a> Parser<'a> {
                 self.mistake(key.line, format!("`-- {}:` is for statements that give rows", key.key), None);
             }
         }
-        let read = body::read(text, &parameters);
+        let read = body::read(text, self.dialect, &parameters);
         // Nothing stands below the annotations of the last statement: there may be no such line.
         let is_there = !text.trim().is_empty();
         for fault in read.faults {

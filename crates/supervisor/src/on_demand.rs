@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use wire::{NO_PARTITION, Role};
+use wire::Role;
 
 use crate::Supervisor;
 use crate::life::Life;
@@ -117,21 +117,11 @@ impl Supervisor {
         of_site.iter().copied().filter(|&other| self.helps(other, slot)).collect()
     }
 
-    /// Whether the process of one slot works for that of another: as its connector, its broker, or a data proxy.
+    /// Whether the process of one slot works for that of another: as its connector, its broker, a data proxy, or the connector
+    /// of such a proxy.
     fn helps(&self, helper: usize, slot: usize) -> bool {
         let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
-        if helper.role == Role::DataProxy {
-            return self.context.has_data(spec, helper);
-        }
-        let partition = match spec.role {
-            // A site's connector has no partition.
-            Role::Site => NO_PARTITION,
-            _ => spec.partition,
-        };
-        matches!(helper.role, Role::Connector | Role::Broker)
-            && matches!(spec.role, Role::Site | Role::Service)
-            && helper.site == spec.site
-            && helper.partition == partition
+        helper.connects_for(spec) || self.context.has_data(spec, helper)
     }
 
     /// The next slots whose processes are wanted, not too many.

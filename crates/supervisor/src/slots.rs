@@ -156,7 +156,7 @@ impl Supervisor {
             // It has clients' connections of its own, which are to go on with its successor.
             Role::Service if takes(spec) => &[],
             Role::Service => &[Role::Site],
-            Role::Broker | Role::Connector => &[Role::Site, Role::Service],
+            Role::Broker | Role::Connector => &[Role::Site, Role::Service, Role::DataProxy],
             Role::DataProxy => &[Role::Service],
             _ => &[],
         };

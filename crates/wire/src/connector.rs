@@ -1,7 +1,7 @@
-//! Connections to upstreams and FastCGI servers: who may ask for which, and how they come.
+//! Connections to upstreams, FastCGI servers and databases: who may ask for which, and how they come.
 //!
-//! Runs in: the launcher, connectors, site workers. Sees: in a connector, bytes of its site's worker, which may be
-//! compromised. Never: an address or a name on the way from a site: a site knows its targets by number alone.
+//! Runs in: the launcher, connectors, site workers, data proxies. Sees: in a connector, bytes of a site's worker or a data proxy,
+//! which may be compromised. Never: an address or a name on the way to a connector: who asks knows targets by number alone.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ messages! {
         3 => Unix { target: u16, name: Text<SOCKET_NAME_MAX> },
         /// All of the above has been said: connect.
         4 => Begin {},
-        /// A channel from the site's worker comes along.
+        /// A channel from the site's worker or the data proxy comes along.
         5 => Attach {},
         /// Asks for `Counters`.
         6 => Report {},
@@ -48,8 +48,8 @@ messages! {
 }
 
 messages! {
-    /// From a site's worker to its connector.
-    pub enum SiteToConnector {
+    /// From a site's worker or a data proxy to its connector.
+    pub enum ToConnector {
         /// A connection to `target` is wanted; the answer names `id`.
         1 => Connect { id: u64, target: u16 },
         /// The connection is not wanted any more. Its answer may be on its way already.
@@ -76,8 +76,8 @@ choice! {
 }
 
 messages! {
-    /// From a connector to its site's worker.
-    pub enum ConnectorToSite {
+    /// From a connector to its site's worker or data proxy.
+    pub enum FromConnector {
         /// The connection `id` comes along.
         1 => Connected { id: u64 },
         /// There will be none.

@@ -21,6 +21,8 @@ pub const PARAMETERS_BYTES_MAX: usize = 4 << 20;
 pub const VALUES_MAX: usize = 4096;
 /// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.
 pub const READERS: usize = 3;
+/// By which number the connector of a data proxy knows its server.
+pub const DATABASE_TARGET: u16 = 0;
 /// LIMIT: calls of one service that have no answer yet.
 pub const CALLS_MAX: usize = 128;
 /// The longest name of a statement, a source or a service.
@@ -48,6 +50,16 @@ impl Field for Token {
     }
 }
 
+choice! {
+    /// What a database server speaks.
+    pub enum Engine {
+        /// PostgreSQL's protocol.
+        0 => Postgresql,
+        /// That of MariaDB and MySQL.
+        1 => Mysql,
+    }
+}
+
 messages! {
     /// From the launcher to a data proxy.
     pub enum LauncherToDataProxy {
@@ -67,6 +79,12 @@ messages! {
         7 => Report {},
         /// The file comes along that is carried out if the database has no tables; before `Begin`.
         8 => Schema {},
+        /// The source is this database of a server, to which the connector makes connections.
+        9 => Server { engine: Engine, database: Text<NAME_MAX>, user: Text<NAME_MAX>, connections: u16 },
+        /// The file with the password of the server's user comes along; before `Begin`.
+        10 => Password {},
+        /// A channel to the connector comes along, in place of an earlier one.
+        11 => Connector {},
     }
 }
 
@@ -102,6 +120,8 @@ choice! {
         5 => Constraint,
         /// The database has failed. Nothing is changed.
         6 => Database,
+        /// The database was lost while the call was under way, which may have been carried out, or not.
+        7 => Lost,
     }
 }
 

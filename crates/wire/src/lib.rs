@@ -31,7 +31,7 @@ pub use bundle::{
 pub use channels::{CHANNELS, Edge, Role, render};
 pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
 pub use connector::{
-    ConnectorToSite, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, SiteToConnector, Unreachable,
+    FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,
 };
 pub use control::{
     AccessRight, CHALLENGES, Checks, ChildToLauncher, Conditioning, Counters, LauncherToGate,

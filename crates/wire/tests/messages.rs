@@ -8,7 +8,8 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 
 use wire::data::{
-    CallFault, DataProxyToService, LauncherToDataProxy, PART_MAX, ServiceToDataProxy, TOKEN_BYTES, Token,
+    CallFault, DataProxyToService, Engine, LauncherToDataProxy, PART_MAX, ServiceToDataProxy, TOKEN_BYTES,
+    Token,
 };
 use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
@@ -20,11 +21,11 @@ use wire::tls::{
 };
 use wire::{
     AccessRight, Act, AdminToLauncher, BUNDLES_MAX, Backend, BrokerToConnector, Bundle, Bundles, Bytes,
-    Checks, ChildToLauncher, Conditioning, ConnectorToBroker, ConnectorToSite, Counters, DecodeError,
+    Checks, ChildToLauncher, Conditioning, ConnectorToBroker, Counters, DecodeError, FromConnector,
     FromGuarded, FromWorker, HeaderOf, Kind, LauncherToAdmin, LauncherToBroker, LauncherToConnector,
     LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite, MESSAGE_MAX, Message, NO_PARTITION,
-    Outcome, PREREAD_MAX, ProbeKind, ProxyHeader, Role, RouteTarget, RuleAction, Shed, SiteToConnector,
-    Source, Speech, Text, ToGuard, ToGuarded, ToWorker, Unreachable, Verb, WorkerLimits,
+    Outcome, PREREAD_MAX, ProbeKind, ProxyHeader, Role, RouteTarget, RuleAction, Shed, Source, Speech, Text,
+    ToConnector, ToGuard, ToGuarded, ToWorker, Unreachable, Verb, WorkerLimits,
 };
 
 /// Values for the messages of one edge.
@@ -344,6 +345,10 @@ impl Samples for LauncherToDataProxy {
             Self::Attach { service: text(63), token: Token([255; TOKEN_BYTES]) },
             Self::Report {},
             Self::Schema {},
+            Self::Server { engine: Engine::Postgresql, database: text(0), user: text(63), connections: 0 },
+            Self::Server { engine: Engine::Mysql, database: text(63), user: text(0), connections: u16::MAX },
+            Self::Password {},
+            Self::Connector {},
         ]
     }
 }
@@ -363,9 +368,9 @@ impl Samples for ServiceToDataProxy {
 
 impl Samples for DataProxyToService {
     fn samples() -> Vec<Self> {
-        use CallFault::{Busy, Constraint, Database, Late, Parameters, Refused, TooLarge};
+        use CallFault::{Busy, Constraint, Database, Late, Lost, Parameters, Refused, TooLarge};
         let results = |length| Bytes(vec![7; length]);
-        let faults = [Refused, Parameters, TooLarge, Busy, Late, Constraint, Database];
+        let faults = [Refused, Parameters, TooLarge, Busy, Late, Constraint, Database, Lost];
         let failed = faults.map(|fault| Self::Failed { id: 3, fault, reason: text(512) });
         let mut all = vec![
             Self::Welcome {},
@@ -409,13 +414,13 @@ impl Samples for ConnectorToBroker {
     }
 }
 
-impl Samples for SiteToConnector {
+impl Samples for ToConnector {
     fn samples() -> Vec<Self> {
         vec![Self::Connect { id: u64::MAX, target: u16::MAX }, Self::Cancel { id: 0 }]
     }
 }
 
-impl Samples for ConnectorToSite {
+impl Samples for FromConnector {
     fn samples() -> Vec<Self> {
         let failed = |why| Self::Failed { id: 7, why };
         let mut all = vec![Self::Connected { id: u64::MAX }];
@@ -865,8 +870,8 @@ macro_rules! every_edge {
         $check::<SiteToSigner>();
         $check::<SignerToSite>();
         $check::<LauncherToConnector>();
-        $check::<SiteToConnector>();
-        $check::<ConnectorToSite>();
+        $check::<ToConnector>();
+        $check::<FromConnector>();
         $check::<LauncherToBroker>();
         $check::<BrokerToConnector>();
         $check::<ConnectorToBroker>();

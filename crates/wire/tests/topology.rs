@@ -60,8 +60,8 @@ fn messages_are_types() {
         std::any::type_name::<wire::tls::SiteToSigner>(),
         std::any::type_name::<wire::tls::SignerToSite>(),
         std::any::type_name::<wire::LauncherToConnector>(),
-        std::any::type_name::<wire::SiteToConnector>(),
-        std::any::type_name::<wire::ConnectorToSite>(),
+        std::any::type_name::<wire::ToConnector>(),
+        std::any::type_name::<wire::FromConnector>(),
         std::any::type_name::<wire::LauncherToBroker>(),
         std::any::type_name::<wire::BrokerToConnector>(),
         std::any::type_name::<wire::ConnectorToBroker>(),
@@ -140,11 +140,11 @@ fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
     assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
 }
 
-/// Who has the network meets one site, or one service's broker, and neither a gate nor a service.
+/// Who has the network meets one site, one data proxy, or one service's broker, and neither a gate nor a service.
 #[test]
-fn connectors_meet_the_launcher_their_site_or_broker_and_the_log() {
+fn connectors_meet_the_launcher_whom_they_connect_and_the_log() {
     let peers = edges(|edge| edge.from == Role::Connector || edge.to == Role::Connector);
-    let client = |role: &Role| [Role::Site, Role::Broker].contains(role);
+    let client = |role: &Role| [Role::Site, Role::Broker, Role::DataProxy].contains(role);
     let others = peers.iter().filter(|(from, to, _)| !client(from) && !client(to));
     let others: Vec<_> = others.map(|(.., message)| *message).collect();
     assert_eq!(others, ["LauncherToConnector", "ChildToLauncher", "log batch"]);
@@ -240,7 +240,8 @@ fn the_stapler_is_told_by_the_launcher_and_the_signer_and_tells_sites() {
     );
 }
 
-/// Who holds a database hears services and nobody that clients can reach without one; it passes no descriptor on.
+/// Who holds a database hears services and nobody that clients can reach without one, is connected to its server by another,
+/// and passes no descriptor on.
 #[test]
 fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
     let with = edges(|edge| [edge.from, edge.to].contains(&Role::DataProxy));
@@ -251,6 +252,8 @@ fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
             (Role::DataProxy, Role::Launcher, "ChildToLauncher"),
             (Role::Service, Role::DataProxy, "ServiceToDataProxy"),
             (Role::DataProxy, Role::Service, "DataProxyToService"),
+            (Role::DataProxy, Role::Connector, "ToConnector"),
+            (Role::Connector, Role::DataProxy, "FromConnector"),
             (Role::DataProxy, Role::Logger, "log batch"),
         ]
     );

@@ -8,6 +8,7 @@
 
 pub mod channel;
 pub mod counters;
+pub mod dialer;
 pub mod dispatcher;
 pub mod files;
 pub mod idle;
@@ -16,6 +17,7 @@ pub mod pair;
 pub mod receiver;
 pub mod refused;
 pub mod routes;
+pub mod server_stream;
 mod start;
 
 pub use channel::watch;

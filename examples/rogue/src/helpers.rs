@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use sha2::{Digest as _, Sha256};
 use wire::stapler::{HASH_BYTES, STAPLE_MAX, SignerToStapler, StaplerToSite};
 use wire::tls::{KeyKind, SIGNATURE_MAX, SignerToSite, SiteToSigner};
-use wire::{Bytes, ConnectorToSite, SiteToConnector, Unreachable};
+use wire::{Bytes, FromConnector, ToConnector, Unreachable};
 
 use crate::deeds::{BETWEEN_MS, TOO_MANY};
 use crate::hands::{encoded, flood, send, send_wrong, wrong};
@@ -100,20 +100,20 @@ pub fn connector_to_site(place: &mut Place) {
     let asked = std::mem::take(&mut place.asked);
     for channel in &place.clients {
         for id in NOT_ASKED..NOT_ASKED + 5 {
-            send(channel, &encoded(&ConnectorToSite::Connected { id }), &[null.as_fd()]);
-            send(channel, &encoded(&ConnectorToSite::Failed { id, why: Unreachable::Late }), &[]);
+            send(channel, &encoded(&FromConnector::Connected { id }), &[null.as_fd()]);
+            send(channel, &encoded(&FromConnector::Failed { id, why: Unreachable::Late }), &[]);
         }
         for &id in &asked {
-            let connected = encoded(&ConnectorToSite::Connected { id });
+            let connected = encoded(&FromConnector::Connected { id });
             // No descriptor, a pipe, its own channel to the launcher; then a replay.
             send(channel, &connected, &[]);
             send(channel, &connected, &[place.pipe()]);
             send(channel, &connected, &[place.control.as_fd()]);
-            send(channel, &encoded(&ConnectorToSite::Failed { id, why: Unreachable::Refused }), &[]);
+            send(channel, &encoded(&FromConnector::Failed { id, why: Unreachable::Refused }), &[]);
         }
     }
     place.tell(format_args!("clients: what is no connection, for {} requests", asked.len()));
-    let kinds = wrong(&encoded(&ConnectorToSite::Failed { id: 0, why: Unreachable::Late }));
+    let kinds = wrong(&encoded(&FromConnector::Failed { id: 0, why: Unreachable::Late }));
     for index in 0..place.clients.len() {
         kinds.iter().for_each(|one| send_wrong(&place.clients[index], one, place.pipe()));
         place.live(BETWEEN_MS);
@@ -142,17 +142,17 @@ pub fn site_to_helpers(place: &mut Place) {
     for index in 0..place.connectors.len() {
         let Ok(connector) = place.connectors[index].try_clone() else { continue };
         for target in [7, 999, u16::MAX] {
-            send(&connector, &encoded(&SiteToConnector::Connect { id: target.into(), target }), &[]);
-            send(&connector, &encoded(&SiteToConnector::Cancel { id: NOT_ASKED }), &[]);
+            send(&connector, &encoded(&ToConnector::Connect { id: target.into(), target }), &[]);
+            send(&connector, &encoded(&ToConnector::Cancel { id: NOT_ASKED }), &[]);
         }
         place.live(BETWEEN_MS * 10);
         let (mut connected, mut unknown) = (0, 0);
         while let Some((answer, _)) = place.receive(|place| &place.connectors[index]) {
-            connected += i32::from(matches!(answer, ConnectorToSite::Connected { .. }));
-            unknown += i32::from(matches!(answer, ConnectorToSite::Failed { why: Unreachable::Unknown, .. }));
+            connected += i32::from(matches!(answer, FromConnector::Connected { .. }));
+            unknown += i32::from(matches!(answer, FromConnector::Failed { why: Unreachable::Unknown, .. }));
         }
         place.tell(format_args!("connector: {connected} connected, {unknown} unknown"));
-        finish(place, &connector, &encoded(&SiteToConnector::Cancel { id: 1 }), "connector");
+        finish(place, &connector, &encoded(&ToConnector::Cancel { id: 1 }), "connector");
     }
 }
 
@@ -188,7 +188,7 @@ impl Place {
                 }
             } else {
                 while let Some((message, _)) = self.receive(|place| &place.clients[index]) {
-                    if let SiteToConnector::Connect { id, .. } = message {
+                    if let ToConnector::Connect { id, .. } = message {
                         self.asked.push(id);
                     }
                 }

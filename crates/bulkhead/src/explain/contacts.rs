@@ -82,6 +82,10 @@ pub fn posts(config: &Config) -> Vec<Post> {
             .enumerate()
             .map(|(data, about)| of_site(Role::DataProxy, data_name(site, about) + DATA_OF, Some(data)));
         posts.extend(proxies);
+        let at_servers = site.data.iter().enumerate().filter(|(_, about)| about.server().is_some());
+        posts.extend(at_servers.map(|(data, about)| {
+            of_site(Role::Connector, data_name(site, about) + DATA_OF + CONNECTOR_OF, Some(data))
+        }));
         let connector = || of_site(Role::Connector, site.name.clone() + CONNECTOR_OF, None);
         posts.extend(site.backends().next().is_some().then(connector));
     }
@@ -140,10 +144,13 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
         (Role::Site, Role::Site) if edge.message == "ToWorker" => relays(one, two),
         (Role::Site, Role::Site) => relays(two, one),
         (Role::Site, Role::Connector) | (Role::Connector, Role::Site) => {
-            one.site == two.site && one.service == two.service
+            (one.site, one.service, one.data) == (two.site, two.service, two.data)
         }
         (Role::Broker, Role::Connector) | (Role::Connector, Role::Broker) => {
             (one.site, one.service) == (two.site, two.service)
+        }
+        (Role::DataProxy, Role::Connector) | (Role::Connector, Role::DataProxy) => {
+            (one.site, one.data) == (two.site, two.data)
         }
         (Role::Service, Role::DataProxy) => calls(one, two),
         (Role::DataProxy, Role::Service) => calls(two, one),

@@ -51,6 +51,9 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Connector if post.service.is_some() => {
             ("none", "it holds no client's; it makes its service's connections to what that is granted")
         }
+        Role::Connector if post.data.is_some() => {
+            ("none", "it holds no client's; it makes its data proxy's connections to the database server")
+        }
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
@@ -119,6 +122,9 @@ impl<'a> Rules<'a> {
             (Role::Stapler, ..) => self.stapler(found),
             (Role::Connector, Some(site), Some(service)) => {
                 self.connector(found, &service_name(site, service), Role::Broker)
+            }
+            (Role::Connector, Some(site), None) if post.data.is_some() => {
+                self.database_connector(found, site, post)
             }
             (Role::Connector, Some(site), None) => self.connector(found, &site.name, Role::Site),
             (Role::DataProxy, Some(site), _) => self.data_proxy(found, site, post),
@@ -288,6 +294,18 @@ impl<'a> Rules<'a> {
         if connects {
             let how = "it makes the connections to other servers, and may be at their other end itself";
             found = found.one(Kind::Users, of, Loss::Part, how);
+        }
+        if self.has(Role::Connector, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn database_connector(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
+        if let Some(data) = post.data(self.config) {
+            let how =
+                "it makes the connections on which its data proxy logs in, and may go on with them itself";
+            found = found.one(Kind::Data, &data_name(site, data), Loss::Whole, how);
         }
         if self.has(Role::Connector, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");

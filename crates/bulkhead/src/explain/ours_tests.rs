@@ -237,7 +237,7 @@ fn every_message_of_the_table_is_known_here() {
     let known = |edge: &Edge| match edge.message {
         "ToWorker" | "FromWorker" | "AdminToLauncher" | "ChildToLauncher" => true,
         "log batch" => edge.to == Role::Logger,
-        "SiteToSigner" | "SignerToSite" | "SiteToConnector" | "ConnectorToSite" => true,
+        "SiteToSigner" | "SignerToSite" | "ToConnector" | "FromConnector" => true,
         "BrokerToConnector" | "ConnectorToBroker" => true,
         "ServiceToDataProxy" | "DataProxyToService" => true,
         // Certificates are public, and what is stapled is for clients.

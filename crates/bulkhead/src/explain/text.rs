@@ -63,6 +63,10 @@ pub fn role(report: &Report, post: &Post) -> String {
             let source = post.data(&report.config).map_or("", |data| &data.name);
             format!("carries out the named statements of {source} for services of {}", site.name)
         }
+        (Role::Connector, Some(_), _) if post.data.is_some() => {
+            let source = post.data(&report.config).map_or("", |data| &data.name);
+            format!("connects the data proxy of {source} with its database server")
+        }
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
         (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => {
             post.role.name().into()

@@ -4,9 +4,9 @@
 
 use super::{Row, Unit};
 use crate::rules::{
-    ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DYNAMIC_LEVEL,
-    IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX, REQUESTS,
-    STAT_INTERVAL_MS, STATIC_LEVEL,
+    ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
+    DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX,
+    REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
 };
 
 pub(super) const SITE: &[Row] = &[
@@ -378,7 +378,28 @@ pub(super) const DATA: &[Row] = &[
         "required",
         "[the named statements](guide/data.md#statements), and which services may call each; read again when it has changed",
     ),
-    Row::other("schema", "file", "none", "SQL that makes the tables of a database that has none"),
+    Row::other(
+        "schema",
+        "file",
+        "none",
+        "SQL that makes the tables of a database that has none; SQLite's alone",
+    ),
+    Row::other(
+        "engine",
+        "`\"sqlite\"`, `\"postgresql\"` or `\"mysql\"`",
+        "`\"sqlite\"`",
+        "what holds the database; `mysql` is MariaDB's as well: [servers](guide/data.md#postgresql-and-mariadb)",
+    ),
+    Row::other("server", "`unix:PATH` or `HOST:PORT`", "required for a server", "where it listens"),
+    Row::other("database", "string", "required for a server", "what it calls the database"),
+    Row::other("user", "string", "required for a server", "as whom the data proxy logs in"),
+    Row::other("password", "file", "none", "the password; a line end behind it does not count"),
+    Row::number(
+        "connections",
+        Unit::Count,
+        &DATA_CONNECTIONS,
+        "to the server; as many calls are under way at once",
+    ),
 ];
 
 pub(super) const SERVICE: &[Row] = &[

@@ -17,8 +17,9 @@ use rusqlite::{Connection, Statement};
 use statements::Statements;
 use wire::data::{CallFault, READERS};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Refusal};
 use crate::queue::{Lane, Queue, Work};
+use crate::sql::mistake;
 pub(crate) use open::open_to_look;
 use run::Watch;
 
@@ -57,8 +58,9 @@ impl Source {
     ///
     /// # Errors
     /// Each statement that it does not prepare, or that is not of its kind, with its line.
-    pub fn prepare(&self, file: Statements) -> Result<Catalog, Vec<String>> {
-        let connection = open::connect(&self.path, Lane::Write).map_err(|error| vec![error.to_string()])?;
+    pub fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
+        let connection = open::connect(&self.path, Lane::Write);
+        let connection = connection.map_err(|error| Refusal::Database(error.to_string()))?;
         prepare(&connection, file)
     }
 
@@ -70,16 +72,16 @@ impl Source {
 }
 
 /// Has a database prepare all statements; its mistakes, each with its line.
-pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catalog, Vec<String>> {
+pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catalog, Refusal> {
     let mut mistakes = Vec::new();
     let reads = file.statements.iter().map(|statement| {
         open::check(connection, statement).unwrap_or_else(|(line, rule)| {
-            mistakes.push(format!("line {line}: `{}`: {rule}", statement.name));
+            mistakes.push(mistake(statement, line, &rule));
             false
         })
     });
     let reads = reads.collect();
-    if mistakes.is_empty() { Ok(Catalog::new(file, reads)) } else { Err(mistakes) }
+    if mistakes.is_empty() { Ok(Catalog::new(file, reads, true)) } else { Err(Refusal::Mistakes(mistakes)) }
 }
 
 /// The life of a thread: opens the database, again if it has to, and does what comes.

@@ -6,27 +6,12 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Error, OpenFlags};
-use statements::{Kind, Statement};
+use statements::Statement;
 
 use crate::queue::Lane;
 
 /// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to.
 const BUSY: Duration = Duration::from_secs(5);
-
-/// Statements that would change the connection of all services, or reach outside of the database.
-const NEVER: [&str; 11] = [
-    "attach",
-    "begin",
-    "commit",
-    "detach",
-    "end",
-    "explain",
-    "pragma",
-    "release",
-    "rollback",
-    "savepoint",
-    "vacuum",
-];
 
 /// Makes the database if it is not there, by `schema` if it has no tables.
 pub(super) fn create(path: &Path, schema: Option<&str>) -> Result<(), String> {
@@ -86,21 +71,10 @@ pub(super) fn sql(statement: &Statement) -> String {
 /// It cannot be prepared, or gives something else than it says.
 pub(super) fn check(connection: &Connection, statement: &Statement) -> Result<bool, (usize, String)> {
     let text = sql(statement);
-    let word = first_word(&text);
-    if NEVER.contains(&&*word) {
-        let word = word.to_uppercase();
-        let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that hold together";
-        return Err((statement.line, format!("`{word}` {rule}")));
-    }
+    crate::sql::check(statement, &text)?;
     let prepared = connection.prepare(&text).map_err(|error| at_line(statement, error))?;
-    let wrong = |rule: &str| Err((statement.line, rule.to_owned()));
-    match (statement.kind, prepared.column_count()) {
-        (Kind::One | Kind::Many, 0) => {
-            wrong("it gives no rows: say `:exec` or `:execrows`, or add `RETURNING`")
-        }
-        (Kind::Exec | Kind::ExecRows, 1..) => wrong("it gives rows: say `:one` or `:many`"),
-        _ => Ok(prepared.readonly()),
-    }
+    crate::sql::check_kind(statement, prepared.column_count())?;
+    Ok(prepared.readonly())
 }
 
 /// What is wrong with a statement, and the line of the file where that is.
@@ -113,18 +87,4 @@ fn at_line(statement: &Statement, error: Error) -> (usize, String) {
         }
         error => (statement.line, error.to_string()),
     }
-}
-
-/// The first word, in lower case, behind comments.
-fn first_word(text: &str) -> String {
-    let mut rest = text.trim_start();
-    loop {
-        let end = match rest.get(..2) {
-            Some("--") => rest.find('\n').map(|end| end + 1),
-            Some("/*") => rest.find("*/").map(|end| end + 2),
-            _ => break,
-        };
-        rest = rest[end.unwrap_or(rest.len())..].trim_start();
-    }
-    rest.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_ascii_lowercase()
 }

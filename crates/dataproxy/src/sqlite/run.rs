@@ -2,32 +2,33 @@
 //!
 //! INVARIANT: what a call has changed is on disk before its answer says so; a call that fails has changed nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rusqlite::types::ValueRef as Column;
 use rusqlite::{Connection, Error, Statement, ToSql, types::ToSqlOutput};
 use statements::Kind;
-use wire::data::{CallFault, PART_MAX, ResultWriter, Value, ValueRef};
+use tokio_util::sync::CancellationToken;
+use wire::data::{Value, ValueRef};
 
+use crate::answer::{Answer, Said};
 use crate::catalog::Call;
-use crate::queue::{Job, Reply};
+use crate::queue::Job;
 
 /// What the connection looks at while it works: by when a call must be done, and whether anybody still wants that.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<Mutex<Option<Limit>>>);
 
 /// By when, and whether nobody wants the answer any more.
-type Limit = (Instant, Arc<AtomicBool>);
+type Limit = (Instant, CancellationToken);
 
 impl Watch {
     /// Whether the call is to be interrupted.
     pub(super) fn is_over(&self) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.as_ref().is_some_and(|(deadline, cancelled)| {
-            cancelled.load(Ordering::Relaxed) || Instant::now() >= *deadline
-        })
+        state
+            .as_ref()
+            .is_some_and(|(deadline, cancelled)| cancelled.is_cancelled() || Instant::now() >= *deadline)
     }
 
     fn set(&self, job: Option<&Job>) {
@@ -51,14 +52,6 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// An answer that is being written.
-struct Answer<'j> {
-    job: &'j Job,
-    bytes: Vec<u8>,
-    /// All that was sent before.
-    sent: usize,
-}
-
 /// Why there is no answer, if not for the database.
 enum Stopped {
     Database(Error),
@@ -72,6 +65,12 @@ impl From<Error> for Stopped {
     }
 }
 
+impl From<Said> for Stopped {
+    fn from(_: Said) -> Self {
+        Self::Said
+    }
+}
+
 /// Carries a call out and answers it.
 ///
 /// # Errors
@@ -81,16 +80,7 @@ pub(super) fn run(
     prepared: &mut [Option<Statement<'_>>],
     job: &Job,
 ) -> Result<(), Error> {
-    if !job.is_wanted() {
-        job.fail(CallFault::Late, "it was cancelled before its turn");
-        return Ok(());
-    }
-    if job.budget.is_spent() {
-        job.fail(CallFault::Busy, "the service does not read its answers");
-        return Ok(());
-    }
-    if Instant::now() >= job.deadline {
-        job.fail(CallFault::Late, "it has waited too long for its turn");
+    if !job.begins() {
         return Ok(());
     }
     watch.set(Some(job));
@@ -129,13 +119,14 @@ fn in_transaction<'j>(
 }
 
 fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result<Answer<'j>, Stopped> {
-    let mut answer = Answer { job, bytes: Vec::new(), sent: 0 };
+    let mut answer = Answer::new(job);
     let mut values = &job.values[..];
     for &step in job.catalog.steps(&job.call) {
-        let (own, rest) = values.split_at(job.catalog.file.statements[step].parameters.len());
+        let about = &job.catalog.file.statements[step];
+        let (own, rest) = values.split_at(about.parameters.len());
         values = rest;
         let statement = prepared[step].as_mut().ok_or(Error::InvalidQuery)?;
-        self::step(statement, step, own, &mut answer)?;
+        self::step(statement, (step, about.kind, job.catalog.reads[step]), own, &mut answer)?;
     }
     Ok(answer)
 }
@@ -143,52 +134,33 @@ fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result
 /// Carries one statement out, to its end: what it changes holds only then.
 fn step(
     statement: &mut Statement<'_>,
-    number: usize,
+    (number, kind, only_reads): (usize, Kind, bool),
     values: &[Value],
     answer: &mut Answer<'_>,
 ) -> Result<(), Stopped> {
-    let about = &answer.job.catalog.file.statements[number];
-    let (kind, max_rows, max_bytes) = (about.kind, about.max_rows, about.max_bytes as usize);
     let parameters = rusqlite::params_from_iter(values.iter().map(Bound));
     if !kind.has_rows() {
-        let changed = statement.execute(parameters)?;
-        ResultWriter::columns(&[], &mut answer.bytes);
-        ResultWriter::end(changed as u64, &mut answer.bytes);
+        answer.changed(statement.execute(parameters)? as u64);
         return Ok(());
     }
     let columns = statement.column_count();
     let names: Vec<&str> =
         (0..columns).map(|column| statement.column_name(column)).collect::<Result<_, _>>()?;
-    ResultWriter::columns(&names, &mut answer.bytes);
-    let only_reads = answer.job.catalog.reads[number];
-    let (mut rows, mut count, before) = (statement.query(parameters)?, 0, answer.length());
+    answer.begin(number, &names);
+    let mut rows = statement.query(parameters)?;
     while let Some(row) = rows.next()? {
-        if kind == Kind::One && count == 1 {
+        if !answer.begin_row()? {
             if only_reads {
                 break;
             }
             continue;
         }
-        count += 1;
-        if count > max_rows {
-            return answer.stop(CallFault::TooLarge, format!("it has more than {max_rows} rows"));
-        }
-        ResultWriter::row(&mut answer.bytes);
         for column in 0..columns {
-            value(row.get_ref(column)?)?.put(&mut answer.bytes);
+            value(row.get_ref(column)?)?.put(answer.bytes());
         }
-        if answer.length() - before > max_bytes {
-            return answer.stop(CallFault::TooLarge, format!("it has more than {max_bytes} bytes"));
-        }
-        // Parts of what may not hold in the end are sent with the end.
-        if only_reads && matches!(answer.job.call, Call::Statement(_)) {
-            answer.send_parts();
-            if answer.job.budget.is_spent() {
-                return answer.stop(CallFault::Busy, "the service does not read its answers".into());
-            }
-        }
+        answer.end_row()?;
     }
-    ResultWriter::end(0, &mut answer.bytes);
+    answer.end_rows();
     Ok(())
 }
 
@@ -204,32 +176,4 @@ fn value(column: Column<'_>) -> Result<ValueRef<'_>, Error> {
         },
         Column::Blob(bytes) => ValueRef::Blob(bytes),
     })
-}
-
-impl Answer<'_> {
-    /// All bytes, those that were sent included.
-    fn length(&self) -> usize {
-        self.sent + self.bytes.len()
-    }
-
-    /// Sends what fills messages.
-    fn send_parts(&mut self) {
-        while self.bytes.len() > PART_MAX {
-            let rest = self.bytes.split_off(PART_MAX);
-            let part = std::mem::replace(&mut self.bytes, rest);
-            self.sent += part.len();
-            self.job.reply(Reply::Part(self.job.id, part));
-        }
-    }
-
-    /// Sends the end. What has changed holds now: nothing may fail here.
-    fn end(mut self) {
-        self.send_parts();
-        self.job.reply(Reply::Done(self.job.id, self.bytes));
-    }
-
-    fn stop<T>(&self, fault: CallFault, reason: String) -> Result<T, Stopped> {
-        self.job.fail(fault, reason);
-        Err(Stopped::Said)
-    }
 }

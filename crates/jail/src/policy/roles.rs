@@ -293,6 +293,18 @@ pub(super) const DATA_PROXY: &[Allow] = &[
     allow(&[l::SYS_sched_yield], "waiting for a lock of the shared index"),
 ];
 
+/// A data proxy at a server has no file: it reads what was opened for it, and talks on connections that are made for it.
+pub(super) const DATA_PROXY_AT_SERVER: &[Allow] = &[
+    allow(
+        &[l::SYS_pread64],
+        "the file of statements and that of the password, which the launcher has opened",
+    ),
+    RECEIVE,
+    SEND,
+    allow(&[l::SYS_writev, l::SYS_shutdown], "a question to the server, and the end of a connection"),
+    NO_DELAY,
+];
+
 /// A reaper ends processes, and nothing else.
 pub(super) const REAPER: &[Allow] = &[allow_when(
     &[l::SYS_pidfd_send_signal],

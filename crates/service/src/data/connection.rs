@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 use tokio::sync::oneshot;
-use wire::data::{CALLS_MAX, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
+use wire::data::{CALLS_MAX, CallFault, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
 use wire::{Bytes, Text};
 use worker::channel::Channel;
 
@@ -152,7 +152,10 @@ impl Connection {
                 let _ = call.reply.send(Ok(call.answer));
             }
             DataProxyToService::Failed { id, fault, reason } => {
-                let error = DataError::Failed { fault, reason: reason.as_str().to_owned() };
+                let error = match fault {
+                    CallFault::Lost => DataError::Lost,
+                    fault => DataError::Failed { fault, reason: reason.as_str().to_owned() },
+                };
                 let Some(call) = self.calls.remove(&id) else { return false };
                 let _ = call.reply.send(Err(error));
             }

@@ -17,7 +17,7 @@ pub enum DataError {
     /// There is no data proxy: the call was not made.
     #[error("the data source is not there")]
     Unavailable,
-    /// The data proxy ended while the call was under way: what it changes may have happened, or not.
+    /// The data proxy or its database server was lost while the call was under way: what it changes may have happened, or not.
     #[error("the data source was lost while the call was under way")]
     Lost,
     /// The row does not fit the type that was asked for.

@@ -20,11 +20,11 @@ use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::proxy::backend::{Backend, BackendRequest, Link};
-use crate::proxy::connect::Dialer;
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::Relays;
 use crate::proxy::service::{ServiceProxy, Waits};
+use crate::proxy::stream::BackendDialer;
 use crate::proxy::timeout::Timeouts;
 use crate::proxy::upstream::Upstream;
 use crate::router::rules::{Rules, Target};
@@ -32,7 +32,7 @@ use crate::router::rules::{Rules, Target};
 /// The backends, by what names them in the routes.
 #[derive(Default)]
 pub struct Backends {
-    dialer: Rc<Dialer>,
+    dialer: Rc<BackendDialer>,
     services: BTreeMap<u16, ServiceProxy>,
     /// Sites that requests under TLS are relayed to.
     pub(crate) relays: Relays,

@@ -6,7 +6,6 @@
 
 pub(crate) mod backend;
 pub mod backends;
-pub(crate) mod connect;
 pub(crate) mod direct;
 pub mod fastcgi;
 pub(crate) mod gather;

@@ -1,4 +1,4 @@
-//! A connection to a server behind the site: over TCP or a Unix socket, which makes no difference to who uses it.
+//! A connection to a server behind the site, with what HTTP and FastCGI need to know of it.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none that it looks at. Must never: block.
 
@@ -7,46 +7,46 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
+use wire::Unreachable;
+use worker::dialer::Dialer;
 use worker::pair::Pair;
+use worker::server_stream::ServerStream;
 
 use super::pool::Reusable;
+
+/// The way to the servers behind the site.
+pub(crate) type BackendDialer = Dialer<BackendStream>;
 
 /// See the file's head.
 ///
 /// A server may answer before it has read the whole request, and close: of a body that is too large for it, for example.
 /// A write that finds this out says nothing, so that whoever writes goes on to read the answer, or that there is none.
 pub(crate) struct BackendStream {
-    stream: Stream,
+    stream: ServerStream,
     /// The server takes no more.
     deaf: bool,
     until: Option<Instant>,
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(Pair),
+/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of.
+impl TryFrom<OwnedFd> for BackendStream {
+    type Error = io::Error;
+
+    fn try_from(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { stream: socket.try_into()?, deaf: false, until: None })
+    }
 }
 
 impl BackendStream {
-    /// Takes over a connected socket.
-    ///
-    /// # Errors
-    /// It is no stream that a server could be at the other end of.
-    pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: Stream::new(socket)?, deaf: false, until: None })
-    }
-
     /// Takes over one end of a socket pair.
     ///
     /// # Errors
     /// There is no room for it.
     pub fn of_pair(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: Stream::Unix(Pair::new(socket)?), deaf: false, until: None })
+        Ok(Self { stream: ServerStream::Unix(Pair::new(socket)?), deaf: false, until: None })
     }
 
     /// The same connection, on which no request begins after `until`.
@@ -58,19 +58,12 @@ impl BackendStream {
     /// knows: the kernel is asked only after an event. If there is something, a byte of it is lost.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
-        let read = match &self.stream {
-            Stream::Tcp(stream) => stream.try_read(&mut byte),
-            Stream::Unix(stream) => stream.try_read(&mut byte),
-        };
-        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        self.stream.try_read(&mut byte).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Waits for something to read, or the end.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.poll_read_ready(cx),
-            Stream::Unix(stream) => stream.poll_read_ready(cx),
-        }
+        self.stream.poll_readable(cx)
     }
 
     /// Whether a write has found that the server takes no more.
@@ -97,48 +90,19 @@ impl Reusable for BackendStream {
     }
 }
 
-impl Stream {
-    fn new(socket: OwnedFd) -> io::Result<Self> {
-        if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a socket of another kind"));
-        }
-        rustix::io::ioctl_fionbio(&socket, true)?;
-        match socket_domain(&socket)? {
-            AddressFamily::UNIX => Ok(Self::Unix(Pair::new(socket)?)),
-            AddressFamily::INET | AddressFamily::INET6 => {
-                let stream = std::net::TcpStream::from(socket);
-                // A body that comes in small pieces must not wait for acknowledgements.
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(TcpStream::from_std(stream)?))
-            }
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-}
-
-/// Calls a method of the stream inside.
-macro_rules! inner {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match &mut $self.stream {
-            Stream::Tcp($stream) => $call,
-            Stream::Unix($stream) => $call,
-        }
-    };
-}
-
 impl AsyncRead for BackendStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        inner!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for BackendStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(inner!(self, stream => Pin::new(stream).poll_write(cx, bytes)));
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         Poll::Ready(self.wrote(bytes.len(), written))
     }
 
@@ -147,7 +111,7 @@ impl AsyncWrite for BackendStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(inner!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices)));
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
         let length = slices.iter().map(|slice| slice.len()).sum();
         Poll::Ready(self.wrote(length, written))
     }
@@ -161,6 +125,17 @@ impl AsyncWrite for BackendStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        inner!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// What a client is told that there is no connection for.
+pub(crate) fn status(why: Unreachable) -> StatusCode {
+    match why {
+        Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden | Unreachable::Unresolved => {
+            StatusCode::BAD_GATEWAY
+        }
+        Unreachable::Late => StatusCode::GATEWAY_TIMEOUT,
+        Unreachable::Crowded => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -12,10 +12,9 @@ use wire::ProxyHeader;
 
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::backend::Link;
-use crate::proxy::connect::Dialer;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
-use crate::proxy::stream::BackendStream;
+use crate::proxy::stream::{BackendDialer, BackendStream, status};
 use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -26,7 +25,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The way to the servers of one target.
 pub(crate) struct Upstream {
-    dialer: Rc<Dialer>,
+    dialer: Rc<BackendDialer>,
     target: u16,
     timeouts: Timeouts,
     proxy_header: ProxyHeader,
@@ -34,7 +33,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub fn new(dialer: Rc<Dialer>, target: u16, timeouts: Timeouts, proxy_header: ProxyHeader) -> Self {
+    pub fn new(
+        dialer: Rc<BackendDialer>,
+        target: u16,
+        timeouts: Timeouts,
+        proxy_header: ProxyHeader,
+    ) -> Self {
         let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: Some(IDLE_TIMEOUT) });
         let kept = pool.clone();
         dialer.on_moved(target, move || kept.clear());
@@ -61,7 +65,7 @@ impl Peer for Upstream {
     const RESET_MEANS_UNREAD: bool = false;
 
     async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
-        let mut stream = self.dialer.connect(self.target).await?;
+        let mut stream = self.dialer.connect(self.target).await.map_err(status)?;
         let header = match self.proxy_header {
             ProxyHeader::None => Vec::new(),
             ProxyHeader::Version1 => request::proxy::version1(conn.peer, conn.local),

@@ -26,6 +26,7 @@ use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
+use crate::setup::data::dialect;
 use crate::spawn::program;
 use crate::spawn::uids::Uids;
 
@@ -80,8 +81,9 @@ impl<'u> Examiner<'u> {
                 let reader = folders::Reader::of(identity, format!("the worker of site \"{site}\""));
                 reader.folder(path).into_iter().collect()
             }
-            Content::Statements { services } if self.depth == Depth::Check => {
-                statements::mistakes(path, services).unwrap_or_else(|fault| vec![self.unread(&fault)])
+            Content::Statements { services, engine } if self.depth == Depth::Check => {
+                statements::mistakes(path, dialect(*engine), services)
+                    .unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
             Content::Read { service } => {
                 let identity = identities.identity(&format!("service/{service}"), None);

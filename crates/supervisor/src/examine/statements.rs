@@ -9,7 +9,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use config::Finding;
-use statements::{FILE_MAX, Mistake};
+use statements::{Dialect, FILE_MAX, Mistake};
 
 use super::finding::warning;
 use crate::setup::reloaded_files::open;
@@ -21,10 +21,10 @@ const MISTAKES_MAX: usize = 20;
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn mistakes(path: &Path, services: &[&str]) -> io::Result<Vec<Finding>> {
+pub(super) fn mistakes(path: &Path, dialect: Dialect, services: &[&str]) -> io::Result<Vec<Finding>> {
     let mut text = String::new();
     open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(match statements::parse(&text) {
+    Ok(match statements::parse(&text, dialect) {
         Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
         Ok(found) => found
             .unknown_services(services)

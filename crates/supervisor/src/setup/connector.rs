@@ -1,11 +1,12 @@
-//! Servers behind a site: what its connector and its worker are sent of them, and the channel between the two.
+//! Servers behind a site or a data proxy: what the connector and the worker are sent of them, and the channel between the two.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself.
 
 use std::os::fd::OwnedFd;
 
 use config::{ProxyHeader, Site, Speech, Target};
-use wire::{Backend, LauncherToConnector, LauncherToSite, NO_PARTITION, Role, Text};
+use wire::data::LauncherToDataProxy;
+use wire::{Backend, LauncherToConnector, LauncherToSite, Role, Text};
 
 use crate::Supervisor;
 use crate::error::Error;
@@ -86,32 +87,32 @@ impl Messages<'_> {
 }
 
 impl Supervisor {
-    /// Makes the channels between a new process and the connector, or the workers, of its site; those that retire included.
+    /// Makes the channels between a new process and its connector, or between a connector and those that it connects; those that
+    /// retire included.
     pub fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
-        let (role, site) = {
-            let spec = self.spec_of(serial);
-            (spec.role, spec.site)
+        let role = self.spec_of(serial).role;
+        let connects = |launcher: &Self, connector: u64, client: u64| {
+            launcher.spec_of(connector).connects_for(launcher.spec_of(client))
         };
-        // A service's connector has no worker, and its own broker.
-        if role == Role::Connector && self.spec_of(serial).partition != NO_PARTITION {
-            return Ok(());
-        }
-        let others = |launcher: &Self, role| -> Vec<u64> {
-            let spec = |other: &u64| launcher.spec_of(*other);
-            let of_site = |other: &u64| {
-                spec(other).site == site && (role != Role::Connector || spec(other).partition == NO_PARTITION)
-            };
-            launcher.hearing(role).into_iter().filter(of_site).collect()
+        let pairs: Vec<(u64, u64)> = match role {
+            Role::Site | Role::DataProxy => {
+                let connectors = self.hearing(Role::Connector).into_iter();
+                connectors
+                    .filter(|&other| connects(self, other, serial))
+                    .map(|other| (serial, other))
+                    .collect()
+            }
+            Role::Connector => {
+                let clients = self.hearing(Role::Site).into_iter().chain(self.hearing(Role::DataProxy));
+                clients.filter(|&other| connects(self, serial, other)).map(|other| (other, serial)).collect()
+            }
+            _ => Vec::new(),
         };
-        let (workers, connectors) = match role {
-            Role::Site => (vec![serial], others(self, Role::Connector)),
-            Role::Connector => (others(self, Role::Site), vec![serial]),
-            _ => return Ok(()),
-        };
-        for &worker in &workers {
-            for &connector in &connectors {
-                let of_connector = LauncherToConnector::Attach {};
-                self.join((worker, &LauncherToSite::Connector {}), (connector, &of_connector))?;
+        for (client, connector) in pairs {
+            let of_connector = (connector, &LauncherToConnector::Attach {});
+            match self.spec_of(client).role {
+                Role::Site => self.join((client, &LauncherToSite::Connector {}), of_connector)?,
+                _ => self.join((client, &LauncherToDataProxy::Connector {}), of_connector)?,
             }
         }
         Ok(())

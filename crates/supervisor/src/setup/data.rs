@@ -5,9 +5,11 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use config::{DataSource, Site};
+use config::{DataSource, Database, DatabaseServer, Engine, Site};
+use jail::policy::Policy;
+use statements::Dialect;
 use wire::data::{LauncherToDataProxy, TOKEN_BYTES, Token};
 use wire::{LauncherToService, Role, Text};
 
@@ -21,32 +23,41 @@ use crate::spawn::process_spec::ProcessSpec;
 /// Where a data proxy with a root of its own has the folder of its database.
 pub const DATA_AT: &str = "/data";
 
+/// Whose SQL the statements of a source are.
+pub fn dialect(engine: Option<Engine>) -> Dialect {
+    match engine {
+        None => Dialect::Sqlite,
+        Some(Engine::Postgresql) => Dialect::Postgresql,
+        Some(Engine::Mysql) => Dialect::Mysql,
+    }
+}
+
 impl SpawnContext {
-    /// The data source of a proxy.
+    /// The data source of a proxy, or of a proxy's connector.
     pub fn data_source(&self, spec: &ProcessSpec) -> Option<&DataSource> {
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| spec.role == Role::DataProxy)?;
+        let is_its = spec.role == Role::DataProxy || spec.is_of_data();
+        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| is_its)?;
         site.data.get(spec.index)
     }
 
-    /// Whether a process is one of a service that may have a proxy's source.
+    /// Whether a process is one of a service that may have the source of a proxy, or of a proxy's connector.
     pub fn has_data(&self, service: &ProcessSpec, proxy: &ProcessSpec) -> bool {
         let service = self.service(service).filter(|_| service.site == proxy.site);
         let both = service.zip(self.data_source(proxy));
         both.is_some_and(|((_, service), source)| service.data.contains(&source.name))
     }
 
-    /// A proxy's site and source, and where its database is, as the launcher sees it.
-    fn database(&self, spec: &ProcessSpec) -> Result<(&Site, &DataSource, PathBuf), Error> {
+    /// A proxy's site and source.
+    fn source(&self, spec: &ProcessSpec) -> Result<(&Site, &DataSource), Error> {
         let site = self.config.sites.get(usize::from(spec.site));
-        let (site, source) = site
-            .zip(self.data_source(spec))
-            .ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })?;
-        Ok((site, source, source.database(&self.config.server, site)))
+        let source = site.map(|site| &**site).zip(self.data_source(spec));
+        source.ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })
     }
 
-    /// The folder of a source's database, which belongs to its proxy; made if it is not there.
-    pub fn data_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
-        let (_, _, mut path) = self.database(spec)?;
+    /// The folder of a source's database, which belongs to its proxy; made if it is not there. A server's has none.
+    pub fn data_folder(&self, spec: &ProcessSpec) -> Result<Option<OwnedFd>, Error> {
+        let (site, source) = self.source(spec)?;
+        let Some(mut path) = source.file(&self.config.server, &site.name) else { return Ok(None) };
         path.pop();
         // Everything above it is ours: nobody can put a link there.
         let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
@@ -57,16 +68,22 @@ impl SpawnContext {
             Err(error) => return Err(at("make", &path)(error)),
         };
         let folder = directories::directory(&path)?;
-        let Some(identity) = spec.identity else { return Ok(folder) };
+        let Some(identity) = spec.identity else { return Ok(Some(folder)) };
         if is_new {
             fchown(&folder, Some(identity.id()), Some(identity.id())).map_err(at("give away", &path))?;
         }
         let owner = fs::File::from(folder.try_clone().map_err(during("duplicate a descriptor"))?);
         let found = owner.metadata().map_err(at("examine", &path))?.uid();
         match found == identity.id() {
-            true => Ok(folder),
+            true => Ok(Some(folder)),
             false => Err(Error::NotTheProxys { path, found, wanted: identity.id() }),
         }
+    }
+
+    /// What a data proxy may do, by where its database is.
+    pub fn data_proxy_policy(&self, spec: &ProcessSpec) -> Policy {
+        let server = self.data_source(spec).is_some_and(|source| source.server().is_some());
+        Policy::DataProxy { server }
     }
 
     /// What a data proxy is sent before it opens its source.
@@ -74,23 +91,47 @@ impl SpawnContext {
         &self,
         spec: &ProcessSpec,
     ) -> Result<Vec<(LauncherToDataProxy, Option<OwnedFd>)>, Error> {
-        let (site, source, mut database) = self.database(spec)?;
-        if self.template().is_some() {
-            database = Path::new(DATA_AT).join(database.file_name().unwrap_or_default());
-        }
+        let (site, source) = self.source(spec)?;
         let opened = |path: &Path| open(path).map(OwnedFd::from).map_err(at("open", path));
         let limits = LauncherToDataProxy::Limits { flush_ms: self.config.log.flush_ms };
-        let path = Text::new(database.to_string_lossy());
-        let mut messages = vec![(limits, None), (LauncherToDataProxy::Sqlite { path }, None)];
-        messages.push((LauncherToDataProxy::Statements {}, Some(opened(&source.statements)?)));
-        if let Some(schema) = &source.schema {
-            messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
+        let mut messages = vec![(limits, None)];
+        match &source.database {
+            Database::Sqlite { schema } => {
+                let mut path = source.file(&self.config.server, &site.name).unwrap_or_default();
+                if self.template().is_some() {
+                    path = Path::new(DATA_AT).join(path.file_name().unwrap_or_default());
+                }
+                let path = Text::new(path.to_string_lossy());
+                messages.push((LauncherToDataProxy::Sqlite { path }, None));
+                if let Some(schema) = schema {
+                    messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
+                }
+            }
+            Database::Server(server) => {
+                messages.push((server_message(server), None));
+                if let Some(password) = &server.password {
+                    messages.push((LauncherToDataProxy::Password {}, Some(opened(password)?)));
+                }
+            }
         }
+        messages.push((LauncherToDataProxy::Statements {}, Some(opened(&source.statements)?)));
         let services = site.services_with(&source.name);
         messages
             .extend(services.map(|one| (LauncherToDataProxy::Service { name: Text::new(&*one.name) }, None)));
         messages.push((LauncherToDataProxy::Begin {}, None));
         Ok(messages)
+    }
+}
+
+fn server_message(server: &DatabaseServer) -> LauncherToDataProxy {
+    LauncherToDataProxy::Server {
+        engine: match server.engine {
+            Engine::Postgresql => wire::data::Engine::Postgresql,
+            Engine::Mysql => wire::data::Engine::Mysql,
+        },
+        database: Text::new(&*server.database),
+        user: Text::new(&*server.user),
+        connections: server.connections,
     }
 }
 
@@ -101,9 +142,9 @@ impl Supervisor {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         // There may be thousands of sites: only this one is looked at.
         for other in self.of_site(site).collect::<Vec<_>>() {
-            let (service, proxy) = match role {
-                Role::DataProxy => (other, serial),
-                Role::Service if self.is_active(other) => (serial, other),
+            let (service, proxy) = match (role, self.spec_of(other).role) {
+                (Role::DataProxy, Role::Service) => (other, serial),
+                (Role::Service, Role::DataProxy) if self.is_active(other) => (serial, other),
                 _ => continue,
             };
             if self.context().has_data(self.spec_of(service), self.spec_of(proxy)) {

@@ -116,12 +116,7 @@ fn rule(rule: u16, route: &Route) -> LauncherToSite {
 
 /// Where servers listen, as the configuration says it.
 fn list(targets: &[Target]) -> String {
-    let text = |target: &Target| match target {
-        Target::Unix(path) => format!("unix:{}", path.display()),
-        Target::Tcp(address) => address.to_string(),
-        Target::Name(name, port) => format!("{name}:{port}"),
-    };
-    targets.iter().map(text).collect::<Vec<_>>().join(", ")
+    targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn terms(rule: u16, terms: &Terms, messages: &mut Vec<LauncherToSite>) {

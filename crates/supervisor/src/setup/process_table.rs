@@ -89,6 +89,11 @@ impl<'a> ProcessTable<'a> {
         // Before the services, which may call at once.
         for (index, data) in about.data.iter().enumerate() {
             let name = format!("{}/{}{DATA_OF}", about.name, data.name);
+            // Before the proxy, which is connected at once.
+            if data.server().is_some() {
+                let connector = format!("{name}{CONNECTOR_OF}");
+                self.add(Role::Connector, &connector, usize::from(NO_PARTITION), site, index)?;
+            }
             self.add(Role::DataProxy, &name, usize::from(NO_PARTITION), site, index)?;
         }
         for (index, service) in about.services.iter().enumerate() {

@@ -38,7 +38,7 @@ const NOT_A_BROKERS: [&str; 2] = ["pid namespace", "landlock"];
 /// What programs expect of every machine, and what is harmless to everybody.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The policy of a spec that is no connector: what those do depends on what they have to reach.
+/// The policy of a spec that is no connector and no data proxy: what those do depends on what they have to reach.
 fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {
     match spec.role {
         Role::Gate => Policy::Gate,
@@ -48,8 +48,7 @@ fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
         Role::Broker => Policy::Broker,
-        Role::DataProxy => Policy::DataProxy,
-        Role::Service | Role::Filter | Role::Connector | Role::Launcher => {
+        Role::Service | Role::Filter | Role::Connector | Role::DataProxy | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service(Grants {
                 tcp: network.is_some_and(|network| !network.tcp.is_empty()),
@@ -96,6 +95,7 @@ impl SpawnContext {
             (root.is_none() && service.is_some()).then(|| duplicate(&self.directory)).transpose()?;
         let policy = match spec.role {
             Role::Connector => self.connector_policy(spec),
+            Role::DataProxy => self.data_proxy_policy(spec),
             _ => policy(spec, service),
         };
         let network = match policy {
@@ -147,9 +147,9 @@ impl SpawnContext {
         Ok(())
     }
 
-    /// A data proxy gets the folder of its database, and nothing beside.
+    /// A data proxy gets the folder of its database, if it has one, and nothing beside.
     fn let_data_proxy_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
-        let folder = self.data_folder(spec)?;
+        let Some(folder) = self.data_folder(spec)? else { return Ok(()) };
         if view.jailed {
             let tree = jail::view(&folder, Mode::Write).map_err(at("make a view of", Path::new(DATA_AT)))?;
             view.binds.push(Bind { at: DATA_AT.into(), tree, directory: true });

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root, and the guard. Sees: the checked configuration.
 
 use jail::Identity;
-use wire::Role;
+use wire::{NO_PARTITION, Role};
 
 /// What the name of a site's connector ends in; no name of a site or service has a colon.
 pub const CONNECTOR_OF: &str = ":connector";
@@ -26,7 +26,7 @@ pub struct ProcessSpec {
     pub partition: u16,
     /// Which site it belongs to, as an index into the configuration; [`wire::NO_PARTITION`] if to none.
     pub site: u16,
-    /// Which service of the site (or whose), which of its data sources, which gate or which filter it is.
+    /// Which service of the site (or whose), which of its data sources (or whose), which gate or which filter it is.
     pub index: usize,
     /// Which of the processes of its partition it is, from 0 on; 0 for everything but sites and services.
     pub worker: u16,
@@ -53,6 +53,24 @@ impl ProcessSpec {
     /// Whether it stands for all processes of its partition.
     pub fn is_first(&self) -> bool {
         self.worker == 0
+    }
+
+    /// Whether it is the connector of a data proxy.
+    pub fn is_of_data(&self) -> bool {
+        let name = self.name.strip_suffix(CONNECTOR_OF);
+        self.role == Role::Connector && name.is_some_and(|name| name.ends_with(DATA_OF))
+    }
+
+    /// Whether it is the connector, or the broker, of another process.
+    pub fn connects_for(&self, other: &Self) -> bool {
+        let has_partition = self.partition != NO_PARTITION;
+        let is_its = match other.role {
+            Role::Site => !has_partition && !self.is_of_data(),
+            Role::DataProxy => self.is_of_data() && self.index == other.index,
+            Role::Service => has_partition && self.partition == other.partition,
+            _ => false,
+        };
+        is_its && matches!(self.role, Role::Connector | Role::Broker) && self.site == other.site
     }
 
     /// How messages about it begin.

@@ -5,9 +5,10 @@
 
 use std::path::Path;
 
-use config::{Service, Target};
+use config::{DatabaseServer, Service, Target};
 use jail::policy::Policy;
 use jail::{Access, Reach};
+use wire::data::DATABASE_TARGET;
 use wire::{NO_PARTITION, Role};
 
 use crate::directories;
@@ -19,12 +20,16 @@ use crate::spawn::process_spec::ProcessSpec;
 const NAMES_PORT: u16 = 53;
 
 impl SpawnContext {
-    /// All servers of a connector's site, with the number of their target.
+    /// All servers that a connector connects to, with the number of their target: those behind its site, or that of a database.
     pub fn servers(&self, spec: &ProcessSpec) -> impl Iterator<Item = (u16, &Target)> {
-        let of_site = spec.role == Role::Connector && spec.partition == NO_PARTITION;
+        let of_site = spec.role == Role::Connector && spec.partition == NO_PARTITION && !spec.is_of_data();
         let site = self.config.sites.get(usize::from(spec.site)).filter(|_| of_site);
         let backends = site.into_iter().flat_map(|site| site.backends());
-        backends.flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
+        let database =
+            self.data_source(spec).and_then(|source| source.server()).filter(|_| spec.is_of_data());
+        backends
+            .flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
+            .chain(database.map(|server: &DatabaseServer| (DATABASE_TARGET, &server.target)))
     }
 
     /// The service for which `spec` connects or answers.

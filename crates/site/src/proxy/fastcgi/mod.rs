@@ -27,10 +27,10 @@ use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::http::response::error;
 use crate::proxy::backend::{Backend, BackendRequest, Responding};
-use crate::proxy::connect::Dialer;
 use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
+use crate::proxy::stream::{BackendDialer, status};
 use crate::proxy::timeout::{Progress, Timeouts, Upload};
 use body::Share;
 use connections::{Connection, Connections};
@@ -44,7 +44,7 @@ pub(crate) use words::Words;
 
 /// The way to the servers of one target.
 pub(crate) struct FastCgi {
-    dialer: Rc<Dialer>,
+    dialer: Rc<BackendDialer>,
     target: u16,
     connections: Connections,
     timeouts: Timeouts,
@@ -72,7 +72,7 @@ impl Backend for FastCgi {
 
 impl FastCgi {
     pub fn new(
-        (dialer, target): (Rc<Dialer>, u16),
+        (dialer, target): (Rc<BackendDialer>, u16),
         requests: u32,
         timeouts: Timeouts,
         scripts: Scripts,
@@ -92,7 +92,7 @@ impl FastCgi {
             // A kept connection goes for the new one: if it holds the server's last process, nobody else would answer.
             kept => {
                 drop(kept);
-                let stream = self.dialer.connect(self.target).await?;
+                let stream = self.dialer.connect(self.target).await.map_err(status)?;
                 Ok((self.connections.begin(stream), false))
             }
         }

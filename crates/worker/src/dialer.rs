@@ -1,69 +1,82 @@
-//! Connections to the servers behind the site, which its connector makes.
+//! Connections to servers, which a connector makes for those that have no network.
 //!
-//! Runs in: the site worker, under the site's uid, which has no network. Untrusted input: the connector's messages, as
-//! far as that may be compromised. Must never: wait for the connector without a deadline.
+//! Runs in: site workers and data proxies, under their own uids. Untrusted input: the connector's messages, as far as that may be
+//! compromised. Must never: wait for the connector without a deadline.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::StatusCode;
 use tokio::sync::{Notify, oneshot};
-use wire::{ConnectorToSite, SiteToConnector, Unreachable};
-use worker::channel::Channel;
+use wire::{FromConnector, ToConnector, Unreachable};
 
-use super::stream::BackendStream;
+use crate::channel::Channel;
 
-/// LIMIT: how long a request waits for a connector that has died to be there again; it starts within milliseconds.
+/// LIMIT: how long a connection waits for a connector that has died to be there again; it starts within milliseconds.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// LIMIT: how many connectors a request asks, each of which has died with it waiting.
+/// LIMIT: how many connectors are asked for a connection, each of which has died meanwhile.
 const CONNECTORS_MAX: u32 = 3;
 
-type Line = Channel<ConnectorToSite, SiteToConnector>;
-type Answer = Result<BackendStream, Unreachable>;
+type Line = Channel<FromConnector, ToConnector>;
+type Answer<S> = Result<S, Unreachable>;
 
-/// The way to the connector.
-#[derive(Default)]
-pub(crate) struct Dialer {
+/// The way to the connector, whose sockets become connections of the kind `S`.
+pub struct Dialer<S> {
     line: RefCell<Option<Rc<Line>>>,
     attached: Notify,
     /// Connections that were asked for.
-    wanted: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    wanted: RefCell<HashMap<u64, oneshot::Sender<Answer<S>>>>,
     next_id: Cell<u64>,
     /// What is done when a target is at other addresses.
     on_moved: RefCell<HashMap<u16, Box<dyn Fn()>>>,
 }
 
 /// A connection that was asked for; it is not wanted any more once this is dropped.
-struct Wish<'a> {
-    dialer: &'a Dialer,
+struct Wish<'a, S> {
+    dialer: &'a Dialer<S>,
     line: Rc<Line>,
     id: u64,
 }
 
-impl Drop for Wish<'_> {
+impl<S> Drop for Wish<'_, S> {
     fn drop(&mut self) {
         if self.dialer.wanted.borrow_mut().remove(&self.id).is_some() {
-            let _ = self.line.try_send(&SiteToConnector::Cancel { id: self.id }, None);
+            let _ = self.line.try_send(&ToConnector::Cancel { id: self.id }, None);
         }
     }
 }
 
-impl Dialer {
+impl<S> Default for Dialer<S> {
+    fn default() -> Self {
+        Self {
+            line: RefCell::default(),
+            attached: Notify::default(),
+            wanted: RefCell::default(),
+            next_id: Cell::default(),
+            on_moved: RefCell::default(),
+        }
+    }
+}
+
+impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
     /// Takes over the channel to a connector, in place of an earlier one.
-    pub fn attach(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn attach(self: &Rc<Self>, channel: OwnedFd) -> io::Result<()> {
         let line: Rc<Line> = Rc::new(Channel::new(channel)?);
         *self.line.borrow_mut() = Some(line.clone());
         self.attached.notify_waiters();
         let dialer = self.clone();
         tokio::task::spawn_local(async move {
             let take = |arrived| match arrived {
-                Ok((ConnectorToSite::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
-                Ok((ConnectorToSite::Failed { id, why }, None)) => dialer.take(id, Err(why)),
-                Ok((ConnectorToSite::Moved { target }, None)) => dialer.moved(target),
+                Ok((FromConnector::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
+                Ok((FromConnector::Failed { id, why }, None)) => dialer.take(id, Err(why)),
+                Ok((FromConnector::Moved { target }, None)) => dialer.moved(target),
                 Ok(_) | Err(_) => 1,
             };
             line.receive_all("the connector", take).await;
@@ -97,7 +110,7 @@ impl Dialer {
         }
     }
 
-    fn take(&self, id: u64, answer: Answer) -> u32 {
+    fn take(&self, id: u64, answer: Answer<S>) -> u32 {
         if let Some(waiting) = self.wanted.borrow_mut().remove(&id) {
             let _ = waiting.send(answer);
         }
@@ -106,7 +119,7 @@ impl Dialer {
     }
 
     fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
-        match BackendStream::new(socket) {
+        match S::try_from(socket) {
             Ok(stream) => self.take(id, Ok(stream)),
             Err(error) => {
                 eprintln!("error: the connector has handed over what is no connection: {error}");
@@ -116,28 +129,31 @@ impl Dialer {
         }
     }
 
-    /// A connection to `target`, or what to tell the client instead.
-    pub async fn connect(&self, target: u16) -> Result<BackendStream, StatusCode> {
+    /// A connection to `target`.
+    ///
+    /// # Errors
+    /// Why there is none; a connector that is not there counts as a server that is not.
+    pub async fn connect(&self, target: u16) -> Result<S, Unreachable> {
         for _ in 0..CONNECTORS_MAX {
             let asked = tokio::time::timeout(CONNECTOR_TIMEOUT, self.line()).await;
-            let line = asked.map_err(|_| StatusCode::BAD_GATEWAY)?;
+            let line = asked.map_err(|_| Unreachable::Refused)?;
             let id = self.next_id.replace(self.next_id.get() + 1);
             let (sender, answer) = oneshot::channel();
             self.wanted.borrow_mut().insert(id, sender);
             let wish = Wish { dialer: self, line, id };
-            if wish.line.send(&SiteToConnector::Connect { id, target }, None).await.is_err() {
+            if wish.line.send(&ToConnector::Connect { id, target }, None).await.is_err() {
                 // It is gone, which its own task has not seen yet.
                 self.lose(&wish.line);
                 continue;
             }
             match answer.await {
                 Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(why)) => return Err(status(why)),
+                Ok(Err(why)) => return Err(why),
                 // The connector is gone.
                 Err(_) => {}
             }
         }
-        Err(StatusCode::BAD_GATEWAY)
+        Err(Unreachable::Refused)
     }
 
     async fn line(&self) -> Rc<Line> {
@@ -148,15 +164,5 @@ impl Dialer {
             }
             attached.await;
         }
-    }
-}
-
-fn status(why: Unreachable) -> StatusCode {
-    match why {
-        Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden | Unreachable::Unresolved => {
-            StatusCode::BAD_GATEWAY
-        }
-        Unreachable::Late => StatusCode::GATEWAY_TIMEOUT,
-        Unreachable::Crowded => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -1,0 +1,278 @@
+//! `[[site.data]]`: databases, of which services call named statements.
+//!
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a password stand
+//! in the configuration, which many may read.
+
+use std::path::{Path, PathBuf};
+
+use suggest::closest;
+
+use crate::check::Seen;
+use crate::decode::{Entry, Table};
+use crate::diagnostic::{Problems, quote};
+use crate::parse::{Fault, names, web};
+use crate::place::At;
+use crate::raw::RawSite;
+use crate::rules;
+use crate::schema::Server;
+use crate::sections::one_of;
+use crate::sites::label;
+use crate::statics_schema::Target;
+
+/// `[[site.data]]`: a database, of which services call named statements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSource {
+    /// Unique in its site; the rule of a site's name.
+    pub name: String,
+    /// The file of statements.
+    pub statements: PathBuf,
+    /// Where the database is.
+    pub database: Database,
+}
+
+/// Where a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// In a file of the data proxy's own.
+    Sqlite {
+        /// The file that makes the tables of a new database.
+        schema: Option<PathBuf>,
+    },
+    /// At a server.
+    Server(DatabaseServer),
+}
+
+/// A server with a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseServer {
+    /// What it speaks.
+    pub engine: Engine,
+    /// Where it listens.
+    pub target: Target,
+    /// What it calls the database.
+    pub database: String,
+    /// As whom the data proxy logs in.
+    pub user: String,
+    /// The file with the password, if there is one.
+    pub password: Option<PathBuf>,
+    /// How many connections the data proxy has.
+    pub connections: u16,
+}
+
+/// What a database server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// PostgreSQL.
+    Postgresql,
+    /// MariaDB or MySQL.
+    Mysql,
+}
+
+impl Engine {
+    /// How the configuration calls it.
+    pub fn word(self) -> &'static str {
+        ENGINES
+            .into_iter()
+            .find_map(|(word, engine)| (engine == Some(self)).then_some(word))
+            .unwrap_or_default()
+    }
+}
+
+/// The words of `engine`; the first is what holds without.
+const ENGINES: [(&str, Option<Engine>); 3] =
+    [("sqlite", None), ("postgresql", Some(Engine::Postgresql)), ("mysql", Some(Engine::Mysql))];
+/// The keys that say where a server is, and how to log in.
+const OF_SERVER: [&str; 5] = ["server", "database", "user", "password", "connections"];
+
+impl DataSource {
+    /// The file of a SQLite database, in a folder that belongs to its data proxy.
+    pub fn file(&self, server: &Server, site: &str) -> Option<PathBuf> {
+        matches!(self.database, Database::Sqlite { .. }).then(|| {
+            server.state_dir.join("data").join(site).join(&self.name).join(format!("{}.db", self.name))
+        })
+    }
+
+    /// The server that it is at, if it is at one.
+    pub fn server(&self) -> Option<&DatabaseServer> {
+        match &self.database {
+            Database::Sqlite { .. } => None,
+            Database::Server(server) => Some(server),
+        }
+    }
+
+    /// The file that makes the tables of a new database.
+    pub fn schema(&self) -> Option<&Path> {
+        match &self.database {
+            Database::Sqlite { schema } => schema.as_deref(),
+            Database::Server(_) => None,
+        }
+    }
+}
+
+/// `[[site.data]]`.
+#[derive(Clone)]
+pub(crate) struct RawData {
+    /// Where the header stands.
+    pub(crate) offset: usize,
+    /// `data source "catalog"`, or the header of one without a name.
+    pub(crate) label: String,
+    pub(crate) name: Option<String>,
+    pub(crate) statements: Option<At<PathBuf>>,
+    pub(crate) schema: Option<At<PathBuf>>,
+    pub(crate) password: Option<At<PathBuf>>,
+    /// `None` if something is wrong with it; of a server, without its password.
+    database: Option<Database>,
+}
+
+impl RawData {
+    pub(crate) fn finish(self) -> Option<DataSource> {
+        let mut database = self.database?;
+        match &mut database {
+            Database::Sqlite { schema } => *schema = self.schema.map(|at| at.value),
+            Database::Server(server) => server.password = self.password.map(|at| at.value),
+        }
+        Some(DataSource { name: self.name?, statements: self.statements?.value, database })
+    }
+
+    /// What its server speaks, if it is at one.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        match self.database.as_ref()? {
+            Database::Sqlite { .. } => None,
+            Database::Server(server) => Some(server.engine),
+        }
+    }
+}
+
+pub(crate) fn sources(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawData> {
+    let tables = table.get("data").map(|entry| entry.tables(rules::DATA.0, problems));
+    tables.into_iter().flatten().map(|table| source(table, dir, problems)).collect()
+}
+
+fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData {
+    label(&mut table, "data source");
+    table.check_keys(rules::DATA, problems);
+    let name = table.require("name", "\"catalog\"", problems);
+    let statements = table.require("statements", "\"catalog.sql\"", problems);
+    RawData {
+        offset: table.offset,
+        name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
+        statements: statements.and_then(|entry| entry.path(dir, problems)),
+        schema: table.get("schema").and_then(|entry| entry.path(dir, problems)),
+        password: table.get("password").and_then(|entry| entry.path(dir, problems)),
+        database: database(&table, dir, problems),
+        label: table.label,
+    }
+}
+
+fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Database> {
+    let engine = match table.get("engine") {
+        Some(entry) => entry.parsed(engine, problems)?.value,
+        None => None,
+    };
+    let Some(engine) = engine else {
+        for entry in OF_SERVER.iter().filter_map(|key| table.get(key)) {
+            let message = format!("`{}` goes with a database server, and this is SQLite's", entry.key());
+            let help = "say `engine = \"postgresql\"` or `engine = \"mysql\"`, or remove it";
+            problems.report_help(entry.offset, message, help);
+        }
+        return Some(Database::Sqlite { schema: None });
+    };
+    if let Some(entry) = table.get("schema") {
+        let message =
+            "`schema` makes the tables of a SQLite database; a server's are made with its own tools";
+        problems.report_help(entry.offset, message.to_owned(), "remove it");
+    }
+    let server = table.require("server", "\"unix:/run/postgresql/.s.PGSQL.5432\"", problems);
+    let target = server.and_then(|entry| server_of(&entry, dir, problems));
+    let mut name = |key, example| {
+        let entry = table.require(key, example, problems);
+        entry.and_then(|entry| entry.string(login_name, problems)).map(|name| name.value)
+    };
+    let (database, user) = (name("database", "\"shop\""), name("user", "\"shop\""));
+    let connections = table.count("connections", &rules::DATA_CONNECTIONS, problems);
+    let connections = u16::try_from(connections).unwrap_or(u16::MAX);
+    let (target, database, user) = (target?, database?, user?);
+    Some(Database::Server(DatabaseServer { engine, target, database, user, password: None, connections }))
+}
+
+/// Where the server listens; from another machine, everybody on the way reads along.
+fn server_of(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<Target> {
+    let target = entry.parsed(|text| web::target(text, dir), problems)?.value;
+    let is_here = match &target {
+        Target::Unix(_) => true,
+        Target::Tcp(address) => address.ip().is_loopback(),
+        Target::Name(..) => false,
+    };
+    if !is_here {
+        let message = "what is said to this server and what it answers goes over the network as it is";
+        let help = "let nobody else into that network, or have a TLS tunnel end on this machine";
+        problems.warn(entry.offset, message.to_owned(), help.to_owned());
+    }
+    Some(target)
+}
+
+fn engine(text: &str) -> Result<Option<Engine>, Fault> {
+    let known = ENGINES.into_iter().find(|(word, _)| *word == text);
+    known.map(|(_, engine)| engine).ok_or_else(|| {
+        let near = match text {
+            "postgres" | "pg" => "postgresql",
+            "mariadb" => "mysql",
+            text => text,
+        };
+        one_of("`engine` is one of", near, &ENGINES.map(|(word, _)| word))
+    })
+}
+
+/// The name of a database or of a user.
+fn login_name(text: &str) -> Result<(), Fault> {
+    names::no_nul(text)?;
+    match text.len() {
+        1..=rules::LOGIN_NAME_MAX => Ok(()),
+        bytes => {
+            Err(Fault::new(format!("it has 1 to {} bytes, and this has {bytes}", rules::LOGIN_NAME_MAX)))
+        }
+    }
+}
+
+/// Data sources have names of their own, and services name those that there are.
+pub(crate) fn check(site: &RawSite, problems: &mut Problems) {
+    let mut names = Seen::new();
+    for data in &site.data {
+        let first = data.name.as_ref().and_then(|name| names.first(name, data.offset));
+        if let Some(first) = first {
+            let message = format!("{} is defined twice (first at {})", data.label, problems.place(first));
+            problems.report_help(data.offset, message, "give one of the two another name");
+        }
+    }
+    let known: Vec<&str> = site.data.iter().filter_map(|data| data.name.as_deref()).collect();
+    for service in &site.services {
+        let mut wanted = Seen::new();
+        for name in &service.data {
+            let (shown, label) = (quote(&name.value), &service.label);
+            if let Some(first) = wanted.first(&name.value, name.offset) {
+                let message =
+                    format!("`data` {shown} is twice in {label} (first at {})", problems.place(first));
+                problems.report_help(name.offset, message, "remove one of the two");
+            } else if !known.contains(&&*name.value) {
+                let message =
+                    format!("`data` {shown} of {label} is the `name` of no [[site.data]] of its site");
+                let help = match (closest(&name.value, &known), known.is_empty()) {
+                    (Some(near), _) => format!("did you mean `\"{near}\"`?"),
+                    (None, false) => format!("known here: {}", known.join(", ")),
+                    (None, true) => format!("add a `[[site.data]]` with `name = {shown}`"),
+                };
+                problems.report_help(name.offset, message, help);
+            }
+        }
+    }
+    for data in site.data.iter().filter(|data| data.name.is_some()) {
+        if site.services_with(data).next().is_none() {
+            let message = format!(
+                "no service of the site has {} in its `data`: nobody can call its statements",
+                data.label
+            );
+            let name = data.name.as_deref().unwrap_or_default();
+            problems.warn(data.offset, message, format!("add `data = [\"{name}\"]` to a [[site.service]]"));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The answer to a call, as its rows come, within what its statements may give.
+//!
+//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, or says after the end that there is no answer.
+
+use statements::{Kind, Statement};
+use wire::data::{CallFault, PART_MAX, ResultWriter};
+
+use crate::catalog::Call;
+use crate::queue::{Job, Reply};
+
+/// There is no answer, and the service has been told so.
+#[derive(Debug)]
+pub(crate) struct Said;
+
+/// An answer that is being written.
+pub(crate) struct Answer<'j> {
+    job: &'j Job,
+    bytes: Vec<u8>,
+    /// All that was sent before.
+    sent: usize,
+    /// The statement whose rows come.
+    step: usize,
+    /// Rows of it, and bytes before it.
+    rows: u32,
+    before: usize,
+}
+
+impl<'j> Answer<'j> {
+    pub(crate) fn new(job: &'j Job) -> Self {
+        Self { job, bytes: Vec::new(), sent: 0, step: 0, rows: 0, before: 0 }
+    }
+
+    /// A statement that gives no rows has been carried out.
+    pub(crate) fn changed(&mut self, rows: u64) {
+        ResultWriter::columns(&[], &mut self.bytes);
+        ResultWriter::end(rows, &mut self.bytes);
+    }
+
+    /// The rows of a statement, by its number, are to come.
+    pub(crate) fn begin(&mut self, step: usize, columns: &[&str]) {
+        ResultWriter::columns(columns, &mut self.bytes);
+        (self.step, self.rows, self.before) = (step, 0, self.length());
+    }
+
+    /// Begins a row; whether the statement wants one: a `:one` that has its row does not.
+    pub(crate) fn begin_row(&mut self) -> Result<bool, Said> {
+        let Statement { kind, max_rows, .. } = *self.statement();
+        if kind == Kind::One && self.rows == 1 {
+            return Ok(false);
+        }
+        self.rows += 1;
+        if self.rows > max_rows {
+            return self.stop(CallFault::TooLarge, format!("it has more than {max_rows} rows"));
+        }
+        ResultWriter::row(&mut self.bytes);
+        Ok(true)
+    }
+
+    /// Where the values of a row go.
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Ends a row, and sends what fills messages.
+    pub(crate) fn end_row(&mut self) -> Result<(), Said> {
+        let max_bytes = self.statement().max_bytes;
+        if self.length() - self.before > max_bytes as usize {
+            return self.stop(CallFault::TooLarge, format!("it has more than {max_bytes} bytes"));
+        }
+        // Parts of what may not hold in the end are sent with the end.
+        if self.job.catalog.reads[self.step] && matches!(self.job.call, Call::Statement(_)) {
+            self.send_parts();
+            if self.job.budget.is_spent() {
+                return self.stop(CallFault::Busy, "the service does not read its answers".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// No more rows of the statement come.
+    pub(crate) fn end_rows(&mut self) {
+        ResultWriter::end(0, &mut self.bytes);
+    }
+
+    /// Sends the end. What has changed holds now: nothing may fail here.
+    pub(crate) fn end(mut self) {
+        self.send_parts();
+        self.job.reply(Reply::Done(self.job.id, self.bytes));
+    }
+
+    fn statement(&self) -> &'j Statement {
+        &self.job.catalog.file.statements[self.step]
+    }
+
+    /// All bytes, those that were sent included.
+    fn length(&self) -> usize {
+        self.sent + self.bytes.len()
+    }
+
+    fn send_parts(&mut self) {
+        while self.bytes.len() > PART_MAX {
+            let rest = self.bytes.split_off(PART_MAX);
+            let part = std::mem::replace(&mut self.bytes, rest);
+            self.sent += part.len();
+            self.job.reply(Reply::Part(self.job.id, part));
+        }
+    }
+
+    fn stop<T>(&self, fault: CallFault, reason: String) -> Result<T, Said> {
+        self.job.fail(fault, reason);
+        Err(Said)
+    }
+}

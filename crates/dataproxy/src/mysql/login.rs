@@ -1,0 +1,148 @@
+//! The login: who the proxy is, and how it proves that.
+
+use std::io;
+
+use mysql_common::auth::plugins::{AuthProc, ChallengeResponsePlugin as _, Context, Response};
+use mysql_common::constants::CapabilityFlags;
+use mysql_common::packets::{AuthPlugin, AuthSwitchRequest, ErrPacket, HandshakePacket, HandshakeResponse};
+
+use super::line::{Line, read};
+use crate::server::Login;
+
+/// What the proxy asks the server to do: rows that a statement has found count as changed, as with other databases.
+const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
+    .union(CapabilityFlags::CLIENT_SECURE_CONNECTION)
+    .union(CapabilityFlags::CLIENT_LONG_PASSWORD)
+    .union(CapabilityFlags::CLIENT_LONG_FLAG)
+    .union(CapabilityFlags::CLIENT_TRANSACTIONS)
+    .union(CapabilityFlags::CLIENT_PLUGIN_AUTH)
+    .union(CapabilityFlags::CLIENT_FOUND_ROWS)
+    .union(CapabilityFlags::CLIENT_DEPRECATE_EOF);
+
+/// What the proof is made of.
+struct Secret<'a> {
+    password: &'a [u8],
+    nonce: &'a [u8],
+    is_local: bool,
+}
+
+impl Context for Secret<'_> {
+    fn pass(&self) -> &[u8] {
+        self.password
+    }
+    fn is_ipc_transport(&self) -> bool {
+        self.is_local
+    }
+    fn is_tls_transport(&self) -> bool {
+        false
+    }
+    fn scramble(&self) -> &[u8] {
+        self.nonce
+    }
+    fn server_key_pem(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// Who is logged in: the number by which the server knows the connection, and what both ends can do.
+pub(super) struct LoggedIn {
+    pub(super) id: u32,
+    pub(super) capabilities: CapabilityFlags,
+}
+
+/// Logs in on a new connection.
+pub(super) async fn log_in(line: &mut Line, login: &Login) -> io::Result<LoggedIn> {
+    let first = line.packet().await?;
+    if first[0] == 0xFF {
+        return Err(refused(first, CapabilityFlags::empty()));
+    }
+    let hello: HandshakePacket<'_> = read::<HandshakePacket<'_>>(first, ())?.into_owned();
+    let id = hello.connection_id();
+    let version =
+        hello.server_version_parsed().or(hello.maria_db_server_version_parsed()).unwrap_or((5, 7, 0));
+    let capabilities = CAPABILITIES & hello.capabilities();
+    let plugin = hello.auth_plugin().unwrap_or(AuthPlugin::MysqlNativePassword).into_owned();
+    let nonce = twenty(&hello.nonce());
+    let (mut proof, answer) = begin(&plugin, &secret(line, login, &nonce))?;
+    let response = HandshakeResponse::new(
+        Some(answer),
+        version,
+        Some(login.user.as_bytes()),
+        Some(login.database.as_bytes()),
+        Some(plugin),
+        capabilities,
+        None,
+        u32::MAX,
+    );
+    line.send(&response).await?;
+    prove(line, login, nonce, &mut proof, capabilities).await?;
+    Ok(LoggedIn { id, capabilities })
+}
+
+/// Answers what the server asks, until it lets the proxy in.
+async fn prove(
+    line: &mut Line,
+    login: &Login,
+    mut nonce: Vec<u8>,
+    proof: &mut AuthProc,
+    capabilities: CapabilityFlags,
+) -> io::Result<()> {
+    loop {
+        let packet = line.packet().await?.to_vec();
+        let answer = match packet[0] {
+            0x00 => return Ok(()),
+            0xFF => return Err(refused(&packet, capabilities)),
+            0xFE => {
+                let asked: AuthSwitchRequest<'_> = read(&packet, ())?;
+                nonce = twenty(asked.plugin_data());
+                let (next, answer) = begin(&asked.auth_plugin(), &secret(line, login, &nonce))?;
+                *proof = next;
+                Some(answer)
+            }
+            0x01 => match proof.run(secret(line, login, &nonce), &packet[1..]).map_err(io::Error::other)? {
+                Response::Next { packet } | Response::Last { packet } => packet,
+            },
+            _ => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the login is answered with nonsense"));
+            }
+        };
+        if let Some(answer) = answer {
+            line.send_bytes(&answer).await?;
+        }
+    }
+}
+
+/// Begins a proof.
+///
+/// SECURITY: one that has the password sent as it is, or as good as that, is refused.
+fn begin(plugin: &AuthPlugin<'_>, secret: &Secret<'_>) -> io::Result<(AuthProc, Vec<u8>)> {
+    if !matches!(plugin, AuthPlugin::MysqlNativePassword | AuthPlugin::CachingSha2Password) {
+        let name = String::from_utf8_lossy(plugin.as_bytes()).into_owned();
+        return Err(io::Error::other(format!(
+            "the server wants `{name}` of this user: give him a password by `mysql_native_password` or `caching_sha2_password`"
+        )));
+    }
+    let mut proof = plugin.init().map_err(io::Error::other)?;
+    let borrowed = Secret { ..*secret };
+    match proof.run(borrowed, secret.nonce).map_err(io::Error::other)? {
+        Response::Next { packet } | Response::Last { packet } => Ok((proof, packet.unwrap_or_default())),
+    }
+}
+
+fn secret<'a>(line: &Line, login: &'a Login, nonce: &'a [u8]) -> Secret<'a> {
+    let password = login.password.as_deref().unwrap_or_default().as_bytes();
+    Secret { password, nonce, is_local: line.is_local() }
+}
+
+/// A nonce without the NUL behind it.
+fn twenty(nonce: &[u8]) -> Vec<u8> {
+    nonce.iter().copied().take(20).collect()
+}
+
+fn refused(packet: &[u8], capabilities: CapabilityFlags) -> io::Error {
+    match read::<ErrPacket<'_>>(packet, capabilities) {
+        Ok(ErrPacket::Error(error)) => io::Error::other(error.message_str().into_owned()),
+        Ok(ErrPacket::Progress(_)) => io::ErrorKind::InvalidData.into(),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,288 @@
+//! MariaDB and MySQL.
+//!
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value, or
+//! sends the server a file.
+
+mod line;
+mod login;
+mod value;
+
+use std::io;
+
+use mysql_common::constants::CapabilityFlags;
+use mysql_common::io::ParseBuf;
+use mysql_common::packets::{
+    Column, ComStmtClose, ComStmtExecuteRequestBuilder, CommonOkPacket, ErrPacket, OkPacketDeserializer,
+    StmtPacket,
+};
+use statements::{Statement, Statements};
+use wire::data::CallFault;
+use worker::server_stream::ServerStream;
+
+use crate::answer::Answer;
+use crate::catalog::Refusal;
+use crate::server::{Fault, Login, Prepared, Session, Step, all_or_mistakes, only_reads};
+use crate::sql::{self, mistake};
+use line::{Line, read};
+use login::LoggedIn;
+
+/// What holds for each session: a text ends at its quote, a value that does not fit is refused, changes hold by themselves.
+const SETTINGS: &str = "SET SESSION sql_mode = CONCAT_WS(',', @@sql_mode, 'STRICT_ALL_TABLES', 'NO_BACKSLASH_ESCAPES'), autocommit = 1";
+/// A query, without parameters.
+const COM_QUERY: u8 = 3;
+/// A statement to be prepared.
+const COM_STMT_PREPARE: u8 = 22;
+/// What ends a result.
+const END: u8 = 0xFE;
+/// What says that a statement has failed.
+const FAILED: u8 = 0xFF;
+/// LIMIT: what ends a result is shorter than a row that begins like that can be.
+const END_MAX: usize = 0xFF_FFFF;
+
+/// A connection to a server.
+pub(crate) struct Mysql {
+    line: Line,
+    logged_in: LoggedIn,
+    /// Statements that the server knows, and that are of no use any more.
+    known: Vec<u32>,
+}
+
+/// A statement that the server has prepared.
+pub(crate) struct Known {
+    id: u32,
+    /// The parameter, by its number in the file, for each place.
+    places: Vec<usize>,
+}
+
+impl Session for Mysql {
+    type Statement = Known;
+    type Canceller = u32;
+
+    async fn log_in(stream: ServerStream, login: &Login) -> Result<Self, String> {
+        let mut line = Line::new(stream);
+        let logged_in = login::log_in(&mut line, login).await;
+        let logged_in = logged_in.map_err(|error| format!("the server refuses the login: {error}"))?;
+        let mut session = Self { line, logged_in, known: Vec::new() };
+        match session.query(SETTINGS).await {
+            Ok(()) => Ok(session),
+            Err(Fault::Refused(_, reason) | Fault::Broken(reason)) => Err(reason),
+            Err(Fault::Said) => Err("the server is lost".into()),
+        }
+    }
+
+    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
+        for id in std::mem::take(&mut self.known) {
+            self.line
+                .command(&ComStmtClose::new(id))
+                .await
+                .map_err(|error| Refusal::Database(error.to_string()))?;
+        }
+        let (mut said, mut reads) = (Vec::new(), Vec::new());
+        for about in &file.statements {
+            let mut places = Vec::new();
+            let text = about.sql(|number| {
+                places.push(number);
+                "?".to_owned()
+            });
+            reads.push(only_reads(&text));
+            let prepared = self.prepare_one(about, &text, places).await;
+            said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
+        }
+        all_or_mistakes(said, reads)
+    }
+
+    async fn begin(&mut self) -> Result<(), Fault> {
+        self.query("START TRANSACTION").await
+    }
+
+    async fn commit(&mut self) -> Result<(), Fault> {
+        self.query("COMMIT").await
+    }
+
+    async fn roll_back(&mut self) -> Result<(), Fault> {
+        self.query("ROLLBACK").await
+    }
+
+    async fn carry_out(
+        &mut self,
+        statement: &Known,
+        step: Step<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<(), Fault> {
+        let values = statement.places.iter().map(|&place| value::bound(&step.values[place]));
+        let values: Vec<_> = values.collect();
+        let (request, _) = ComStmtExecuteRequestBuilder::new(statement.id).build(&values);
+        self.line.command(&request).await.map_err(lost)?;
+        let capabilities = self.logged_in.capabilities;
+        let first = self.line.packet().await.map_err(lost)?;
+        let count = match first[0] {
+            FAILED => return Err(fault(first, capabilities)),
+            0 => {
+                answer.changed(affected(first, capabilities)?);
+                return Ok(());
+            }
+            _ => ParseBuf(first).checked_eat_lenenc_int().ok_or_else(nonsense)?,
+        };
+        let columns = self.columns(usize::try_from(count).unwrap_or(usize::MAX)).await.map_err(lost)?;
+        let names: Vec<_> = columns.iter().map(Column::name_str).collect();
+        answer.begin(step.number, &names.iter().map(|name| &**name).collect::<Vec<_>>());
+        // A statement whose columns are known only now may have such as well.
+        let mut outcome =
+            strange(&columns).map_or(Ok(()), |rule| Err(Fault::Refused(CallFault::Database, rule)));
+        loop {
+            let packet = self.line.packet().await.map_err(lost)?;
+            match packet[0] {
+                FAILED => return Err(fault(packet, capabilities)),
+                END if packet.len() < END_MAX => break,
+                // The rest is read, and left.
+                _ if outcome.is_err() => {}
+                _ => outcome = value::row(packet, &columns, answer),
+            }
+        }
+        outcome?;
+        answer.end_rows();
+        Ok(())
+    }
+
+    async fn closed(&mut self) {
+        self.line.end().await;
+    }
+
+    fn canceller(&self) -> u32 {
+        self.logged_in.id
+    }
+
+    async fn cancel(id: u32, stream: ServerStream, login: Login) {
+        if let Ok(mut other) = Self::log_in(stream, &login).await {
+            // Who is not heard is seen to be by the call, which is given up.
+            let _ = other.query(&format!("KILL QUERY {id}")).await;
+        }
+    }
+}
+
+impl Mysql {
+    /// Carries out a query that gives no rows.
+    async fn query(&mut self, sql: &str) -> Result<(), Fault> {
+        self.line.command(&Command(COM_QUERY, sql)).await.map_err(lost)?;
+        let capabilities = self.logged_in.capabilities;
+        let packet = self.line.packet().await.map_err(lost)?;
+        match packet[0] {
+            0 => Ok(()),
+            FAILED => Err(fault(packet, capabilities)),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn prepare_one(
+        &mut self,
+        about: &Statement,
+        text: &str,
+        places: Vec<usize>,
+    ) -> Result<Known, (usize, String)> {
+        sql::check(about, text)?;
+        let (id, columns) = self.ask_to_prepare(text).await.map_err(|rule| at_line(about, text, rule))?;
+        self.known.push(id);
+        // MariaDB does not say yet which columns `RETURNING` gives.
+        let gives = columns.len().max(usize::from(sql::has_word(text, "returning")));
+        sql::check_kind(about, gives)?;
+        strange(&columns).map_or(Ok(Known { id, places }), |rule| Err((about.line, rule)))
+    }
+
+    async fn ask_to_prepare(&mut self, sql: &str) -> Result<(u32, Vec<Column>), String> {
+        let said = |error: io::Error| error.to_string();
+        self.line.command(&Command(COM_STMT_PREPARE, sql)).await.map_err(said)?;
+        let capabilities = self.logged_in.capabilities;
+        let packet = self.line.packet().await.map_err(said)?;
+        if packet[0] == FAILED {
+            return Err(match fault(packet, capabilities) {
+                Fault::Refused(_, reason) | Fault::Broken(reason) => reason,
+                Fault::Said => String::new(),
+            });
+        }
+        let prepared: StmtPacket = read(packet, ()).map_err(said)?;
+        if prepared.num_params() > 0 {
+            self.columns(prepared.num_params().into()).await.map_err(said)?;
+        }
+        let columns = match prepared.num_columns() {
+            0 => Vec::new(),
+            count => self.columns(count.into()).await.map_err(said)?,
+        };
+        Ok((prepared.statement_id(), columns))
+    }
+
+    /// Reads what the server says of so many columns.
+    async fn columns(&mut self, count: usize) -> io::Result<Vec<Column>> {
+        let mut columns = Vec::new();
+        for _ in 0..count {
+            columns.push(read(self.line.packet().await?, ())?);
+        }
+        if !self.logged_in.capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
+            self.line.packet().await?;
+        }
+        Ok(columns)
+    }
+}
+
+/// A command with a text.
+struct Command<'a>(u8, &'a str);
+
+impl mysql_common::proto::MySerialize for Command<'_> {
+    fn serialize(&self, out: &mut Vec<u8>) {
+        out.push(self.0);
+        out.extend_from_slice(self.1.as_bytes());
+    }
+}
+
+/// What to do about a column whose values cannot be passed on, if there is one.
+fn strange(columns: &[Column]) -> Option<String> {
+    let column = columns.iter().find(|column| !value::gives(column.column_type()))?;
+    let (name, kind) = (column.name_str(), column.column_type());
+    Some(format!("the column `{name}` is {kind:?}: write `CAST({name} AS CHAR) AS {name}`"))
+}
+
+fn nonsense() -> Fault {
+    Fault::Broken("the server answers with nonsense".into())
+}
+
+fn affected(packet: &[u8], capabilities: CapabilityFlags) -> Result<u64, Fault> {
+    let ok = read::<OkPacketDeserializer<'_, CommonOkPacket>>(packet, capabilities).map_err(lost)?;
+    Ok(ok.into_inner().affected_rows())
+}
+
+fn lost(error: io::Error) -> Fault {
+    Fault::Broken(format!("the server is lost: {error}"))
+}
+
+/// What a failure means for the service that called.
+fn fault(packet: &[u8], capabilities: CapabilityFlags) -> Fault {
+    let error = match read::<ErrPacket<'_>>(packet, capabilities) {
+        Ok(ErrPacket::Error(error)) => error,
+        Ok(ErrPacket::Progress(_)) => return nonsense(),
+        Err(error) => return lost(error),
+    };
+    let reason = error.message_str().into_owned();
+    let state = error.sql_state_ref().map(|state| state.as_str().into_owned()).unwrap_or_default();
+    let fault = match (error.error_code(), state.get(..2).unwrap_or_default()) {
+        // The query was killed, or has run for too long.
+        (1317 | 1969 | 3024, _) => CallFault::Late,
+        // The server shuts down, or ends this connection.
+        (1053 | 1927, _) => return Fault::Broken(reason),
+        // A CHECK, in MariaDB and in MySQL; no value for a column that needs one.
+        (4025 | 3819 | 1364, _) | (_, "23") => CallFault::Constraint,
+        (_, "22") | (1366, _) => CallFault::Parameters,
+        _ => CallFault::Database,
+    };
+    match fault {
+        CallFault::Late => Fault::Refused(fault, "it took too long".into()),
+        fault => Fault::Refused(fault, reason),
+    }
+}
+
+/// What is wrong with a statement, and the line of the file where that is: the server counts the statement's own.
+fn at_line(about: &Statement, sql: &str, rule: String) -> (usize, String) {
+    let line = rule.rsplit_once(" at line ").and_then(|(_, line)| line.parse::<usize>().ok());
+    match line.filter(|line| (1..=sql.lines().count()).contains(line)) {
+        Some(line) => (about.sql_line + line - 1, rule),
+        None => (about.line, rule),
+    }
+}

@@ -1,0 +1,182 @@
+//! One connection of a pool: made, used, made again.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, sleep_until, timeout};
+use wire::data::CallFault;
+
+use super::session::{Fault, Prepared, Progress, Session, run};
+use super::{Pool, prepare};
+use crate::catalog::Catalog;
+use crate::queue::{Job, Lane, Work};
+
+/// LIMIT: how long a server may take to say what has become of a call that was stopped.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// LIMIT: how long a server that was lost is left alone between two attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// See the file's head.
+pub(super) struct Member<S: Session> {
+    pool: Rc<Pool>,
+    session: Option<S>,
+    /// The statements that the server has prepared for it.
+    prepared: Option<(Arc<Catalog>, Prepared<S>)>,
+    /// A call that waits for a connection, or for its statements to be prepared.
+    next: Option<Work>,
+}
+
+/// Why a connection is not used any longer.
+enum Ended {
+    /// There will be no more calls.
+    Closed,
+    /// It is lost, or may be.
+    Lost,
+}
+
+impl<S: Session> Member<S> {
+    pub(super) fn new(pool: Rc<Pool>, session: Option<S>) -> Self {
+        Self { pool, session, prepared: None, next: None }
+    }
+
+    /// The whole life of the connection.
+    pub(super) async fn serve(mut self) {
+        let mut pause = PAUSE_MIN;
+        while !self.pool.queue.is_closed() || self.next.is_some() {
+            let session = match self.session.take() {
+                Some(session) => Ok(session),
+                None => self.pool.way.log_in().await,
+            };
+            match session {
+                Ok(session) => {
+                    pause = PAUSE_MIN;
+                    self.pool.up.set(self.pool.up.get() + 1);
+                    let ended = self.work(session).await;
+                    self.pool.up.set(self.pool.up.get() - 1);
+                    self.prepared = None;
+                    if matches!(ended, Ended::Closed) {
+                        return;
+                    }
+                }
+                Err(reason) => {
+                    eprintln!("error: {reason}");
+                    self.wait(pause, &reason).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Lets the server alone for a while. If no other connection is there, calls fail meanwhile: nobody waits for what may not
+    /// come.
+    async fn wait(&mut self, pause: Duration, reason: &str) {
+        let over = sleep(pause);
+        tokio::pin!(over);
+        loop {
+            if self.pool.up.get() > 0 {
+                return over.await;
+            }
+            if let Some(work) = self.next.take() {
+                work.job.fail(CallFault::Database, reason);
+            }
+            tokio::select! {
+                () = &mut over => return,
+                work = self.pool.queue.turn(Lane::Read) => match work {
+                    Some(work) => self.next = Some(work),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Carries out what comes, for as long as the connection is there.
+    async fn work(&mut self, mut session: S) -> Ended {
+        loop {
+            let work = match self.next.take() {
+                Some(work) => work,
+                None => tokio::select! {
+                    biased;
+                    () = session.closed() => return Ended::Lost,
+                    work = self.pool.queue.turn(Lane::Read) => match work {
+                        Some(work) => work,
+                        None => return Ended::Closed,
+                    },
+                },
+            };
+            if !self.is_prepared(&work.job) {
+                match self.prepare(&mut session, &work.job).await {
+                    Ok(()) => {}
+                    Err(reason) => {
+                        eprintln!("error: {reason}");
+                        work.job.fail(CallFault::Database, reason);
+                        return Ended::Lost;
+                    }
+                }
+            }
+            if work.job.begins() && !self.carry_out(&mut session, &work.job).await {
+                return Ended::Lost;
+            }
+        }
+    }
+
+    fn is_prepared(&self, job: &Job) -> bool {
+        self.prepared.as_ref().is_some_and(|(catalog, _)| Arc::ptr_eq(catalog, &job.catalog))
+    }
+
+    async fn prepare(&mut self, session: &mut S, job: &Job) -> Result<(), String> {
+        let prepared = prepare(session, &job.catalog.file).await.map_err(|refusal| refusal.to_string())?;
+        self.prepared = Some((job.catalog.clone(), prepared));
+        Ok(())
+    }
+
+    /// Carries one call out; whether the connection can be used again.
+    async fn carry_out(&self, session: &mut S, job: &Job) -> bool {
+        let Some((_, prepared)) = &self.prepared else { return false };
+        let (progress, canceller) = (Progress::default(), session.canceller());
+        let running = run(session, prepared, job, &progress);
+        tokio::pin!(running);
+        let in_time = tokio::select! {
+            biased;
+            outcome = &mut running => Some(outcome),
+            () = sleep_until(job.deadline.into()) => None,
+            () = job.cancelled.cancelled() => None,
+        };
+        let is_stopped = in_time.is_none();
+        let outcome = match in_time {
+            Some(outcome) => outcome,
+            None => {
+                self.stop(canceller);
+                let silent = || Err(Fault::Broken("the server does not answer".into()));
+                timeout(STOP_TIMEOUT, running).await.unwrap_or_else(|_| silent())
+            }
+        };
+        let (fault, reason, is_broken) = match outcome {
+            // What stops a call may come late, and must not stop the next one.
+            Ok(()) | Err(Fault::Said) => return !is_stopped,
+            Err(Fault::Refused(fault, reason)) => (fault, reason, false),
+            Err(Fault::Broken(reason)) if progress.is_unknown() => (CallFault::Lost, reason, true),
+            Err(Fault::Broken(reason)) if is_stopped => (CallFault::Late, reason, true),
+            Err(Fault::Broken(reason)) => (CallFault::Database, reason, true),
+        };
+        if is_broken || fault == CallFault::Database {
+            eprintln!("error: {reason}");
+        }
+        job.fail(fault, reason);
+        !is_stopped && !is_broken
+    }
+
+    /// Has the server stop the call under way.
+    fn stop(&self, canceller: S::Canceller) {
+        let pool = self.pool.clone();
+        tokio::task::spawn_local(async move {
+            let stopping = async {
+                if let Ok(stream) = pool.way.connect().await {
+                    S::cancel(canceller, stream, pool.way.login.clone()).await;
+                }
+            };
+            let _ = timeout(STOP_TIMEOUT, stopping).await;
+        });
+    }
+}

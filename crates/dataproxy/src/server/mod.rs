@@ -1,0 +1,168 @@
+//! Databases at servers: a few connections, each of which carries out one call at a time, and is made again when it is lost.
+//!
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value, or makes
+//! a call again that may have been carried out.
+//!
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent connections, opened
+//! again by themselves).
+
+mod member;
+mod session;
+
+use std::cell::Cell;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use statements::Statements;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wire::data::DATABASE_TARGET;
+use worker::dialer::Dialer;
+use worker::server_stream::ServerStream;
+
+use crate::catalog::{Catalog, Refusal};
+use crate::queue::Queue;
+use member::Member;
+pub(crate) use session::{Fault, Prepared, Session, Step, all_or_mistakes, only_reads};
+
+/// LIMIT: how long a server may take to let the proxy log in, and to prepare all statements.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How to log in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    pub(crate) password: Option<String>,
+}
+
+/// How a connection comes about.
+pub(crate) enum Road {
+    /// A connector makes it.
+    Connector(Rc<Dialer<ServerStream>>),
+    /// This process makes it, to `unix:PATH` or `HOST:PORT`.
+    Direct(String),
+}
+
+/// The way to a server.
+pub(crate) struct Way {
+    pub(crate) road: Road,
+    pub(crate) login: Login,
+}
+
+impl Way {
+    async fn connect(&self) -> Result<ServerStream, String> {
+        let connected = match &self.road {
+            Road::Connector(dialer) => {
+                dialer.connect(DATABASE_TARGET).await.map_err(|why| in_words(why).into())
+            }
+            Road::Direct(address) => direct(address).map_err(|error| error.to_string()),
+        };
+        connected.map_err(|why: String| format!("the server cannot be connected to: {why}"))
+    }
+
+    /// A session on a new connection.
+    async fn log_in<S: Session>(&self) -> Result<S, String> {
+        let session = async { S::log_in(self.connect().await?, &self.login).await };
+        timeout(LOGIN_TIMEOUT, session).await.map_err(|_| "the server does not answer".to_owned())?
+    }
+
+    /// Has the server say what it thinks of all statements.
+    pub(crate) async fn prepare<S: Session>(&self, file: &Statements) -> Result<(S, Prepared<S>), Refusal> {
+        let mut session: S = self.log_in().await.map_err(Refusal::Database)?;
+        let prepared = prepare(&mut session, file).await?;
+        Ok((session, prepared))
+    }
+}
+
+/// Has the server prepare all statements for a session, in time.
+async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepared<S>, Refusal> {
+    let prepared = timeout(LOGIN_TIMEOUT, session.prepare(file)).await;
+    prepared.unwrap_or_else(|_| Err(Refusal::Database("the server does not answer".into())))
+}
+
+fn direct(address: &str) -> io::Result<ServerStream> {
+    let socket: OwnedFd = match address.strip_prefix("unix:") {
+        Some(path) => UnixStream::connect(path)?.into(),
+        None => TcpStream::connect(address)?.into(),
+    };
+    socket.try_into()
+}
+
+fn in_words(why: wire::Unreachable) -> &'static str {
+    use wire::Unreachable::{Crowded, Forbidden, Late, Refused, Unknown, Unresolved};
+    match why {
+        Refused | Unknown => "nobody listens there",
+        Late => "it does not answer",
+        Crowded => "too many connections are wanted",
+        Forbidden => "the system refuses; its connector has said why",
+        Unresolved => "its name has no address",
+    }
+}
+
+/// What all connections of a source share.
+struct Pool {
+    way: Way,
+    queue: Arc<Queue>,
+    /// How many are there.
+    up: Cell<usize>,
+}
+
+/// A database at a server that speaks what `S` does.
+pub(crate) struct Source<S> {
+    pool: Rc<Pool>,
+    members: JoinSet<()>,
+    first: Option<S>,
+    connections: u16,
+}
+
+impl<S: Session> Source<S> {
+    /// Logs in, and has the server prepare all statements.
+    ///
+    /// # Errors
+    /// Each statement that it does not prepare, with its line; or why it cannot be asked.
+    pub(crate) async fn open(
+        way: Way,
+        connections: u16,
+        file: Statements,
+    ) -> Result<(Self, Catalog), Refusal> {
+        let (first, prepared) = way.prepare::<S>(&file).await?;
+        let queue = Queue::new(connections.into());
+        let pool = Rc::new(Pool { way, queue, up: Cell::new(0) });
+        let catalog = Catalog::new(file, prepared.reads, false);
+        Ok((Self { pool, members: JoinSet::new(), first: Some(first), connections }, catalog))
+    }
+
+    /// Begins to carry out calls.
+    pub(crate) fn start(&mut self) {
+        let mut first = self.first.take();
+        for _ in 0..self.connections {
+            self.members.spawn_local(Member::new(self.pool.clone(), first.take()).serve());
+        }
+    }
+
+    /// Where calls go.
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.pool.queue
+    }
+
+    /// Has the server prepare other statements.
+    ///
+    /// # Errors
+    /// As for those of the start.
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
+        let (_, prepared) = self.pool.way.prepare::<S>(&file).await?;
+        Ok(Catalog::new(file, prepared.reads, false))
+    }
+
+    /// Does what there is to do, and ends.
+    pub(crate) async fn close(mut self) {
+        self.pool.queue.close();
+        while self.members.join_next().await.is_some() {}
+    }
+}

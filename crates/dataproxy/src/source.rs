@@ -1,0 +1,117 @@
+//! The database of a data proxy, wherever it is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use statements::{Dialect, Statements};
+use wire::data::Engine;
+
+use crate::catalog::{Catalog, Refusal};
+use crate::mysql::Mysql;
+use crate::postgres::Postgres;
+use crate::queue::Queue;
+use crate::server::{self, Way};
+use crate::sqlite;
+
+/// What the launcher says of the database.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A file, made if it is not there.
+    Sqlite(PathBuf),
+    /// A server, and how many connections there are to be.
+    Server(Engine, u16),
+}
+
+impl Place {
+    /// Whose SQL the statements are.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Server(engine, _) => dialect(*engine),
+        }
+    }
+}
+
+/// Whose SQL the statements at a server are.
+pub(crate) fn dialect(engine: Engine) -> Dialect {
+    match engine {
+        Engine::Postgresql => Dialect::Postgresql,
+        Engine::Mysql => Dialect::Mysql,
+    }
+}
+
+/// An open database.
+pub(crate) enum Source {
+    Sqlite(sqlite::Source),
+    Postgres(server::Source<Postgres>),
+    Mysql(server::Source<Mysql>),
+}
+
+impl Source {
+    /// Opens a database, and has it prepare all statements.
+    ///
+    /// # Errors
+    /// Each statement that it does not prepare, with its line; or why it cannot be opened.
+    pub(crate) async fn open(
+        place: &Place,
+        schema: Option<&str>,
+        way: Way,
+        file: Statements,
+    ) -> Result<(Self, Catalog), String> {
+        let said = |refusal: Refusal| refusal.to_string();
+        match place {
+            Place::Sqlite(path) => {
+                let source = sqlite::Source::open(path, schema)?;
+                let catalog = source.prepare(file).map_err(said)?;
+                Ok((Self::Sqlite(source), catalog))
+            }
+            Place::Server(Engine::Postgresql, connections) => {
+                let opened = server::Source::open(way, *connections, file).await;
+                opened.map(|(source, catalog)| (Self::Postgres(source), catalog)).map_err(said)
+            }
+            Place::Server(Engine::Mysql, connections) => {
+                let opened = server::Source::open(way, *connections, file).await;
+                opened.map(|(source, catalog)| (Self::Mysql(source), catalog)).map_err(said)
+            }
+        }
+    }
+
+    /// Begins to carry out calls, where that was not begun by opening it.
+    pub(crate) fn start(&mut self) {
+        match self {
+            Self::Sqlite(_) => {}
+            Self::Postgres(source) => source.start(),
+            Self::Mysql(source) => source.start(),
+        }
+    }
+
+    /// Where calls go.
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        match self {
+            Self::Sqlite(source) => &source.queue,
+            Self::Postgres(source) => source.queue(),
+            Self::Mysql(source) => source.queue(),
+        }
+    }
+
+    /// Has the database prepare other statements.
+    ///
+    /// # Errors
+    /// As for those of the start.
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
+        match self {
+            Self::Sqlite(source) => source.prepare(file),
+            Self::Postgres(source) => source.prepare(file).await,
+            Self::Mysql(source) => source.prepare(file).await,
+        }
+    }
+
+    /// Does what there is to do, and ends.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Sqlite(source) => source.close(),
+            Self::Postgres(source) => source.close().await,
+            Self::Mysql(source) => source.close().await,
+        }
+    }
+}

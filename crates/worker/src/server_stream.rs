@@ -1,0 +1,113 @@
+//! A connection to a server: over TCP or a Unix socket, which makes no difference to who uses it.
+//!
+//! Runs in: site workers and data proxies. Untrusted input: none that it looks at. Must never: block.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::pair::Pair;
+
+/// See the file's head.
+#[derive(Debug)]
+pub enum ServerStream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(Pair),
+}
+
+/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of.
+impl TryFrom<OwnedFd> for ServerStream {
+    type Error = io::Error;
+
+    fn try_from(socket: OwnedFd) -> io::Result<Self> {
+        if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a socket of another kind"));
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        match socket_domain(&socket)? {
+            AddressFamily::UNIX => Ok(Self::Unix(Pair::new(socket)?)),
+            AddressFamily::INET | AddressFamily::INET6 => {
+                let stream = std::net::TcpStream::from(socket);
+                // What comes in small pieces must not wait for acknowledgements.
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(TcpStream::from_std(stream)?))
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl ServerStream {
+    /// Reads what is there.
+    ///
+    /// # Errors
+    /// `WouldBlock` if that is nothing.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(buffer),
+            Self::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    /// Waits for something to read, or the end.
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+}
+
+/// Calls a method of the stream inside.
+macro_rules! inner {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match &mut *$self {
+            ServerStream::Tcp($stream) => $call,
+            ServerStream::Unix($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for ServerStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        inner!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        inner!(self, stream => Pin::new(stream).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        inner!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        inner!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

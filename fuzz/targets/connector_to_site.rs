@@ -1,5 +1,0 @@
-//! Messages `ConnectorToSite`: what one end of a connector's channel reads of the other.
-
-pub fn fuzz(data: &[u8]) {
-    crate::message::check::<wire::ConnectorToSite>(data);
-}

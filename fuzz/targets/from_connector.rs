@@ -1,0 +1,5 @@
+//! Messages `FromConnector`: what one end of a connector's channel reads of the other.
+
+pub fn fuzz(data: &[u8]) {
+    crate::message::check::<wire::FromConnector>(data);
+}
