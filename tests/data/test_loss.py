@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import unittest
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -164,7 +167,7 @@ class Locked(unittest.TestCase):
             self.assertEqual(server.ask("exec", "note", "x-3")[0], 200)
 
 
-class Server:
+class AtServers:
     """What happens to a database server, under load."""
 
     def test_a_killed_server(self):
@@ -225,18 +228,54 @@ class Server:
 
 @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
 @rootless_too
-class ServerAtPostgresql(Server, unittest.TestCase):
+class ServerAtPostgresql(AtServers, unittest.TestCase):
     engine = AtPostgresql
 
 
 @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
 @rootless_too
-class ServerAtMariaDb(Server, unittest.TestCase):
+class ServerAtMariaDb(AtServers, unittest.TestCase):
     engine = AtMariaDb
 
 
 class Full(unittest.TestCase):
     """Root's alone: the disk of the databases is full for a while."""
+
+    def fill(self, folder, server):
+        """Fills the disk while clients write; what they are told then, and afterwards, is true."""
+        writing = Writing(server.port)
+        self.assertTrue(until(lambda: len(writing.written) > 20, 10))
+        filler = folder / "filler"
+        with contextlib.suppress(OSError), open(filler, "wb") as file:
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+        is_full = lambda: any("full" in why or "No space" in why for why in writing.failed.values())
+        self.assertTrue(until(is_full, 60), list(writing.failed.items())[-3:])
+        # What is there can be read.
+        self.assertEqual(server.ask("many", "users")[0], 200)
+        filler.unlink()
+        before = len(writing.written)
+        self.assertTrue(until(lambda: len(writing.written) > before + 20, 20), list(writing.failed.items())[-3:])
+        look(self, server, writing.finish())
+
+    def at_server(self, kind, megabytes):
+        with tempfile.TemporaryDirectory(prefix="bulkhead-full-") as folder:
+            os.chmod(folder, 0o755)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "bulkhead-test", folder], check=True)
+            try:
+                with kind.kind(Path(folder) / "server") as at, DataServer(kind(at)) as server:
+                    self.fill(Path(folder), server)
+            finally:
+                subprocess.run(["umount", "-l", folder], check=False)
+
+    @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+    def test_a_full_disk_of_postgresql(self):
+        self.at_server(AtPostgresql, 120)
+
+    @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
+    def test_a_full_disk_of_mariadb(self):
+        self.at_server(AtMariaDb, 200)
 
     def test_a_full_disk(self):
         server = DataServer()
@@ -245,21 +284,7 @@ class Full(unittest.TestCase):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "bulkhead-test", state], check=True)
         try:
             with server:
-                writing = Writing(server.port)
-                self.assertTrue(until(lambda: len(writing.written) > 20, 10))
-                filler = state / "filler"
-                with contextlib.suppress(OSError), open(filler, "wb") as file:
-                    while True:
-                        file.write(bytes(4096))
-                        file.flush()
-                self.assertTrue(until(lambda: any("full" in why for why in writing.failed.values()), 20), list(writing.failed.items())[-3:])
-                # What is there can be read.
-                self.assertEqual(server.ask("many", "users")[0], 200)
-                filler.unlink()
-                before = len(writing.written)
-                self.assertTrue(until(lambda: len(writing.written) > before + 20, 20))
-                writing.finish()
-                look(self, server, writing)
+                self.fill(state, server)
         finally:
             subprocess.run(["umount", "-l", state], check=False)
 

@@ -35,6 +35,7 @@ class DatabaseServer:
     def __init__(self, folder=None):
         self.folder = folder = Path(folder or tempfile.mkdtemp(prefix=f"bulkhead-{self.engine}-", dir="/tmp"))
         self.socket = folder / self.socket_name
+        folder.mkdir(exist_ok=True)
         os.chmod(folder, 0o755)
         (folder / "tmp").mkdir()
         if os.geteuid() == 0:
@@ -78,8 +79,13 @@ class DatabaseServer:
 
     def kill(self):
         """Ends it, and all processes that it has, without a chance to tidy up."""
+        # One that stands still makes no more.
+        self.process.send_signal(signal.SIGSTOP)
+        theirs = children(self.process.pid)
         self.signal_all(signal.SIGKILL)
         self.process.wait(30)
+        while any(is_alive(pid) for pid in theirs):
+            time.sleep(0.01)
 
     def signal_all(self, number):
         """Tells it and all processes that it has."""
@@ -125,6 +131,12 @@ def children(pid):
     with contextlib.suppress(FileNotFoundError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
+
+
+def is_alive(pid):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 class Postgresql(DatabaseServer):

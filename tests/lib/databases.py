@@ -217,6 +217,7 @@ class DataServer(Server):
     statements of the usual one."""
 
     def __init__(self, engine=Sqlite, change=str, more=(), asker=(), **settings):
+        # A kind of database, or one that the test has made.
         self.engine = engine() if isinstance(engine, type) else engine
         self.statements = change(ANY_STATEMENTS.format(**engine.words))
         files = self.engine.files(ANY_SCHEMA.format(**engine.words)) | {"catalog.sql": self.statements}

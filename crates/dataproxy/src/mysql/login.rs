@@ -103,7 +103,10 @@ async fn prove(
                 Response::Next { packet } | Response::Last { packet } => packet,
             },
             _ => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the login is answered with nonsense"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the login is answered with nonsense",
+                ));
             }
         };
         if let Some(answer) = answer {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, sleep_until, timeout};
 use wire::data::CallFault;
@@ -47,7 +47,7 @@ impl<S: Session> Member<S> {
         while !self.pool.queue.is_closed() || self.next.is_some() {
             let session = match self.session.take() {
                 Some(session) => Ok(session),
-                None => self.pool.way.log_in().await,
+                None => self.log_in().await,
             };
             match session {
                 Ok(session) => {
@@ -65,6 +65,29 @@ impl<S: Session> Member<S> {
                     self.wait(pause, &reason).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
+            }
+        }
+    }
+
+    /// Logs in anew. If no other connection is there, calls wait for it meanwhile, each for as long as it may.
+    async fn log_in(&mut self) -> Result<S, String> {
+        let pool = self.pool.clone();
+        let login = pool.way.log_in();
+        tokio::pin!(login);
+        loop {
+            let deadline = self.next.as_ref().map(|work| work.job.deadline);
+            let late = async { sleep_until(deadline.unwrap_or_else(Instant::now).into()).await };
+            tokio::select! {
+                biased;
+                session = &mut login => return session,
+                () = late, if deadline.is_some() => {
+                    let work = self.next.take();
+                    work.iter().for_each(|work| work.job.fail(CallFault::Late, "the server does not answer"));
+                }
+                work = pool.queue.turn(Lane::Read), if deadline.is_none() && pool.up.get() == 0 => match work {
+                    Some(work) => self.next = Some(work),
+                    None => return Err("nobody wants the server any more".into()),
+                },
             }
         }
     }

@@ -30,8 +30,10 @@ use crate::queue::Queue;
 use member::Member;
 pub(crate) use session::{Fault, Prepared, Session, Step, all_or_mistakes, only_reads};
 
-/// LIMIT: how long a server may take to let the proxy log in, and to prepare all statements.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// LIMIT: how long a server may take to let the proxy log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// LIMIT: how long a server may take to prepare all statements.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How to log in.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +84,7 @@ impl Way {
 
 /// Has the server prepare all statements for a session, in time.
 async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepared<S>, Refusal> {
-    let prepared = timeout(LOGIN_TIMEOUT, session.prepare(file)).await;
+    let prepared = timeout(PREPARE_TIMEOUT, session.prepare(file)).await;
     prepared.unwrap_or_else(|_| Err(Refusal::Database("the server does not answer".into())))
 }
 
