@@ -46,7 +46,7 @@ pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use cache::Cache;
 pub use check::lexical;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use examine::{Content, Examine, Finding, Setting, Subject};
+pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use rewrite::Matcher;
 pub use rules::LAYERS;

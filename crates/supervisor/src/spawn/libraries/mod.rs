@@ -42,6 +42,11 @@ pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
     spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
 }
 
+/// Why code is not loaded from a folder of `libraries`, and what to do.
+pub fn folder_fault(path: &Path) -> Option<(String, String)> {
+    library::open_folder(path).err()
+}
+
 /// A file or folder that a program is executed with besides itself.
 #[derive(Debug)]
 pub struct Needed {
@@ -96,6 +101,19 @@ impl SpawnContext {
         Ok(all)
     }
 
+    /// Opens a folder from which a service may load code; in a rootless run as it is, since all code is the user's there.
+    pub(super) fn libraries_folder(&self, service: &Service, path: &Path) -> Result<OwnedFd, Error> {
+        if self.empty_root.is_none() {
+            return directories::existing(path);
+        }
+        library::open_folder(path).map_err(|(fault, remedy)| {
+            wrong(
+                service,
+                format!("has the folder {} in `libraries`, which {fault}; {remedy}", path.display()),
+            )
+        })
+    }
+
     /// The paths of a program's libraries, and of what else its loader reads.
     fn libraries(&self, question: &ask::Question<'_>) -> Result<Vec<PathBuf>, Error> {
         let service = question.service;
@@ -135,7 +153,12 @@ fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed,
         return needed(path, directories::existing(path)?, Access::Read);
     }
     // It would be hidden by the folder, which is mounted later and for reading only.
-    let hides = |folder: &&PathBuf| path.starts_with(config::lexical(folder)) && !executes(spec, folder);
+    let loads = |folder: &PathBuf| {
+        service.libraries.iter().any(|other| config::lexical(folder).starts_with(config::lexical(other)))
+    };
+    let hides = |folder: &&PathBuf| {
+        path.starts_with(config::lexical(folder)) && !executes(spec, folder) && !loads(folder)
+    };
     if let Some(folder) = service.read.iter().find(hides) {
         let folder = folder.display();
         return Err(lacks(
