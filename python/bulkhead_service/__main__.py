@@ -12,8 +12,8 @@ from .wsgi import THREADS
 
 EXAMPLES = """\
 examples, in the configuration of a service:
-  command = ["venv/bin/python", "-m", "bulkhead_service", "asgi", "shop.main:app"]
-  command = ["/usr/bin/python3", "-m", "bulkhead_service", "wsgi", "--app-dir", "shop", "--threads", "16", "main:app"]
+  command = ["venv/bin/python", "-m", "bulkhead_service", "asgi", "--app-dir", "shop", "main:app"]
+  command = ["/usr/bin/python3", "-m", "bulkhead_service", "wsgi", "--threads", "16", "shop.wsgi:application"]
 
 docs/guide/python.md says what the service has to be granted to run them.
 """
@@ -26,7 +26,7 @@ def main() -> int:
     )
     parser.add_argument("interface", choices=("wsgi", "asgi"), help="what the application speaks")
     parser.add_argument("application", help="where it is: `package.module:name`; the name is `app` if there is none")
-    parser.add_argument("--app-dir", metavar="FOLDER", help="where modules are looked for first; by default where it starts")
+    parser.add_argument("--app-dir", metavar="FOLDER", help="where its modules are: a folder of `read`")
     parser.add_argument("--root-path", default="", metavar="PATH", help="what the application is to think it is mounted at")
     parser.add_argument(
         "--threads", type=int, default=THREADS, metavar="COUNT", help="of WSGI: requests that are answered at once (%(default)s)",

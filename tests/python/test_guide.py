@@ -82,8 +82,8 @@ class Guide(unittest.TestCase):
         shop, greeter, articles, flask = PROGRAMS
         self.assertEqual(len(SERVICES), 2)
         more = [
-            DATA, service("articles", command=["venv/bin/python", "-m", "extra.articles"]),
-            service("flask", command=["venv/bin/python", "-m", "bulkhead_service", "wsgi", "--root-path", "/flask", "extra.flask_articles"]),
+            DATA, service("articles", command=["venv/bin/python", "extra/articles.py"]),
+            service("flask", command=["venv/bin/python", "-m", "bulkhead_service", "wsgi", "--app-dir", "extra", "--root-path", "/flask", "flask_articles"]),
         ]
         files = {"shop/main.py": shop, "greeter/main.py": greeter, "extra/articles.py": articles, "extra/flask_articles.py": flask,
                  "schema.sql": SCHEMA, "catalog.sql": STATEMENTS}
