@@ -68,7 +68,9 @@ class Call:
         self.name, self.values = name, values
         self.reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.answer = bytearray()
-        self.until: Optional[asyncio.TimerHandle] = None
+        #: Until when it waits for a proxy, if it has had to, and what ends that.
+        self.until: Optional[float] = None
+        self.timer: Optional[asyncio.TimerHandle] = None
         self.proxy: Optional[_Proxy] = None
 
     def fail(self, error: DataError) -> None:
@@ -108,12 +110,14 @@ class Link:
         """Has a call made, or wait for a proxy."""
         if call.reply.done():
             return
+        if call.timer is not None:
+            call.timer.cancel()
         if self._current is not None:
-            if call.until is not None:
-                call.until.cancel()
             return self._current.call(call)
-        if call.until is None or call.until.cancelled():
-            call.until = asyncio.get_running_loop().call_later(_PROXY_WAIT, self._give_up, call)
+        loop = asyncio.get_running_loop()
+        # Once: proxies that come and do not stay are none.
+        call.until = call.until or loop.time() + _PROXY_WAIT
+        call.timer = loop.call_at(call.until, self._give_up, call)
         self._waiting.append(call)
 
     def _give_up(self, call: Call) -> None:

@@ -1,10 +1,17 @@
 """Services in Python: a program, what its interpreter needs, and the server that runs it."""
 
+import json
+import subprocess
+import urllib.parse
+
+from databases import SCHEMA, STATEMENTS, data_site
 from filter_program import PYTHON, library
 from harness import TOP, free_port, service, site
 from reloading import Reloading
 
 SDK = TOP / "python"
+#: Where `tests/prepare` installs Flask and others.
+PACKAGES = TOP / "target" / "python"
 #: What a plain service does, by its path.
 PROGRAM = '''
 import asyncio
@@ -152,6 +159,70 @@ main(Program)
 '''
 
 
+#: What the service `asker` of `examples/packages` does, for the tests of databases, with the SDK for Python.
+ASKER = """
+import asyncio
+import json
+
+from bulkhead_service import DataError, Failed, Response, Service, main
+
+
+def value(found):
+    return found if not isinstance(found, list) else json.dumps(found).encode()
+
+
+class Asker(Service):
+    async def init(self, cx):
+        self.source = cx.data(cx.arguments[0])
+        if len(cx.arguments) > 1:
+            await self.source.many(cx.arguments[1])
+
+    async def process(self, request):
+        statement, values = request.raw_param("statement"), json.loads(request.raw_param("values") or "[]")
+        try:
+            found = await getattr(self, request.path.rpartition("/")[2].replace("-", "_"))(statement, values)
+        except Failed as error:
+            return Response.text(f"{error.fault}: {error.reason}\\n").with_status(502)
+        except DataError as error:
+            return Response.text(f"{error}\\n").with_status(503)
+        return Response.text(json.dumps(found))
+
+    async def one(self, statement, values):
+        row = await self.source.one(statement, *map(value, values))
+        return row and row.as_dict()
+
+    async def many(self, statement, values):
+        return [row.as_dict() for row in await self.source.many(statement, *map(value, values))]
+
+    async def sync(self, statement, values):
+        call = lambda: self.source.sync.many(statement, *map(value, values))
+        return [row.as_dict() for row in await asyncio.get_running_loop().run_in_executor(None, call)]
+
+    async def exec(self, statement, values):
+        return await self.source.exec(statement, *map(value, values))
+
+    async def transaction(self, statement, values):
+        return [result.changed for result in await self.source.transaction(statement, *values)]
+
+    async def give_up(self, statement, values):
+        try:
+            return await asyncio.wait_for(self.many(statement, values), 0.05)
+        except asyncio.TimeoutError:
+            return "gave up"
+
+    async def at_once(self, statement, values):
+        calls = [self.source.one(statement, number) for number in range(values[0])]
+        return [row and row[0] for row in await asyncio.gather(*calls)]
+
+    async def types(self, statement, values):
+        sent = (None, True, -(1 << 63), 0.5, "'; -- \\0 \u00fc", bytes(range(256)), "x" * 300_000)
+        return list(await self.source.one(statement, *sent)) == [None, 1, *sent[2:]]
+
+
+main(Asker)
+"""
+
+
 def python(name="py", *words, **more):
     """A service in Python."""
     settings = {
@@ -182,3 +253,28 @@ class PythonServer(Reloading):
     def workers(self):
         """The pids of the services' processes."""
         return [process.pid for process in self.processes(PYTHON)]
+
+
+class PythonDataServer(PythonServer):
+    """A server with a source `catalog`, and the services `asker` and `other` that call its statements."""
+
+    def __init__(self, statements="", schema="", words=(), **settings):
+        asks = [python(name, command=[PYTHON, "-m", "program", "catalog", *words], data=["catalog"]) for name in ("asker", "other")]
+        files = {"catalog.sql": STATEMENTS + statements, "schema.sql": SCHEMA + schema}
+        super().__init__(data_site("main", asks), program=ASKER, files=files, **settings)
+
+    def ask(self, how, statement, *values, of="asker"):
+        """The status of a call, and what came."""
+        words = urllib.parse.urlencode({"statement": statement, "values": json.dumps(list(values))})
+        answer = self.get(f"/{of}/{how}?{words}")
+        return answer.status, json.loads(answer.text) if answer.status == 200 else answer.text.strip()
+
+    def proxy(self):
+        return self.process("dataproxy main/catalog")
+
+
+def missing():
+    """Why the frameworks cannot be imported by the machine's own interpreter, or None."""
+    words = [PYTHON, "-c", "import django, fastapi, flask, websockets"]
+    found = subprocess.run(words, capture_output=True, text=True, env={"PYTHONPATH": str(PACKAGES)}, check=False)
+    return f"{PYTHON} cannot import Django and others, which `tests/prepare process` installs: {found.stderr}" if found.returncode else None

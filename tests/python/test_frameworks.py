@@ -9,21 +9,11 @@ from pathlib import Path
 from client import Load, request, until
 from databases import SCHEMA, STATEMENTS
 from filter_program import PYTHON, library
-from harness import ROOTLESS, TOP, rootless_too, service
-from python_services import SDK, PythonServer, python_site
+from harness import ROOTLESS, rootless_too, service
+from python_services import PACKAGES, SDK, PythonServer, missing, python_site
 from websocket_client import Client
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = TOP / "target" / "python"
-
-
-def missing():
-    """Why the frameworks cannot be imported by the machine's own interpreter, or None."""
-    environment = {"PYTHONPATH": str(PACKAGES)}
-    found = subprocess.run(
-        [PYTHON, "-c", "import django, fastapi, flask, websockets"], capture_output=True, text=True, env=environment, check=False
-    )
-    return f"{PYTHON} cannot import Django and others, which `tests/prepare process` installs: {found.stderr}" if found.returncode else None
 
 
 def application(name, interface, where, *words, data=(), **more):

@@ -5,13 +5,11 @@ import re
 import shutil
 import subprocess
 import unittest
-from pathlib import Path
 
 from client import until
 from filter_program import PYTHON
 from harness import TOP, rootless_too, toml
-from python_services import SDK, PythonServer
-from test_frameworks import PACKAGES, missing
+from python_services import PACKAGES, SDK, PythonServer, missing
 
 PAGE = (TOP / "docs/guide/python.md").read_text()
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
