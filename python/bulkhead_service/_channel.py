@@ -69,6 +69,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[bytes] = deque()
         self._is_open = True
+        channel.setblocking(False)
         self._loop.add_reader(channel, self._read)
 
     def send(self, kind: str, **values: object) -> None:
