@@ -17,6 +17,7 @@ PROGRAM = '''
 import asyncio
 import json
 import os
+import socket
 import sys
 
 from bulkhead_service import BodyError, Level, Response, Service, main
@@ -93,6 +94,18 @@ class Program(Service):
 
     async def do_cookie(self, request):
         return Response.text("set\\n").with_cookie("session", "1", max_age=60)
+
+    async def do_connect(self, request):
+        # As libraries do, on the loop and in a thread.
+        port = int(request.param("port"))
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            first = await reader.read(100)
+            writer.close()
+            call = lambda: socket.create_connection(("127.0.0.1", port)).recv(100)
+            return Response.text(first + await asyncio.get_running_loop().run_in_executor(None, call))
+        except OSError as error:
+            return Response.text(type(error).__name__).with_status(502)
 
     async def do_die(self, request):
         os.kill(os.getpid(), 9) if os.getpid() != 1 else os._exit(3)

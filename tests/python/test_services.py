@@ -1,8 +1,11 @@
 """Services in Python: what they are asked, what they answer, and how they come and go."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
+import threading
 import unittest
 from pathlib import Path
 
@@ -187,6 +190,21 @@ class Life(unittest.TestCase):
                 self.assertEqual(server.workers(), [])
                 self.assertEqual(server.status("/py/early"), 200)
                 self.assertTrue(until(lambda: not server.workers(), 15), "it says that it is idle")
+
+    def test_it_connects_to_what_was_granted_and_to_nothing_else(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
+            def serve():
+                while True:
+                    with contextlib.suppress(OSError), listener.accept()[0] as peer:
+                        peer.sendall(b"hello\n")
+            threading.Thread(target=serve, daemon=True).start()
+            port = listener.getsockname()[1]
+            # Its broker looks into it: with what `ctypes` needs, and without.
+            for libraries in (python()["libraries"], [str(Path(python()["libraries"][0]).parent)]):
+                with PythonServer(python_site(python(network=[f"tcp:127.0.0.1:{port}"], libraries=libraries))) as server:
+                    self.assertEqual(server.get(f"/py/connect?port={port}").text, "hello\n" * 2)
+                    answer = server.get(f"/py/connect?port={other.getsockname()[1]}")
+                    self.assertEqual((answer.status, answer.text), (502, "PermissionError"))
 
     def test_an_init_that_fails_says_why(self):
         with PythonServer(python_site(python("py", "fail")), answers=200) as server:

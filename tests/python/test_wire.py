@@ -2,9 +2,11 @@
 
 import array
 import os
+import random
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -17,6 +19,7 @@ sys.path.insert(0, str(SDK))
 
 from bulkhead_service import _messages, data  # noqa: E402
 from bulkhead_service._codec import DecodeError  # noqa: E402
+from bulkhead_service._head import BadHead, Head  # noqa: E402
 from bulkhead_service._log import Level, batch_head, event_record  # noqa: E402
 
 SAMPLES = [line.split(" ") for line in (Path(__file__).parent / "wire_samples.txt").read_text().splitlines()]
@@ -72,6 +75,31 @@ class Codec(unittest.TestCase):
         for wrong in (b"\xff\xff", b"\1\0\1\0", b"\0\0\2"):
             with self.assertRaises(data.Shape):
                 data.decode_results(wrong)
+
+
+class Heads(unittest.TestCase):
+    def test_mutated_heads_are_refused_or_are_heads(self):
+        """What is taken has nothing in it that another reader could take for something else."""
+        text = b"POST /a?b=c HTTP/1.1\r\nhost: main.test\r\ncontent-length: 10\r\nx-own: a, b\r\ncookie: a=1; b=2"
+        rng, taken = random.Random(7), 0
+        for _ in range(20_000):
+            mutated = bytearray(text)
+            for _ in range(rng.randint(1, 3)):
+                at = rng.randrange(len(mutated))
+                mutated[at:at + rng.randint(0, 2)] = rng.choice((b"", b"\r", b"\n", b"\r\n", b":", b" ", b"\t", b"\0", bytes([rng.randrange(256)])))
+            try:
+                head = Head(bytes(mutated))
+            except BadHead:
+                continue
+            taken += 1
+            self.assertRegex(head.target, rb"\A[!-~\x80-\xff]+\Z")
+            for name, value in head.fields:
+                self.assertRegex(name, rb"\A[!#$%&'*+.^_`|~0-9a-z-]+\Z")
+                self.assertNotRegex(value, rb"[\x00-\x08\x0a-\x1f\x7f]|\A\s|\s\Z")
+            lengths = [value for name, value in head.fields if name == b"content-length"]
+            self.assertEqual(head.length, int(lengths[0]) if lengths else 0)
+            self.assertLessEqual(len(lengths), 1)
+        self.assertGreater(taken, 1000)
 
 
 class Told:
@@ -171,8 +199,6 @@ def answer(stream):
 
 class Worker(unittest.TestCase):
     def setUp(self):
-        import tempfile
-
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def start(self, *arguments):
