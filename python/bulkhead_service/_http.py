@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Optional
 from ._codec import Address
 from ._head import BadHead, Head, response_fields, response_head
 from ._log import Level
-from .request import Body, Request
+from .request import Body, PeerGone, Request
 from .response import Response
 
 if TYPE_CHECKING:
@@ -34,8 +34,15 @@ _CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}").fullmatch
 _HEAD, _LENGTH, _CHUNKS, _CHUNK_END, _TRAILER, _ANSWER, _RAW, _LINGER = range(8)
 
 
-class PeerGone(ConnectionError):
-    """Nobody is there any more to take the answer."""
+def _is_of_gone(error: Optional[BaseException]) -> bool:
+    """Whether an exception comes of a client that has gone, however an application has wrapped it."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, PeerGone):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class Connection(asyncio.Protocol):
@@ -239,10 +246,12 @@ class Connection(asyncio.Protocol):
                 if not self._is_begun:
                     raise RuntimeError("the application has sent no response")
                 await self.send(b"", False)
-        except PeerGone:
-            self._keeps = False
         except Exception as error:
-            await self._fail(error)
+            # What an application makes of a client that has gone is no fault of the application's.
+            if _is_of_gone(error) or isinstance(self._body.fault, PeerGone):
+                self._transport.abort()
+            else:
+                await self._fail(error)
         finally:
             self._worker.receiver.counters.requests += 1
             self._task = None

@@ -12,7 +12,7 @@ from . import _worker
 from ._http import Connection
 from ._load import checked_root, decoded_path, host_and_port, load
 from .context import Context, ServiceError
-from .request import Request
+from .request import PeerGone, Request
 
 #: LIMIT: seconds that an application has at its end; the launcher ends the process after `drain_timeout`.
 _SHUTDOWN_MAX = 10.0
@@ -29,7 +29,10 @@ class _Http:
 
     async def receive(self) -> dict[str, Any]:
         if not self._has_body:
-            part = await self._request.body.part()
+            try:
+                part = await self._request.body.part()
+            except PeerGone:
+                return {"type": "http.disconnect"}
             self._has_body = not part
             return {"type": "http.request", "body": part, "more_body": not self._has_body}
         gone = [asyncio.ensure_future(event.wait()) for event in (self._connection.gone, self._completed)]

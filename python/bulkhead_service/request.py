@@ -11,7 +11,7 @@ import ipaddress
 import json
 from collections import deque
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, AsyncIterator, Callable, Iterator, Optional
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Union
 from urllib.parse import parse_qsl, unquote
 
 from ._codec import Address
@@ -28,6 +28,10 @@ class BodyError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class PeerGone(ConnectionError):
+    """Nobody is there any more who sends the rest of a request, or takes the answer."""
 
 
 class Params:
@@ -90,14 +94,14 @@ class Body:
         self._parts: deque[bytes] = deque()
         self._waiter: Optional[asyncio.Future[None]] = None
         self._has_ended = False
-        self._fault: Optional[BodyError] = None
+        self._fault: Union[BodyError, PeerGone, None] = None
         #: Bytes that have arrived and were not read yet.
         self.waiting = 0
         if length is not None and length > limit:
             self._is_too_long()
 
     @property
-    def fault(self) -> Optional[BodyError]:
+    def fault(self) -> Union[BodyError, PeerGone, None]:
         """Why it cannot be read any further."""
         return self._fault
 
@@ -120,7 +124,7 @@ class Body:
     def break_off(self) -> None:
         """Nothing more arrives."""
         if not self._has_ended and self._fault is None:
-            self._fault = BodyError(400, "the request's body could not be read: the client has gone")
+            self._fault = PeerGone("the client has gone")
         self._wake()
 
     def _is_too_long(self) -> None:

@@ -42,6 +42,19 @@ def curl(server, path, *words):
     return subprocess.run([*command, *words, url], capture_output=True, timeout=30, check=True).stdout
 
 
+def leave(server, page, upload):
+    """Clients that go in the middle of an answer, and of a body."""
+    for _ in range(5):
+        with server.connect() as connection:
+            connection.send(request(page))
+            connection.socket.recv(10)
+        with server.connect() as connection:
+            connection.send(f"POST {upload} HTTP/1.1\r\nHost: main.test\r\nContent-Length: 100000\r\n\r\nabc".encode())
+    rest = lambda: all(line["connections_now"] == 0 for line in server.order(command="status")["processes"] if line["role"] in ("service", "gate"))
+    if not until(rest, 10):
+        raise AssertionError("connections of clients that have gone stay")
+
+
 def said(server, text):
     return until(lambda: text in server.log(), 10)
 
@@ -72,6 +85,11 @@ class Flask(unittest.TestCase):
         answer = self.server.get("/flask/error")
         self.assertEqual((answer.status, "xyzzy" in answer.text), (500, False))
         self.assertTrue(said(self.server, "RuntimeError: the secret word is xyzzy"))
+
+    def test_clients_that_go_are_no_errors(self):
+        leave(self.server, "/flask/rows", "/flask/upload")
+        self.assertEqual(self.server.status("/flask/"), 200)
+        self.assertNotIn("Gone", self.server.log())
 
     def test_threads_are_bounded_and_nobody_is_lost(self):
         connections = [self.enterContext(self.server.connect()) for _ in range(6)]
@@ -127,6 +145,11 @@ class FastApi(unittest.TestCase):
             connection.send(request("/api/events"))
             self.assertIn(b"200 OK", connection.socket.recv(1000))
         self.assertTrue(until(lambda: gone() == before + 1, 10))
+
+    def test_clients_that_go_are_no_errors(self):
+        leave(self.server, "/api/rows", "/api/upload")
+        self.assertEqual(self.server.status("/api/"), 200)
+        self.assertNotRegex(self.server.log(), "Gone|Disconnect")
 
     def test_sockets(self):
         closed = json.loads(self.server.get("/api/state").text)["closed"]
