@@ -305,6 +305,9 @@ class Connection(asyncio.Protocol):
         if self._is_begun:
             raise RuntimeError("the response has begun already")
         kept = response_fields(fields)
+        if status == 204:
+            # RFC 9110 8.6: not even the length of nothing.
+            kept = [field for field in kept if field[0].lower() != b"content-length"]
         lengths = [value for name, value in kept if name.lower() == b"content-length"]
         if len(lengths) > 1 or any(not value.isdigit() for value in lengths):
             raise ValueError("the response has no proper `Content-Length`")

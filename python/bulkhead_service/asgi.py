@@ -6,6 +6,7 @@ Runs in: a service. Sees: requests. Never: tells a client why an application has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Callable, Optional, Union
 
 from . import _worker
@@ -79,7 +80,8 @@ class _Lifespan:
 
     async def stop(self) -> None:
         if self._task is not None and not self._task.done():
-            await asyncio.wait_for(self._tell("lifespan.shutdown"), _SHUTDOWN_MAX)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._tell("lifespan.shutdown"), _SHUTDOWN_MAX)
 
     async def _tell(self, kind: str) -> Optional[dict[str, Any]]:
         """What the application says to this; None if it ends instead."""

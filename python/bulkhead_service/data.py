@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import struct
-from typing import Any, Callable, Coroutine, Iterable, NamedTuple, Optional, TypeVar, Union
+from typing import Any, Callable, Coroutine, Iterable, Iterator, NamedTuple, Optional, TypeVar, Union
 
 from ._codec import U8, U16, U32, U64, DecodeError, Reader
 from ._link import DataError, Failed, Link, Lost, Unavailable
@@ -30,28 +30,49 @@ class Shape(DataError):
     """The row, or the answer, is not what was asked for."""
 
 
-class Row(tuple):
-    """A row: its values in order, by an index, by the name of a column, or as an attribute."""
+class Row:
+    """A row: its values in order, by a number, by the name of a column, or as an attribute. It is no tuple, whose methods
+    would hide columns such as `count`."""
 
-    _columns: tuple[str, ...]
+    __slots__ = ("_columns", "_values")
 
-    def __new__(cls, columns: tuple[str, ...], values: Iterable[Value]) -> Row:
-        row = super().__new__(cls, values)
-        row._columns = columns
-        return row
+    def __init__(self, columns: tuple[str, ...], values: Iterable[Value]) -> None:
+        self._columns, self._values = columns, tuple(values)
 
-    def __getattr__(self, name: str) -> Value:
+    def __getitem__(self, key: Union[int, str]) -> Any:
+        if not isinstance(key, str):
+            return self._values[key]
         try:
-            return self[self._columns.index(name)]
+            return self._values[self._columns.index(key)]
         except ValueError:
-            raise AttributeError(f"the row has no column {name!r}, but {', '.join(self._columns)}") from None
+            raise KeyError(f"the row has no column {key!r}, but {', '.join(self._columns)}") from None
 
-    def __getitem__(self, key: Any) -> Any:
-        return getattr(self, key) if isinstance(key, str) else super().__getitem__(key)
+    def __getattr__(self, name: str) -> Any:
+        if name in Row.__slots__:
+            # Not made yet, as for who copies it.
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Row):
+            return (self._columns, self._values) == (other._columns, other._values)
+        return self._values == other
+
+    def __hash__(self) -> int:
+        return hash(self._values)
 
     def as_dict(self) -> dict[str, Value]:
         """The values by the names of their columns."""
-        return dict(zip(self._columns, self))
+        return dict(zip(self._columns, self._values))
 
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._columns, self))})"

@@ -251,7 +251,7 @@ class Limits(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"))
+        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"), ("python", "py"))
                  for path in (TOP / folder).rglob(f"*.{kind}")]
         cls.code = "\n".join(path.read_text() for path in files)
         cls.page = cls.PAGE.read_text()

@@ -9,9 +9,14 @@ import threading
 import unittest
 from pathlib import Path
 
-from client import Load, get, request, until
-from harness import ROOTLESS, rootless_too
+from client import Load, request, until
+from harness import rootless_too
 from python_services import PythonServer, python, python_site
+from upgrading import Upgrading
+
+
+class UpgradingPython(Upgrading, PythonServer):
+    """A server whose programs are its own."""
 
 
 def curl(server, path, *words):
@@ -156,9 +161,20 @@ class Life(unittest.TestCase):
     def test_what_was_received_is_answered_before_the_end(self):
         with PythonServer() as server, server.connect() as connection:
             connection.send(request("/py/slow?seconds=1.5"))
-            self.assertTrue(until(lambda: server.order(command="status")["processes"]))
+            lines = lambda: server.order(command="status")["processes"]
+            self.assertTrue(until(lambda: any(line["connections_now"] for line in lines() if line["name"] == "main/py")))
             server.relaunch("main/py")
             self.assertEqual(connection.response().text, "slow\n")
+
+    def test_an_upgrade_loses_no_request(self):
+        with UpgradingPython() as server:
+            before = server.workers()
+            load = Load(server.port, "/py/early", seconds=5)
+            server.put_programs(version="0.1.9")
+            server.upgrade()
+            load.finish().assert_clean(self, 200)
+            self.assertTrue(until(lambda: not set(before) & set(server.workers()), 10))
+            self.assertEqual(server.status("/py/early"), 200)
 
     def test_a_process_that_dies_is_replaced(self):
         with PythonServer() as server:
@@ -179,12 +195,18 @@ class Life(unittest.TestCase):
             self.assertEqual(server.status("/second/early"), 404)
             load.finish().assert_clean(self, 200)
 
-    def test_workers_and_a_start_on_demand(self):
-        with PythonServer(python_site(python(workers=3))) as server:
-            pids = lambda: {get(server.port, "/py/pid").text if ROOTLESS else None for _ in range(30)}
-            self.assertEqual(len(server.workers()), 3)
-            Load(server.port, "/py/early", seconds=2, close=True).finish().assert_clean(self)
-            self.assertTrue(pids())
+    def test_workers_that_come_and_go(self):
+        with PythonServer(python_site(python(workers=3, max_requests=500))) as server:
+            before = server.workers()
+            self.assertEqual(len(before), 3)
+            loads = [Load(server.port, "/py/early", seconds=16, connections=4, close=close) for close in (False, True)]
+            expected = "is replaced because it has answered"
+            self.assertTrue(until(lambda: expected in server.log(), 20), server.log())
+            for load in loads:
+                load.finish().assert_clean(self, 300)
+            self.assertTrue(set(server.workers()) - set(before), "none was replaced")
+
+    def test_a_start_on_demand(self):
         with PythonServer(python_site(start="on-demand", idle_stop="1s")) as server:
             for _ in range(2):
                 self.assertEqual(server.workers(), [])

@@ -1,6 +1,8 @@
 """The messages of services in Python: as Rust writes them, and as nobody should; and a worker that is told them by hand."""
 
 import array
+import copy
+import dataclasses
 import os
 import random
 import socket
@@ -61,6 +63,20 @@ class Codec(unittest.TestCase):
         made = batch_head(9) + event_record(time_us, Level.WARNING, "odd: ü") + event_record(time_us, Level.INFO, long)
         self.assertEqual(bytes(made), OTHERS["LOG"])
         self.assertEqual(event_record(0, Level.INFO, "ü" * 1000)[-2:], "ü".encode())
+
+    def test_rows(self):
+        @dataclasses.dataclass
+        class Counted:
+            count: int
+
+        row = data.Row(("count", "index", "_a"), (1, 2, 3))
+        self.assertEqual((row.count, row.index, row["_a"], row[-1], list(row), len(row)), (1, 2, 3, 3, [1, 2, 3], 3))
+        self.assertEqual(copy.copy(row), row)
+        self.assertEqual((data._into(Counted, row), data._into(lambda *values: sum(values), row)), (Counted(1), 6))
+        with self.assertRaisesRegex(AttributeError, "no column 'price', but count, index, _a"):
+            row.price
+        with self.assertRaises(data.Shape):
+            data._into(Counted, data.Row(("a",), (1,)))
 
     def test_results(self):
         rows, changed = data.decode_results(OTHERS["RESULTS"])

@@ -4,6 +4,7 @@
 //! Runs in: `cargo test`; with `BLESS=1` it writes both files.
 
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use wire::data::{
@@ -73,7 +74,7 @@ fn compare(name: &str, wanted: &str) {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     if std::env::var_os("BLESS").is_some() {
         if found != wanted {
-            std::fs::write(&path, wanted).unwrap();
+            std::fs::write(&path, wanted).expect("the file can be written");
         }
         return;
     }
@@ -113,9 +114,9 @@ fn limits() -> LauncherToService {
     LauncherToService::Limits { limits, site: 7, owns_host: false, dumps: true, jit: false }
 }
 
-fn bundle(id: u64, peer: &str, kind: Kind) -> Bundle {
+fn bundle(id: u64, peer: (IpAddr, u16), kind: Kind) -> Bundle {
     let preread = Bytes(b"GET / HTTP/1.1\r\n".to_vec());
-    Bundle { id, peer: peer.parse().unwrap(), local: "127.0.0.1:80".parse().unwrap(), kind, preread }
+    Bundle { id, peer: peer.into(), local: (Ipv4Addr::LOCALHOST, 80).into(), kind, preread }
 }
 
 fn samples() -> String {
@@ -134,10 +135,9 @@ fn samples() -> String {
     let counters = Counters { connections_now: 1, connections: 2, requests: u64::MAX };
     let said = [ChildToLauncher::Ready {}, ChildToLauncher::Counters { counters }, ChildToLauncher::Idle {}];
     sample("CHILD_TO_LAUNCHER", &said, &mut out);
-    let (one, two) = (
-        bundle(1, "192.0.2.1:1024", Kind::Relayed),
-        bundle(u64::MAX, "[2001:db8::1]:65535", Kind::RelayedTls2),
-    );
+    let one = bundle(1, (Ipv4Addr::new(192, 0, 2, 1).into(), 1024), Kind::Relayed);
+    let peer = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    let two = bundle(u64::MAX, (peer.into(), 65535), Kind::RelayedTls2);
     let bundles = Bundles(vec![one.clone(), two]);
     sample("TO_WORKER", &[ToWorker::Connection { bundle: one }, ToWorker::Connections { bundles }], &mut out);
     let returns = FromWorker::Returns { credits: 64, done: vec![1, u64::MAX] };
