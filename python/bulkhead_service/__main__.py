@@ -19,7 +19,7 @@ docs/guide/python.md says what the service has to be granted to run them.
 """
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python3 -m bulkhead_service", description=__doc__.split("\n", 1)[0], epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -38,12 +38,11 @@ def main() -> int:
         sys.path.insert(0, options.app_dir)
     try:
         if options.interface == "asgi":
-            return asgi(options.application, root_path=options.root_path)
-        return wsgi(options.application, root_path=options.root_path, threads=options.threads)
+            asgi(options.application, root_path=options.root_path)
+        wsgi(options.application, root_path=options.root_path, threads=options.threads)
     except ServiceError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

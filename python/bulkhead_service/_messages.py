@@ -1,6 +1,6 @@
 """The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else."""
 
-from ._codec import ADDRESS, BOOL, U8, U16, U32, U64, Bytes, Choice, Edge, List, Raw, Record, Text
+from ._codec import ADDRESS, BOOL, U16, U32, U64, Bytes, Choice, Edge, List, Raw, Record, Text
 
 VERSION = 1
 MESSAGE_MAX = 67584

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Callable, Optional, Union
+import sys
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from . import _worker
 from ._http import Connection
@@ -137,7 +138,7 @@ class _Asgi:
         }
 
 
-def asgi(application: Union[str, Callable[..., Any]], *, root_path: str = "", arguments: Optional[list[str]] = None) -> int:
-    """The whole life of a process that serves an ASGI application, by its name (`package.module:app`) or itself; the exit
-    status. `root_path` is what the application is to think that it is mounted at."""
-    return _worker.run(_Asgi(application, root_path), arguments or [])
+def asgi(application: Union[str, Callable[..., Any]], *, root_path: str = "") -> NoReturn:
+    """The whole of a program that serves an ASGI application, by its name (`package.module:app`) or itself. `root_path` is
+    what the application is to think that it is mounted at."""
+    sys.exit(_worker.run(_Asgi(application, root_path), sys.argv[1:]))

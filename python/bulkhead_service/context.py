@@ -5,6 +5,7 @@ Runs in: a service. Sees: its own arguments, written by the operator. Never: any
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Optional
@@ -69,7 +70,7 @@ class Context:
     def event(self, level: Level, text: object) -> None:
         """Writes a line to the error log; may be called by any thread."""
         if self._log is None:
-            print(text)
+            print(text, file=sys.stderr)
         else:
             self._log.event(level, str(text))
 

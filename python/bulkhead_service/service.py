@@ -6,7 +6,7 @@ Runs in: a service. Sees: requests. Never: tells a client why it has failed.
 from __future__ import annotations
 
 import sys
-from typing import Awaitable, Callable, Optional, Union
+from typing import Awaitable, Callable, NoReturn, Optional, Union
 
 from . import _worker
 from ._http import Connection
@@ -48,7 +48,7 @@ class _Native:
         pass
 
 
-def main(service: Union[type[Service], Process], init: Optional[Init] = None) -> None:
+def main(service: Union[type[Service], Process], init: Optional[Init] = None) -> NoReturn:
     """The whole of a program that is this service: a class of `Service`, or an `async` function that answers requests and
     one that is called before the first. Does not return."""
     if isinstance(service, type):

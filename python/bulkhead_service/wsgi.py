@@ -9,7 +9,7 @@ import asyncio
 import io
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Coroutine, Iterable, Optional, Union
+from typing import Any, Callable, Coroutine, Iterable, NoReturn, Optional, Union
 
 from . import _worker
 from ._http import Connection
@@ -150,10 +150,7 @@ class _Wsgi:
         return environ
 
 
-def wsgi(
-    application: Union[str, Callable[..., Any]], *, root_path: str = "", threads: int = THREADS,
-    arguments: Optional[list[str]] = None,
-) -> int:
-    """The whole life of a process that serves a WSGI application, by its name (`package.module:app`) or itself; the exit
-    status. `root_path` becomes `SCRIPT_NAME`; `threads` requests are answered at once."""
-    return _worker.run(_Wsgi(application, root_path, threads), arguments or [])
+def wsgi(application: Union[str, Callable[..., Any]], *, root_path: str = "", threads: int = THREADS) -> NoReturn:
+    """The whole of a program that serves a WSGI application, by its name (`package.module:app`) or itself. `root_path`
+    becomes `SCRIPT_NAME`; `threads` requests are answered at once."""
+    sys.exit(_worker.run(_Wsgi(application, root_path, threads), sys.argv[1:]))

@@ -64,7 +64,9 @@ def said(server, text):
 class Flask(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(AppServer(application("flask", *FLASK), application("few", "wsgi", "flask_app", "--threads", "2", "--root-path", "/few")))
+        few = application("few", "wsgi", "flask_app", "--threads", "2", "--root-path", "/few")
+        script = application("script", "", "") | {"command": [PYTHON, "apps/flask_script.py"]}
+        cls.server = cls.enterClassContext(AppServer(application("flask", *FLASK), few, script))
 
     def test_pages_uploads_and_streams(self):
         for ask in (lambda path, *words: curl(self.server, path, *words), lambda path, *words: curl(self.server, path, "--http1.1", *words)):
@@ -80,6 +82,9 @@ class Flask(unittest.TestCase):
             self.assertEqual(form, {"fields": {"name": "ann"}, "file": file.stat().st_size})
             self.assertEqual(ask("/flask/rows").decode(), "".join(f"row {number}\n" for number in range(1000)))
             self.assertIn(b"text/csv", ask("/flask/rows", "-I"))
+
+    def test_a_program_that_serves_its_application_itself(self):
+        self.assertEqual(json.loads(self.server.get("/script/").text)["root"], "/script")
 
     def test_an_error_is_told_the_operator_alone(self):
         answer = self.server.get("/flask/error")

@@ -281,6 +281,15 @@ class Jail(unittest.TestCase):
                 self.assertEqual(server.status("/py/early"), 200)
                 folder.chmod(0o755)
 
+    def test_what_others_can_change_in_a_folder_is_said(self):
+        with PythonServer(python_site(python(libraries=[*python()["libraries"], "packages"])), files={"packages/a/b.so": "x"}) as server:
+            self.assertEqual(server.command("check", server.config).stderr, "")
+            (server.folder / "packages/a/b.so").chmod(0o666)
+            said = server.command("check", server.config).stderr
+            self.assertIn(f"`libraries` {server.folder}/packages has a/b.so, which others than root can change", said)
+            server.write_config([python_site(python(libraries=["/"]))])
+            self.assertIn("`libraries` / is the whole machine", server.command("check", server.config).stderr)
+
     def test_without_libraries_an_interpreter_of_the_machine_is_no_service(self):
         with PythonServer() as server:
             server.write_config([python_site(python(libraries=[]))])

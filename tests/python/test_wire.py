@@ -14,7 +14,6 @@ import unittest
 from pathlib import Path
 
 from filter_program import PYTHON
-from harness import NOBODY, TOP
 from python_services import PROGRAM, SDK
 
 sys.path.insert(0, str(SDK))

@@ -3,6 +3,7 @@
 //!
 //! Runs in: `cargo test`; with `BLESS=1` it writes both files.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -16,11 +17,12 @@ use wire::{
     Text, ToWorker, WorkerLimits, log,
 };
 
-const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"
+const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"";
 
-from ._codec import ADDRESS, BOOL, U8, U16, U32, U64, Bytes, Choice, Edge, List, Raw, Record, Text
-
-";
+/// What `_codec.py` has for layouts.
+const WORDS: [&str; 13] = [
+    "ADDRESS", "BOOL", "U8", "U16", "U32", "U64", "Bytes", "Choice", "Edge", "List", "Raw", "Record", "Text",
+];
 
 /// Writes the messages `of` an edge, or all of them if none is named.
 fn edge<M: Message>(name: &str, of: &[&str], out: &mut String) {
@@ -57,7 +59,14 @@ fn constants(out: &mut String) {
 }
 
 fn messages() -> String {
-    let mut out = HEAD.to_owned();
+    let body = body();
+    let used: HashSet<&str> = body.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let words: Vec<&str> = WORDS.into_iter().filter(|word| used.contains(word)).collect();
+    format!("{HEAD}\n\nfrom ._codec import {}\n\n{body}", words.join(", "))
+}
+
+fn body() -> String {
+    let mut out = String::new();
     constants(&mut out);
     edge::<LauncherToService>("LAUNCHER_TO_SERVICE", &[], &mut out);
     edge::<ChildToLauncher>("CHILD_TO_LAUNCHER", &["Ready", "Counters", "Idle"], &mut out);

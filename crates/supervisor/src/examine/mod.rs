@@ -13,6 +13,7 @@ mod finding;
 mod folders;
 mod hosts;
 mod identities;
+mod libraries;
 mod statements;
 
 pub use self::finding::Depth;
@@ -26,7 +27,6 @@ use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
-use crate::spawn::libraries;
 use crate::spawn::program;
 use crate::spawn::uids::Uids;
 
@@ -85,8 +85,8 @@ impl<'u> Examiner<'u> {
                 statements::mistakes(path, services).unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
             Content::Libraries { service } => {
-                let fault = if self.is_root { libraries::folder_fault(path) } else { None };
-                let fault = fault.map(|(what, remedy)| error(what, remedy));
+                // Without root, all code is the user's.
+                let fault = if self.is_root { libraries::examine(path, self.depth) } else { None };
                 fault.or_else(|| unreadable(identities, service, path)).into_iter().collect()
             }
             Content::Read { service } => unreadable(identities, service, path).into_iter().collect(),

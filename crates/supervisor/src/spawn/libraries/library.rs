@@ -30,6 +30,9 @@ pub fn open(path: &Path) -> Result<OwnedFd, String> {
 /// Opens a folder of libraries, only to name it; or says what is wrong with it, and what to do.
 pub fn open_folder(path: &Path) -> Result<OwnedFd, (String, String)> {
     let correct = "correct the path".to_owned();
+    if path.canonicalize().is_ok_and(|real| real.parent().is_none()) {
+        return Err(("is the whole machine".into(), "name the folders of libraries in it".into()));
+    }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| (format!("cannot be opened: {error}"), correct.clone()))?;
@@ -138,6 +141,7 @@ mod tests {
             assert_eq!(check_folder(&stat).is_none(), good, "{uid} {mode:o}");
         }
         assert!(open_folder(Path::new("/etc/passwd")).unwrap_err().0.starts_with("cannot be opened"));
+        assert_eq!(open_folder(Path::new("/usr/..")).unwrap_err().0, "is the whole machine");
         assert!(open_folder(Path::new("/tmp")).unwrap_err().1.contains("chmod -R go-w /tmp"));
     }
 

@@ -42,6 +42,11 @@ pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
     spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
 }
 
+/// Whether a folder is one of those in which a machine has its libraries, or in one of them.
+pub fn is_the_machines(folder: &Path) -> bool {
+    library::FOLDERS.iter().any(|known| folder.starts_with(known))
+}
+
 /// Why code is not loaded from a folder of `libraries`, and what to do.
 pub fn folder_fault(path: &Path) -> Option<(String, String)> {
     library::open_folder(path).err()
