@@ -258,11 +258,14 @@ class Connection(asyncio.Protocol):
         self._end_answer()
 
     async def _fail(self, error: Exception) -> None:
-        """Answers in the place of an application that has failed; half of a response is cut off, so that it shows."""
+        """Answers in the place of an application that has failed; half of a response is cut off, so that it shows. A complete
+        one stays: what has failed came after it."""
         response = Response._of_error(error, self._body)
         if response is None:
             self._worker.failed()
             response = Response.status_page(500)
+        if self._is_complete:
+            return
         if self._is_begun:
             self._transport.abort()
             return

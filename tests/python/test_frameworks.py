@@ -143,6 +143,12 @@ class FastApi(unittest.TestCase):
         self.assertEqual((answer.status, "xyzzy" in answer.text), (500, False))
         self.assertTrue(said(self.server, "RuntimeError: the secret word is xyzzy"))
 
+    def test_what_fails_after_an_answer_leaves_the_answer(self):
+        with self.server.connect() as connection:
+            for _ in range(3):
+                self.assertEqual(connection.get("/api/background").text, '"done"')
+        self.assertTrue(said(self.server, "RuntimeError: after the answer"))
+
     def test_a_client_that_leaves_a_stream_ends_it(self):
         gone = lambda: json.loads(self.server.get("/api/state").text)["gone"]
         before = gone()

@@ -98,6 +98,13 @@ pub enum ProgramKind {
     Filter,
 }
 
+impl ProgramKind {
+    /// That of a service with these `libraries`.
+    pub fn of_service<F>(libraries: &[F]) -> Self {
+        if libraries.is_empty() { Self::Own } else { Self::Interpreter }
+    }
+}
+
 /// What is wrong with a subject, or perhaps not meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -258,7 +265,7 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     }
     for service in &site.services {
         let named = format!("{name}/{}", service.name.as_deref().unwrap_or_default());
-        let kind = if service.libraries.is_empty() { ProgramKind::Own } else { ProgramKind::Interpreter };
+        let kind = ProgramKind::of_service(&service.libraries);
         subjects.extend(service.program.iter().map(|at| program("command", at, kind)));
         subjects.extend(service.libraries.iter().map(|at| {
             let content = Content::Libraries { service: named.clone() };

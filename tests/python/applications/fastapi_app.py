@@ -6,7 +6,7 @@ import os
 import sys
 
 from bulkhead_service import DataError, context
-from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
+from fastapi import BackgroundTasks, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, StreamingResponse
 
 state = {"closed": 0, "gone": 0}
@@ -73,6 +73,16 @@ def thread():
 @app.get("/error")
 async def error():
     raise RuntimeError("the secret word is xyzzy")
+
+
+def fail():
+    raise RuntimeError("after the answer")
+
+
+@app.get("/background")
+async def background(tasks: BackgroundTasks):
+    tasks.add_task(fail)
+    return "done"
 
 
 @app.get("/state")

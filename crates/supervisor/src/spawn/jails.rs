@@ -175,7 +175,7 @@ impl SpawnContext {
             let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };
             view.add(&path, Access::Read, mode)?;
         }
-        // The last ones: a folder of `read` that has one in it, or is in one, takes nothing away.
+        // Last, as a folder of `read` would hide one of these that it has in it.
         for path in outermost(&service.libraries) {
             let folder = self.libraries_folder(service, &path)?;
             view.add_opened(&path, folder, Access::Read, Mode::Execute)?;

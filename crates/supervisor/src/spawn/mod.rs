@@ -264,8 +264,7 @@ impl SpawnContext {
         };
         let kind = match spec.role {
             Role::Filter => config::ProgramKind::Filter,
-            _ if service.libraries.is_empty() => config::ProgramKind::Own,
-            _ => config::ProgramKind::Interpreter,
+            _ => config::ProgramKind::of_service(&service.libraries),
         };
         let copies = &self.config.server.state_dir;
         let file = program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?;

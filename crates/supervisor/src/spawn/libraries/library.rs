@@ -47,7 +47,7 @@ pub fn open_folder(path: &Path) -> Result<OwnedFd, (String, String)> {
     }
 }
 
-/// SECURITY: of whom nobody else can put files there, nobody else's code is loaded.
+/// SECURITY: code is loaded only from where root alone puts files.
 fn check_folder(stat: &Stat) -> Option<String> {
     if stat.st_uid != 0 {
         return Some(format!(

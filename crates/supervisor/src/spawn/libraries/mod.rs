@@ -158,12 +158,10 @@ fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed,
         return needed(path, directories::existing(path)?, Access::Read);
     }
     // It would be hidden by the folder, which is mounted later and for reading only.
-    let loads = |folder: &PathBuf| {
-        service.libraries.iter().any(|other| config::lexical(folder).starts_with(config::lexical(other)))
-    };
-    let hides = |folder: &&PathBuf| {
-        path.starts_with(config::lexical(folder)) && !executes(spec, folder) && !loads(folder)
-    };
+    let is_in = |folder: &PathBuf| path.starts_with(config::lexical(folder));
+    // Folders of `libraries` are mounted last.
+    let is_loaded = service.libraries.iter().any(is_in);
+    let hides = |folder: &&PathBuf| is_in(folder) && !executes(spec, folder) && !is_loaded;
     if let Some(folder) = service.read.iter().find(hides) {
         let folder = folder.display();
         return Err(lacks(
