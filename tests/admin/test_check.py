@@ -133,7 +133,7 @@ class Check(unittest.TestCase):
     def test_programs_that_are_none(self):
         server = self.server(service_site("bin/script"), files={"bin/script": "#!/usr/bin/python3\n"})
         (server.folder / "bin/script").chmod(0o755)
-        self.refused(server, "error: `command` bin/script is not an ELF executable; a service is a compiled program", "`upstream`")
+        self.refused(server, "error: `command` bin/script is not an ELF executable, as the program of a service is", "`upstream`")
         shutil.copyfile(program("probe"), server.folder / "bin/script")
         for mode, what in ((0o4755, "is setuid or setgid"), (0o757, "can be written by everybody")):
             (server.folder / "bin/script").chmod(mode)

@@ -54,6 +54,7 @@ NOT_RUN = {
     "make mutants                                     # each eighth mutant of eleven crates; an hour on two cores":
         "changes the code and runs its tests, again and again",
     "BULKHEAD_RELOADS=100 tests/run test_changes_under_load": "the long forms of tests that CI runs in short",
+    "python3 -m venv venv": "asks PyPI; tests/python runs the page with what tests/prepare has installed",
     "make protocol                                    # installs what is missing, and runs them all": "runs these tests",
     "out=target/$(rustc -vV | sed -n 's/^host: //p')/release": "installs into /usr/local",
     "install -m 0755 search.new /srv/www/bin/search        # a new file, as the old one cannot be written while it runs":
@@ -250,7 +251,7 @@ class Limits(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"))
+        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"), ("python", "py"))
                  for path in (TOP / folder).rglob(f"*.{kind}")]
         cls.code = "\n".join(path.read_text() for path in files)
         cls.page = cls.PAGE.read_text()

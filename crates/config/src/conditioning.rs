@@ -163,7 +163,7 @@ fn filter(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<RawF
     }
     let mut table = entry.table(rules::FILTER.0, problems)?;
     table.check_keys(rules::FILTER, problems);
-    let read = sites::read(&table, dir, problems);
+    let read = sites::folders("read", &table, dir, problems);
     let jit = sites::jit(&table, problems);
     let command = table.require("command", "[\"bin/filter\"]", problems)?;
     let (command, program) = sites::command_of(&command, dir, problems)?;

@@ -53,8 +53,8 @@ pub enum Content<'c> {
     },
     /// A program of the operator's.
     Program {
-        /// Whether it is one of `filters`, which may be a program of the machine's.
-        filter: bool,
+        /// Whose it is.
+        kind: ProgramKind,
     },
     /// The socket of a server behind a site.
     Socket,
@@ -83,6 +83,29 @@ pub enum Content<'c> {
         /// The names of the site and the service, with `/` between them.
         service: String,
     },
+    /// A folder from which a service loads code.
+    Libraries {
+        /// The names of the site and the service, with `/` between them.
+        service: String,
+    },
+}
+
+/// Whose a program is, which says where it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// A service's or a site's worker's: its own, and nobody else's.
+    Own,
+    /// That of a service with `libraries`, which may be an interpreter of the machine's.
+    Interpreter,
+    /// A filter's, which may be the same.
+    Filter,
+}
+
+impl ProgramKind {
+    /// That of a service with these `libraries`.
+    pub fn of_service<F>(libraries: &[F]) -> Self {
+        if libraries.is_empty() { Self::Own } else { Self::Interpreter }
+    }
 }
 
 /// What is wrong with a subject, or perhaps not meant.
@@ -161,14 +184,19 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     let own = raw.server.folders().map(|(key, at)| subject(key, at, Content::Own));
     subjects.extend(own);
     let filters = raw.conditioning.filters.iter();
-    subjects.extend(filters.map(|one| subject("filters", &one.program, Content::Program { filter: true })));
+    subjects.extend(
+        filters.map(|one| subject("filters", &one.program, Content::Program { kind: ProgramKind::Filter })),
+    );
     for (number, site) in raw.sites.iter().enumerate().filter(|(_, site)| site.is_new()) {
         of_site(number, site, &mut subjects);
     }
     // Of what is not there, something has been said.
     subjects.retain(|subject| match subject.content {
         Content::Own | Content::Socket => true,
-        Content::Published { .. } | Content::Linked { .. } | Content::Read { .. } => subject.path.is_dir(),
+        Content::Published { .. }
+        | Content::Linked { .. }
+        | Content::Read { .. }
+        | Content::Libraries { .. } => subject.path.is_dir(),
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
         Content::Program { .. } => is_executable(subject.path),
         _ => subject.path.is_file(),
@@ -209,8 +237,8 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
         let content = |at| subject("statements", at, Content::Statements { services, engine: data.engine() });
         subjects.extend(data.statements.as_ref().map(content));
     }
-    let program = |key, at| subject(key, at, Content::Program { filter: false });
-    subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at)));
+    let program = |key, at, kind| subject(key, at, Content::Program { kind });
+    subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at, ProgramKind::Own)));
     let name = site.name.as_deref().unwrap_or_default();
     let user = site.worker.user.as_ref().map(|user| user.value.as_str());
     let linked = site.follow_links.iter();
@@ -240,7 +268,12 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     }
     for service in &site.services {
         let named = format!("{name}/{}", service.name.as_deref().unwrap_or_default());
-        subjects.extend(service.program.iter().map(|at| program("command", at)));
+        let kind = ProgramKind::of_service(&service.libraries);
+        subjects.extend(service.program.iter().map(|at| program("command", at, kind)));
+        subjects.extend(service.libraries.iter().map(|at| {
+            let content = Content::Libraries { service: named.clone() };
+            subject("libraries", at, content)
+        }));
         subjects.extend(service.read.iter().map(|at| {
             let content = Content::Read { service: named.clone() };
             subject("read", at, content)

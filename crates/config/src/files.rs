@@ -101,6 +101,7 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
         }
         for service in &site.services {
             service.read.iter().for_each(|read| folder("read", read, problems));
+            service.libraries.iter().for_each(|at| folder("libraries", at, problems));
             if let Some(at) = &service.program {
                 program("command", &service.command, at, problems);
             }

@@ -48,7 +48,7 @@ pub use cache::Cache;
 pub use check::lexical;
 pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use examine::{Content, Examine, Finding, Setting, Subject};
+pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use rewrite::Matcher;
 pub use rules::LAYERS;

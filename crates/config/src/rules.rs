@@ -355,6 +355,7 @@ pub(crate) const SERVICE: Keys = (
         "path",
         "command",
         "read",
+        "libraries",
         "memory_max",
         "memory_high",
         "processes_max",

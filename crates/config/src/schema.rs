@@ -509,6 +509,8 @@ pub struct Service {
     pub program: PathBuf,
     /// The only folders it may read.
     pub read: Vec<PathBuf>,
+    /// Folders of root's that it may read, and of whose files it may load code.
+    pub libraries: Vec<PathBuf>,
     /// The most memory it may use, in bytes; `None`: not limited here.
     pub memory_max: Option<u64>,
     /// The memory above which it is slowed down, in bytes; `None`: not limited here.

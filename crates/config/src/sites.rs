@@ -166,7 +166,8 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
         path: path.and_then(|entry| entry.string(names::url_path, problems)),
         command: command.unwrap_or_default(),
         program,
-        read: read(&table, dir, problems),
+        read: folders("read", &table, dir, problems),
+        libraries: folders("libraries", &table, dir, problems),
         memory_max: table.get("memory_max").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
         memory_high: table.get("memory_high").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
         processes_max: table.count("processes_max", &rules::PROCESSES_MAX, problems),
@@ -234,7 +235,12 @@ fn program_path(text: &str) -> Result<(), Fault> {
     names::no_nul(text)
 }
 
-pub(crate) fn read(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<At<PathBuf>> {
-    let elements = table.get("read").and_then(|entry| entry.elements(problems)).unwrap_or_default();
+pub(crate) fn folders(
+    key: &'static str,
+    table: &Table<'_>,
+    dir: &Path,
+    problems: &mut Problems,
+) -> Vec<At<PathBuf>> {
+    let elements = table.get(key).and_then(|entry| entry.elements(problems)).unwrap_or_default();
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

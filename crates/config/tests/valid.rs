@@ -34,6 +34,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         command: strings(command),
         program: program.into(),
         read: read.iter().map(PathBuf::from).collect(),
+        libraries: Vec::new(),
         memory_max: None,
         memory_high: None,
         processes_max: 256,
@@ -376,6 +377,7 @@ fn every_key_is_taken() {
     assert_eq!(service.command, ["/usr/bin/search", "-v", ""]);
     assert_eq!(service.program, Path::new("/usr/bin/search"));
     assert_eq!(service.read, [Path::new("/usr/share/data"), Path::new("/srv/data")]);
+    assert_eq!(service.libraries, [Path::new("/usr/lib/python3"), Path::new("/srv/venv")]);
     assert_eq!(service.memory_max, Some(4 << 20));
     assert!(service.takes_connections);
     let variables = [("LANG", "C"), ("RUST_LOG", "info")].map(|(k, v)| (k.to_owned(), v.to_owned()));

@@ -67,6 +67,9 @@ pub const BUNDLES_MAX: usize = 64;
 pub struct Bundles(pub Vec<Bundle>);
 
 impl Field for Bundles {
+    fn layout() -> String {
+        format!("List({}, {BUNDLES_MAX})", Bundle::layout())
+    }
     fn put(&self, out: &mut Vec<u8>) {
         debug_assert!(self.0.len() <= BUNDLES_MAX, "a sender keeps the limit of its own message");
         (self.0.len() as u16).put(out);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The version of every message; both sides come from one release, so there is one.
-pub(crate) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 
 /// The longest message of any kind, in bytes.
 ///
@@ -52,6 +52,19 @@ pub trait Message: Sized {
     fn encode(&self, out: &mut Vec<u8>);
     /// Reads a message that must fill `bytes` exactly.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
+    /// The messages of this edge, for peers in other languages.
+    fn layouts() -> Vec<Layout>;
+}
+
+/// How one message is laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Its type byte.
+    pub number: u8,
+    /// What it is called.
+    pub name: &'static str,
+    /// The names of its fields, in order, and what each is in the words of `python/bulkhead_service/_codec.py`.
+    pub fields: Vec<(&'static str, String)>,
 }
 
 /// What is left to be read of a message.
@@ -79,11 +92,23 @@ impl<'a> Reader<'a> {
 pub(crate) trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
+    /// What it is, for [`Layout`]; the type's own name where no peer in another language has need of it.
+    fn layout() -> String {
+        std::any::type_name::<Self>().into()
+    }
+}
+
+/// The layout of a record or a choice.
+pub(crate) fn layout_of(kind: &str, name: &str, items: &[String]) -> String {
+    format!("{kind}(\"{name}\", {})", items.join(", "))
 }
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
         impl Field for $integer {
+            fn layout() -> String {
+                stringify!($integer).to_uppercase()
+            }
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
@@ -96,6 +121,9 @@ macro_rules! integers {
 integers!(u8 u16 u32 u64);
 
 impl Field for bool {
+    fn layout() -> String {
+        "BOOL".into()
+    }
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
@@ -109,6 +137,9 @@ impl Field for bool {
 }
 
 impl Field for SocketAddr {
+    fn layout() -> String {
+        "ADDRESS".into()
+    }
     fn put(&self, out: &mut Vec<u8>) {
         let ip = match self.ip() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -129,6 +160,9 @@ impl Field for SocketAddr {
 pub struct Bytes<const MAX: usize>(pub Vec<u8>);
 
 impl<const MAX: usize> Field for Bytes<MAX> {
+    fn layout() -> String {
+        format!("Bytes({MAX})")
+    }
     fn put(&self, out: &mut Vec<u8>) {
         debug_assert!(self.0.len() <= MAX, "a sender keeps the limit of its own message");
         (self.0.len() as u32).put(out);
@@ -162,6 +196,9 @@ impl<const MAX: usize> Text<MAX> {
 }
 
 impl<const MAX: usize> Field for Text<MAX> {
+    fn layout() -> String {
+        format!("Text({MAX})")
+    }
     fn put(&self, out: &mut Vec<u8>) {
         (self.0.len() as u16).put(out);
         out.extend_from_slice(self.0.as_bytes());
@@ -182,6 +219,9 @@ impl<const MAX: usize> Field for Text<MAX> {
 pub const NUMBERS_MAX: usize = 1024;
 
 impl Field for Vec<u64> {
+    fn layout() -> String {
+        format!("List(U64, {NUMBERS_MAX})")
+    }
     fn put(&self, out: &mut Vec<u8>) {
         debug_assert!(self.len() <= NUMBERS_MAX, "a sender keeps the limit of its own message");
         (self.len() as u16).put(out);
@@ -211,6 +251,11 @@ macro_rules! record {
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 Ok(Self { $($field: $crate::codec::Field::take(reader)?),* })
             }
+            fn layout() -> String {
+                let fields = [$((stringify!($field), <$type as $crate::codec::Field>::layout())),*];
+                let fields = fields.map(|(name, layout)| format!("(\"{name}\", {layout})"));
+                $crate::codec::layout_of("Record", stringify!($name), &fields)
+            }
         }
     };
 }
@@ -230,6 +275,10 @@ macro_rules! choice {
                     $($number => Ok(Self::$variant),)*
                     _ => Err($crate::codec::DecodeError::Value(stringify!($name))),
                 }
+            }
+            fn layout() -> String {
+                let names = [$(format!("({}, \"{}\")", $number, stringify!($variant))),*];
+                $crate::codec::layout_of("Choice", stringify!($name), &names)
             }
         }
     };
@@ -266,6 +315,13 @@ macro_rules! messages {
                 };
                 reader.end()?;
                 Ok(message)
+            }
+            fn layouts() -> Vec<$crate::codec::Layout> {
+                vec![$($crate::codec::Layout {
+                    number: $number,
+                    name: stringify!($variant),
+                    fields: vec![$((stringify!($field), <$type as $crate::codec::Field>::layout())),*],
+                }),*]
             }
         }
     };

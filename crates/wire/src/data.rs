@@ -42,6 +42,9 @@ impl fmt::Debug for Token {
 }
 
 impl Field for Token {
+    fn layout() -> String {
+        format!("Raw({TOKEN_BYTES})")
+    }
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
     }

@@ -29,7 +29,7 @@ pub use bundle::{
     ToWorker,
 };
 pub use channels::{CHANNELS, Edge, Role, render};
-pub use codec::{Bytes, DecodeError, MESSAGE_MAX, Message, NUMBERS_MAX, Text};
+pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, Text, VERSION};
 pub use connector::{
     FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,
 };

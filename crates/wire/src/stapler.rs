@@ -22,6 +22,9 @@ impl Message for Nothing {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Err(bytes.get(1).map_or(DecodeError::Short, |kind| DecodeError::Type(*kind)))
     }
+    fn layouts() -> Vec<crate::codec::Layout> {
+        Vec::new()
+    }
 }
 
 choice! {

@@ -148,6 +148,14 @@ fn granted(report: &Report, post: &Post) -> String {
         let all: Vec<String> = tcp.chain(udp).collect();
         text += &format!("\n\nNETWORK: {}; its connector makes these connections.", all.join(", "));
     }
+    let libraries = service.map(|service| service.libraries.as_slice()).unwrap_or_default();
+    if !libraries.is_empty() {
+        let folders: Vec<String> = libraries.iter().map(|folder| folder.display().to_string()).collect();
+        text += &format!(
+            "\n\nLIBRARIES: it loads code from {} while it runs (`libraries`), and from nowhere else.",
+            folders.join(", ")
+        );
+    }
     if jit {
         text += "\n\nCODE: it may make code while it runs (`jit = true`): who takes it over runs code of his own.";
     }

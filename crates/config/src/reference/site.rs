@@ -423,6 +423,13 @@ pub(super) const SERVICE: &[Row] = &[
         "the folders that it may read; beside them it sees only [its libraries and a few \
          devices](guide/services.md)",
     ),
+    Row::other(
+        "libraries",
+        "array of folders",
+        "`[]`",
+        "folders of root's that it may read and load code from while it runs: for [interpreters](guide/python.md). \
+         `command` may then name a program of the machine's",
+    ),
     Row::number(
         "memory_max",
         Unit::Size,

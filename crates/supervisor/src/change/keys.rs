@@ -155,6 +155,7 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
             command: "command",
             program: _,
             read: "read",
+            libraries: "libraries",
             memory_max: "memory_max",
             memory_high: "memory_high",
             processes_max: "processes_max",

@@ -13,6 +13,7 @@ mod finding;
 mod folders;
 mod hosts;
 mod identities;
+mod libraries;
 mod statements;
 
 pub use self::finding::Depth;
@@ -20,7 +21,7 @@ pub use self::finding::Depth;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use config::{Content, Examine, Finding, Setting, Severity, Subject};
+use config::{Content, Examine, Finding, ProgramKind, Setting, Severity, Subject};
 
 use self::finding::{error, warning};
 use self::identities::Identities;
@@ -68,7 +69,7 @@ impl<'u> Examiner<'u> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
-            Content::Program { filter } => program_file(path, setting.dir, *filter, self.is_root),
+            Content::Program { kind } => program_file(path, setting.dir, *kind, self.is_root),
             Content::Socket => socket(path).into_iter().collect(),
             Content::Published { site, user, routed, send_hidden } => {
                 let identity = identities.identity(&format!("site/{site}"), *user);
@@ -85,11 +86,12 @@ impl<'u> Examiner<'u> {
                 statements::mistakes(path, dialect(*engine), services)
                     .unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
-            Content::Read { service } => {
-                let identity = identities.identity(&format!("service/{service}"), None);
-                let reader = folders::Reader::of(identity, format!("the service \"{service}\""));
-                reader.folder(path).into_iter().collect()
+            Content::Libraries { service } => {
+                // Without root, all code is the user's.
+                let fault = if self.is_root { libraries::examine(path, self.depth) } else { None };
+                fault.or_else(|| unreadable(identities, service, path)).into_iter().collect()
             }
+            Content::Read { service } => unreadable(identities, service, path).into_iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -116,6 +118,12 @@ impl Examine for Examiner<'_> {
         found.extend(self.of_contents(setting, &identities, subjects));
         found
     }
+}
+
+/// What keeps a service from a folder.
+fn unreadable(identities: &Identities<'_>, service: &str, path: &Path) -> Option<Finding> {
+    let identity = identities.identity(&format!("service/{service}"), None);
+    folders::Reader::of(identity, format!("the service \"{service}\"")).folder(path)
 }
 
 /// A folder of the server's own is made if it is missing, and belongs to nobody else.
@@ -154,8 +162,8 @@ fn own_folder(path: &Path) -> Option<Finding> {
 }
 
 /// A program that will not be started.
-fn program_file(path: &Path, directory: &Path, filter: bool, is_root: bool) -> Vec<Finding> {
-    match program::fitness(path, directory, filter, is_root) {
+fn program_file(path: &Path, directory: &Path, kind: ProgramKind, is_root: bool) -> Vec<Finding> {
+    match program::fitness(path, directory, kind, is_root) {
         Ok(()) => Vec::new(),
         Err(fault) => vec![error(fault.problem, fault.remedy)],
     }

@@ -165,6 +165,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         command: filter.command.clone(),
         program: filter.program.clone(),
         read: filter.read.clone(),
+        libraries: Vec::new(),
         memory_max: None,
         memory_high: None,
         processes_max: FILTER_PROCESSES,

@@ -175,6 +175,11 @@ impl SpawnContext {
             let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };
             view.add(&path, Access::Read, mode)?;
         }
+        // Last, as a folder of `read` would hide one of these that it has in it.
+        for path in outermost(&service.libraries) {
+            let folder = self.libraries_folder(service, &path)?;
+            view.add_opened(&path, folder, Access::Read, Mode::Execute)?;
+        }
         if service.network.is_granted() {
             for path in libraries::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
                 view.add(path, Access::Read, Mode::Read)?;

@@ -262,11 +262,12 @@ impl SpawnContext {
             let title = text(&format!("bulkhead: {}", spec.title()))?;
             return Ok(Program { file, arguments: vec![title], environment: vec![] });
         };
-        let open = match spec.role {
-            Role::Filter => program::filter_program,
-            _ => program::service_program,
+        let kind = match spec.role {
+            Role::Filter => config::ProgramKind::Filter,
+            _ => config::ProgramKind::of_service(&service.libraries),
         };
-        let file = open(&service.program, &self.config.dir, &self.config.server.state_dir, spec.identity)?;
+        let copies = &self.config.server.state_dir;
+        let file = program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?;
         let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
         let environment = service
             .environment

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use config::ProgramKind;
 use jail::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -44,24 +45,33 @@ impl Unfit {
 ///
 /// # Errors
 /// It would not be.
-pub fn fitness(path: &Path, directory: &Path, filter: bool, is_root: bool) -> Result<(), Unfit> {
-    let (real, own) = real(path, directory, filter)?;
+pub fn fitness(path: &Path, directory: &Path, kind: ProgramKind, is_root: bool) -> Result<(), Unfit> {
+    let (real, own) = real(path, directory, kind)?;
     let stat = rustix::fs::stat(&real).map_err(|error| Unfit::new(error.to_string(), "correct the path"))?;
     fit(&stat)?;
     // What is for its group alone, whoever is not root cannot read: the start finds out.
     if let Ok(file) = File::open(&real)
         && !is_elf(&file)
     {
-        return Err(if filter { NO_FILTER } else { NO_SERVICE }.into());
+        return Err(no_program(kind).into());
     }
     let outside = is_root && !own;
-    match filter {
-        true if outside && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) => Err(FOREIGN_FILTER.into()),
+    match kind {
+        _ if !outside => Ok(()),
         // The gid is one of a partition's, which no file of the machine has by chance.
-        false if outside && (stat.st_uid != 0 || stat.st_mode & 0o7777 != MODE) => {
+        ProgramKind::Own if stat.st_uid != 0 || stat.st_mode & 0o7777 != MODE => {
             Err(outside_of_folder("that of its service"))
         }
+        ProgramKind::Own => Ok(()),
+        _ if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 => Err(FOREIGN.into()),
         _ => Ok(()),
+    }
+}
+
+fn no_program(kind: ProgramKind) -> Fixed {
+    match kind {
+        ProgramKind::Filter => NO_FILTER,
+        ProgramKind::Own | ProgramKind::Interpreter => NO_SERVICE,
     }
 }
 
@@ -75,16 +85,16 @@ impl From<Fixed> for Unfit {
 }
 
 const NO_SERVICE: Fixed = (
-    "is not an ELF executable; a service is a compiled program",
-    "run a script's interpreter behind the site: a server of its own with `upstream` or `fastcgi` (docs/guide/proxy.md), or \
-     `bulkhead guard`",
+    "is not an ELF executable, as the program of a service is",
+    "for a script in Python, name its interpreter first, and the folders of its `libraries` (docs/guide/python.md); for others, \
+     run a server of its own behind the site with `upstream` or `fastcgi` (docs/guide/proxy.md), or `bulkhead guard`",
 );
 const NO_FILTER: Fixed = (
     "is not an ELF executable",
     "for a script, name its interpreter first, and grant it the folders of both: `{ command = [\"/usr/bin/python3\", \
      \"filter.py\"], read = [...] }`",
 );
-const FOREIGN_FILTER: Fixed = (
+const FOREIGN: Fixed = (
     "lies outside of the configuration's folder, so only root may own it or write to it",
     "copy it into that folder",
 );
@@ -104,11 +114,11 @@ fn outside_of_folder(gid: &str) -> Unfit {
 /// SECURITY: links were refused once, because the owner and the mode of what they lead to would be changed. That is not
 /// done any more for what has another name ([`service_program`]), and a link out of the folder leads out of it: there nothing
 /// is changed. What is opened is the file that was checked.
-fn real(path: &Path, directory: &Path, filter: bool) -> Result<(PathBuf, bool), Unfit> {
+fn real(path: &Path, directory: &Path, kind: ProgramKind) -> Result<(PathBuf, bool), Unfit> {
     let lexical = config::lexical(path);
     let own = lexical.starts_with(directory);
     let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-    if !is_link && (own || !filter) {
+    if !is_link && (own || kind == ProgramKind::Own) {
         return Ok((path.into(), own));
     }
     let real = path.canonicalize().map_err(|error| {
@@ -133,7 +143,7 @@ pub fn service_program(
     copies: &Path,
     identity: Option<Identity>,
 ) -> Result<OwnedFd, Error> {
-    let (path, own) = &real(path, directory, false).map_err(|unfit| unfit.at(path))?;
+    let (path, own) = &real(path, directory, ProgramKind::Own).map_err(|unfit| unfit.at(path))?;
     let program = open(path)?;
     let readable = readable(&program, path)?;
     if !is_elf(&readable) {
@@ -215,26 +225,30 @@ fn is_elf(mut program: &File) -> bool {
     program.read_exact(&mut start).is_ok() && start == *b"\x7fELF"
 }
 
-/// Opens a program of a filter: one in `directory` as a service's, any other as it is if it is the machine's.
+/// Opens a program of this kind: one in `directory` as a service's, any other as it is if it is the machine's and may be.
 ///
-/// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies in `directory`.
-pub fn filter_program(
+/// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies elsewhere.
+pub fn program_of(
+    kind: ProgramKind,
     path: &Path,
     directory: &Path,
     copies: &Path,
     identity: Option<Identity>,
 ) -> Result<OwnedFd, Error> {
-    let (real, own) = real(path, directory, true).map_err(|unfit| unfit.at(path))?;
+    if kind == ProgramKind::Own {
+        return service_program(path, directory, copies, identity);
+    }
+    let (real, own) = real(path, directory, kind).map_err(|unfit| unfit.at(path))?;
     let program = open(&real)?;
     if !is_elf(&readable(&program, &real)?) {
-        return Err(Unfit::from(NO_FILTER).at(&real));
+        return Err(Unfit::from(no_program(kind)).at(&real));
     }
     if own {
         return service_program(&real, directory, copies, identity);
     }
     let stat = rustix::fs::fstat(&program).map_err(at("examine", path))?;
     if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
-        return Err(Unfit::from(FOREIGN_FILTER).at(&real));
+        return Err(Unfit::from(FOREIGN).at(&real));
     }
     Ok(program)
 }

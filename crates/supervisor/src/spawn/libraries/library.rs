@@ -27,6 +27,37 @@ pub fn open(path: &Path) -> Result<OwnedFd, String> {
     check(&stat).map(|()| file)
 }
 
+/// Opens a folder of libraries, only to name it; or says what is wrong with it, and what to do.
+pub fn open_folder(path: &Path) -> Result<OwnedFd, (String, String)> {
+    let correct = "correct the path".to_owned();
+    if path.canonicalize().is_ok_and(|real| real.parent().is_none()) {
+        return Err(("is the whole machine".into(), "name the folders of libraries in it".into()));
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| (format!("cannot be opened: {error}"), correct.clone()))?;
+    let stat =
+        rustix::fs::fstat(&folder).map_err(|error| (format!("cannot be examined: {error}"), correct))?;
+    match check_folder(&stat) {
+        Some(fault) => Err((
+            fault,
+            format!("`chown -R root: {0} && chmod -R go-w {0}`, or install it anew as root", path.display()),
+        )),
+        None => Ok(folder),
+    }
+}
+
+/// SECURITY: code is loaded only from where root alone puts files.
+fn check_folder(stat: &Stat) -> Option<String> {
+    if stat.st_uid != 0 {
+        return Some(format!(
+            "belongs to uid {}, and code is loaded from folders of root's alone",
+            stat.st_uid
+        ));
+    }
+    (stat.st_mode & 0o022 != 0).then(|| "can be written by others than root".into())
+}
+
 /// Whether a path, taken by the word, is that of something in one of the folders.
 pub fn is_below_a_folder(path: &Path) -> bool {
     let plain = config::lexical(path).as_os_str() == path.as_os_str();
@@ -98,6 +129,20 @@ mod tests {
         ] {
             assert!(stat(change).is_err());
         }
+    }
+
+    #[test]
+    fn only_folders_of_root_that_nobody_else_writes() {
+        let mut stat = rustix::fs::stat("/dev").unwrap();
+        for (uid, mode, good) in
+            [(0, 0o755, true), (0, 0o700, true), (1000, 0o755, false), (0, 0o775, false), (0, 0o1777, false)]
+        {
+            (stat.st_uid, stat.st_mode) = (uid, 0o040_000 | mode);
+            assert_eq!(check_folder(&stat).is_none(), good, "{uid} {mode:o}");
+        }
+        assert!(open_folder(Path::new("/etc/passwd")).unwrap_err().0.starts_with("cannot be opened"));
+        assert_eq!(open_folder(Path::new("/usr/..")).unwrap_err().0, "is the whole machine");
+        assert!(open_folder(Path::new("/tmp")).unwrap_err().1.contains("chmod -R go-w /tmp"));
     }
 
     #[test]

@@ -42,6 +42,16 @@ pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
     spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
 }
 
+/// Whether a folder is one of those in which a machine has its libraries, or in one of them.
+pub fn is_the_machines(folder: &Path) -> bool {
+    library::FOLDERS.iter().any(|known| folder.starts_with(known))
+}
+
+/// Why code is not loaded from a folder of `libraries`, and what to do.
+pub fn folder_fault(path: &Path) -> Option<(String, String)> {
+    library::open_folder(path).err()
+}
+
 /// A file or folder that a program is executed with besides itself.
 #[derive(Debug)]
 pub struct Needed {
@@ -96,6 +106,19 @@ impl SpawnContext {
         Ok(all)
     }
 
+    /// Opens a folder from which a service may load code; in a rootless run as it is, since all code is the user's there.
+    pub(super) fn libraries_folder(&self, service: &Service, path: &Path) -> Result<OwnedFd, Error> {
+        if self.empty_root.is_none() {
+            return directories::existing(path);
+        }
+        library::open_folder(path).map_err(|(fault, remedy)| {
+            wrong(
+                service,
+                format!("has the folder {} in `libraries`, which {fault}; {remedy}", path.display()),
+            )
+        })
+    }
+
     /// The paths of a program's libraries, and of what else its loader reads.
     fn libraries(&self, question: &ask::Question<'_>) -> Result<Vec<PathBuf>, Error> {
         let service = question.service;
@@ -135,7 +158,10 @@ fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed,
         return needed(path, directories::existing(path)?, Access::Read);
     }
     // It would be hidden by the folder, which is mounted later and for reading only.
-    let hides = |folder: &&PathBuf| path.starts_with(config::lexical(folder)) && !executes(spec, folder);
+    let is_in = |folder: &PathBuf| path.starts_with(config::lexical(folder));
+    // Folders of `libraries` are mounted last.
+    let is_loaded = service.libraries.iter().any(is_in);
+    let hides = |folder: &&PathBuf| is_in(folder) && !executes(spec, folder) && !is_loaded;
     if let Some(folder) = service.read.iter().find(hides) {
         let folder = folder.display();
         return Err(lacks(

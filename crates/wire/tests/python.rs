@@ -1,0 +1,208 @@
+//! The messages as services in Python have them: `python/bulkhead_service/_messages.py` is what this writes, and nothing else;
+//! and messages as bytes, with which `tests/python/test_wire.py` compares what Python makes of them.
+//!
+//! Runs in: `cargo test`; with `BLESS=1` it writes both files.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use wire::data::{
+    self, CallFault, DataProxyToService, ResultWriter, ServiceToDataProxy, TOKEN_BYTES, Token, ValueRef,
+};
+use wire::log::{Level, Record};
+use wire::{
+    Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind, LauncherToService, Message, Source,
+    Text, ToWorker, WorkerLimits, log,
+};
+
+const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"";
+
+/// What `_codec.py` has for layouts.
+const WORDS: [&str; 13] = [
+    "ADDRESS", "BOOL", "U8", "U16", "U32", "U64", "Bytes", "Choice", "Edge", "List", "Raw", "Record", "Text",
+];
+
+/// Writes the messages `of` an edge, or all of them if none is named.
+fn edge<M: Message>(name: &str, of: &[&str], out: &mut String) {
+    let _ = writeln!(out, "{name} = Edge(\"{name}\", VERSION, {{");
+    let layouts = M::layouts();
+    let unknown = of.iter().find(|wanted| layouts.iter().all(|layout| layout.name != **wanted));
+    assert_eq!(unknown, None, "{name} has no such message");
+    for layout in layouts.into_iter().filter(|layout| of.is_empty() || of.contains(&layout.name)) {
+        let fields = layout.fields.iter().map(|(field, kind)| format!("(\"{field}\", {kind}), "));
+        let fields: String = fields.collect();
+        let _ = writeln!(out, "    {}: (\"{}\", ({})),", layout.number, layout.name, fields.trim_end());
+    }
+    out.push_str("})\n");
+}
+
+fn constants(out: &mut String) {
+    let constants = [
+        ("VERSION", usize::from(wire::VERSION)),
+        ("MESSAGE_MAX", wire::MESSAGE_MAX),
+        ("BUNDLES_MAX", wire::BUNDLES_MAX),
+        ("NUMBERS_MAX", wire::NUMBERS_MAX),
+        ("PART_MAX", data::PART_MAX),
+        ("PARAMETERS_BYTES_MAX", data::PARAMETERS_BYTES_MAX),
+        ("VALUES_MAX", data::VALUES_MAX),
+        ("CALLS_MAX", data::CALLS_MAX),
+        ("LOG_BATCH_MAX", log::BATCH_MAX),
+        ("LOG_RECORD_MAX", log::RECORD_MAX),
+        ("LOG_TEXT_MAX", log::TEXT_MAX),
+    ];
+    for (name, value) in constants {
+        let _ = writeln!(out, "{name} = {value}");
+    }
+    out.push('\n');
+}
+
+fn messages() -> String {
+    let body = body();
+    let used: HashSet<&str> = body.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let words: Vec<&str> = WORDS.into_iter().filter(|word| used.contains(word)).collect();
+    format!("{HEAD}\n\nfrom ._codec import {}\n\n{body}", words.join(", "))
+}
+
+fn body() -> String {
+    let mut out = String::new();
+    constants(&mut out);
+    edge::<LauncherToService>("LAUNCHER_TO_SERVICE", &[], &mut out);
+    edge::<ChildToLauncher>("CHILD_TO_LAUNCHER", &["Ready", "Counters", "Idle"], &mut out);
+    edge::<ToWorker>("TO_WORKER", &[], &mut out);
+    edge::<FromWorker>("FROM_WORKER", &["Returns", "Drain"], &mut out);
+    edge::<ServiceToDataProxy>("SERVICE_TO_DATA_PROXY", &[], &mut out);
+    edge::<DataProxyToService>("DATA_PROXY_TO_SERVICE", &[], &mut out);
+    out
+}
+
+/// Whether a file is as it should be; with `BLESS`, makes it so.
+fn compare(name: &str, wanted: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    if std::env::var_os("BLESS").is_some() {
+        if found != wanted {
+            std::fs::write(&path, wanted).expect("the file can be written");
+        }
+        return;
+    }
+    assert!(found == wanted, "run `BLESS=1 cargo test -p wire` to rewrite {name}");
+}
+
+#[test]
+fn python_has_the_same_messages() {
+    compare("python/bulkhead_service/_messages.py", &messages());
+}
+
+/// A line for each message: its edge, and its bytes.
+fn sample<M: Message>(edge: &str, messages: &[M], out: &mut String) {
+    for message in messages {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        line(edge, &bytes, out);
+    }
+}
+
+fn line(name: &str, bytes: &[u8], out: &mut String) {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = writeln!(out, "{name} {hex}");
+}
+
+fn limits() -> LauncherToService {
+    let limits = WorkerLimits {
+        head_bytes: 32768,
+        head_timeout_ms: 10_000,
+        body_bytes: 1 << 40,
+        idle_timeout_ms: 60_000,
+        start_timeout_ms: 5,
+        connections: 512,
+        flush_ms: 200,
+        idle_stop_ms: 0,
+    };
+    LauncherToService::Limits { limits, site: 7, owns_host: false, dumps: true, jit: false }
+}
+
+fn bundle(id: u64, peer: (IpAddr, u16), kind: Kind) -> Bundle {
+    let preread = Bytes(b"GET / HTTP/1.1\r\n".to_vec());
+    Bundle { id, peer: peer.into(), local: (Ipv4Addr::LOCALHOST, 80).into(), kind, preread }
+}
+
+fn samples() -> String {
+    let mut out = String::new();
+    let (name, token) = (Text::new("catalog"), Token([7; TOKEN_BYTES]));
+    let told = [
+        limits(),
+        LauncherToService::Begin {},
+        LauncherToService::Attach { source: Source::Gate },
+        LauncherToService::Attach { source: Source::Site },
+        LauncherToService::Report {},
+        LauncherToService::DataSource { name: name.clone() },
+        LauncherToService::DataProxy { name: name.clone(), token: token.clone() },
+    ];
+    sample("LAUNCHER_TO_SERVICE", &told, &mut out);
+    let counters = Counters { connections_now: 1, connections: 2, requests: u64::MAX };
+    let said = [ChildToLauncher::Ready {}, ChildToLauncher::Counters { counters }, ChildToLauncher::Idle {}];
+    sample("CHILD_TO_LAUNCHER", &said, &mut out);
+    let one = bundle(1, (Ipv4Addr::new(192, 0, 2, 1).into(), 1024), Kind::Relayed);
+    let peer = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    let two = bundle(u64::MAX, (peer.into(), 65535), Kind::RelayedTls2);
+    let bundles = Bundles(vec![one.clone(), two]);
+    sample("TO_WORKER", &[ToWorker::Connection { bundle: one }, ToWorker::Connections { bundles }], &mut out);
+    let returns = FromWorker::Returns { credits: 64, done: vec![1, u64::MAX] };
+    sample("FROM_WORKER", &[returns, FromWorker::Drain {}], &mut out);
+    let values = Bytes(vec![0]);
+    let calls = [
+        ServiceToDataProxy::Login { token },
+        ServiceToDataProxy::Call { id: 1, name, complete: false, values: values.clone() },
+        ServiceToDataProxy::More { id: 1, complete: true, values },
+        ServiceToDataProxy::Cancel { id: 1 },
+    ];
+    sample("SERVICE_TO_DATA_PROXY", &calls, &mut out);
+    let results = Bytes(vec![1, 2]);
+    let answers = [
+        DataProxyToService::Welcome {},
+        DataProxyToService::Part { id: 1, results: results.clone() },
+        DataProxyToService::Done { id: 1, results },
+        DataProxyToService::Failed { id: 1, fault: CallFault::Late, reason: Text::new("too late") },
+    ];
+    sample("DATA_PROXY_TO_SERVICE", &answers, &mut out);
+    let mut batch = Vec::new();
+    log::begin(&mut batch, 9);
+    let long = "x".repeat(2 * log::TEXT_MAX);
+    for (level, text) in [(Level::Warning, "odd: \u{fc}"), (Level::Info, long.as_str())] {
+        log::append(
+            &mut batch,
+            &Record::Event { time_us: 1_700_000_000_000_000, level, text: text.as_bytes() },
+        );
+    }
+    line("LOG", &batch, &mut out);
+    line("RESULTS", &results_of_a_call(), &mut out);
+    out
+}
+
+/// Two rows with a value of each type, and a statement that has changed seven rows.
+fn results_of_a_call() -> Vec<u8> {
+    let mut out = Vec::new();
+    ResultWriter::columns(&["a", "b", "c", "d", "e"], &mut out);
+    for text in ["", "\u{fc} '; --"] {
+        ResultWriter::row(&mut out);
+        let row = [
+            ValueRef::Null,
+            ValueRef::Int(i64::MIN),
+            ValueRef::Real(-0.5),
+            ValueRef::Text(text),
+            ValueRef::Blob(&[0, 255]),
+        ];
+        row.into_iter().for_each(|value| value.put(&mut out));
+    }
+    ResultWriter::end(0, &mut out);
+    ResultWriter::columns(&[], &mut out);
+    ResultWriter::end(7, &mut out);
+    out
+}
+
+#[test]
+fn python_has_samples_of_all_messages() {
+    compare("tests/python/wire_samples.txt", &samples());
+}

@@ -1,0 +1,129 @@
+"""A channel to another process: messages over a SOCK_SEQPACKET socket, with descriptors that come along.
+
+Runs in: a service. Sees: what the peer sends, which `_codec` decodes. Never: leaves a descriptor open that nobody has
+asked for, or waits while the event loop has other work.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import socket
+from collections import deque
+from types import SimpleNamespace
+from typing import Callable, Optional
+
+from ._codec import DecodeError, Edge
+from ._messages import BUNDLES_MAX, MESSAGE_MAX
+
+#: LIMIT: messages of one channel that are taken before others have their turn.
+_TURN = 16
+_DESCRIPTORS = BUNDLES_MAX * array.array("i").itemsize
+_CUT = socket.MSG_TRUNC | socket.MSG_CTRUNC
+
+#: A message and the descriptors that came with it.
+Arrived = Callable[[SimpleNamespace, "list[int]"], None]
+
+
+def channel_socket(number: int) -> Optional[socket.socket]:
+    """The descriptor `number`, if it is a channel."""
+    try:
+        found = socket.socket(fileno=number)
+    except OSError:
+        return None
+    if found.type != socket.SOCK_SEQPACKET:
+        found.detach()
+        return None
+    found.setblocking(False)
+    os.set_inheritable(number, False)
+    return found
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int], int]:
+    data, ancillary, flags, _ = channel.recvmsg(MESSAGE_MAX + 1, socket.CMSG_SPACE(_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors), flags
+
+
+class Channel:
+    """One end of a channel on the event loop.
+
+    `arrived` gets each message; `ended` is called once, with None at the end of the channel, or with why what came is no
+    message. After it nothing more is read.
+    """
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        incoming: Edge,
+        outgoing: Edge,
+        arrived: Arrived,
+        ended: Callable[[Optional[Exception]], None],
+    ) -> None:
+        self._socket, self._incoming, self._outgoing = channel, incoming, outgoing
+        self._arrived, self._ended = arrived, ended
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[bytes] = deque()
+        self._is_open = True
+        channel.setblocking(False)
+        self._loop.add_reader(channel, self._read)
+
+    def send(self, kind: str, **values: object) -> None:
+        """Sends a message, or keeps it until there is room; to a peer that is gone, nothing."""
+        if not self._is_open:
+            return
+        self._queue.append(self._outgoing.encode(kind, **values))
+        if len(self._queue) == 1:
+            self._write()
+
+    def close(self) -> None:
+        """Ends it, and calls nobody."""
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+
+    def _write(self) -> None:
+        while self._queue:
+            try:
+                self._socket.send(self._queue[0], socket.MSG_NOSIGNAL)
+            except (BlockingIOError, InterruptedError):
+                self._loop.add_writer(self._socket, self._write)
+                return
+            except OSError:
+                # That the peer is gone is read next.
+                self._queue.clear()
+                break
+            self._queue.popleft()
+        self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        for _ in range(_TURN):
+            if not self._is_open:
+                return
+            try:
+                data, descriptors, flags = _receive(self._socket)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                return self._end(None)
+            if not data and not descriptors:
+                return self._end(None)
+            try:
+                if flags & _CUT:
+                    raise DecodeError("message is longer than any of this channel")
+                message = self._incoming.decode(data)
+            except DecodeError as error:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                return self._end(error)
+            self._arrived(message, descriptors)
+
+    def _end(self, error: Optional[Exception]) -> None:
+        self.close()
+        self._ended(error)

@@ -1,0 +1,221 @@
+"""The way to one data proxy, whichever process that is.
+
+Runs in: a service. Sees: answers of a data proxy. Never: repeats a call that may have been done. Calls go to the proxy that
+came last; what an earlier one has under way it goes on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from types import SimpleNamespace
+from typing import Optional
+
+from ._channel import Channel
+from ._messages import CALLS_MAX, DATA_PROXY_TO_SERVICE, PART_MAX, SERVICE_TO_DATA_PROXY
+
+#: LIMIT: seconds that a call waits for a data proxy: a new one is there within a second.
+_PROXY_WAIT = 5.0
+#: LIMIT: bytes of one answer; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
+_ANSWER_BYTES_MAX = 257 << 20
+#: What a number of a call may be.
+_NUMBERS = 1 << 32
+
+
+class DataError(Exception):
+    """Why a call has no answer, and what has become of it."""
+
+    @property
+    def is_constraint(self) -> bool:
+        """Whether a rule of the tables has refused it, such as a name that is there already."""
+        return False
+
+
+class Failed(DataError):
+    """The data proxy says why: nothing has changed. `fault` is `Refused`, `Parameters`, `TooLarge`, `Busy`, `Late`,
+    `Constraint` or `Database`."""
+
+    def __init__(self, fault: str, reason: str) -> None:
+        super().__init__(reason)
+        self.fault, self.reason = fault, reason
+
+    @property
+    def is_constraint(self) -> bool:
+        """Whether a rule of the tables has refused it, such as a name that is there already."""
+        return self.fault == "Constraint"
+
+
+class Unavailable(DataError):
+    """There is no data proxy: the call was not made."""
+
+    def __init__(self) -> None:
+        super().__init__("the data source is not there")
+
+
+class Lost(DataError):
+    """The data proxy ended while the call was under way: what it changes may have happened, or not."""
+
+    def __init__(self) -> None:
+        super().__init__("the data source was lost while the call was under way")
+
+
+class Call:
+    """A call without an answer."""
+
+    def __init__(self, name: str, values: bytes) -> None:
+        self.name, self.values = name, values
+        self.reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.answer = bytearray()
+        #: Until when it waits for a proxy, if it has had to, and what ends that.
+        self.until: Optional[float] = None
+        self.timer: Optional[asyncio.TimerHandle] = None
+        self.proxy: Optional[_Proxy] = None
+
+    def fail(self, error: DataError) -> None:
+        """Ends it, if somebody still waits."""
+        if not self.reply.done():
+            self.reply.set_exception(error)
+
+
+class Link:
+    """See the file's head."""
+
+    def __init__(self) -> None:
+        self._current: Optional[_Proxy] = None
+        self._waiting: deque[Call] = deque()
+
+    def attach(self, descriptor: int, token: bytes) -> None:
+        """Has calls go to another process of the proxy."""
+        before, self._current = self._current, _Proxy(self, descriptor, token)
+        if before is not None:
+            before.retire()
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self.send(call)
+
+    async def call(self, name: str, values: bytes) -> bytes:
+        """Makes a call; the answer. One whose caller is cancelled is cancelled."""
+        call = Call(name, values)
+        self.send(call)
+        try:
+            return await call.reply
+        except asyncio.CancelledError:
+            if call.proxy is not None:
+                call.proxy.cancel(call)
+            raise
+
+    def send(self, call: Call) -> None:
+        """Has a call made, or wait for a proxy."""
+        if call.reply.done():
+            return
+        if call.timer is not None:
+            call.timer.cancel()
+        if self._current is not None:
+            return self._current.call(call)
+        loop = asyncio.get_running_loop()
+        # Once: proxies that come and do not stay are none.
+        call.until = call.until or loop.time() + _PROXY_WAIT
+        call.timer = loop.call_at(call.until, self._give_up, call)
+        self._waiting.append(call)
+
+    def _give_up(self, call: Call) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+            call.fail(Unavailable())
+
+    def gone(self, proxy: _Proxy, unsent: list[Call]) -> None:
+        """A proxy has ended; these calls were not sent to it."""
+        if self._current is proxy:
+            self._current = None
+        for call in unsent:
+            self.send(call)
+
+
+class _Proxy:
+    """One process of the data proxy."""
+
+    def __init__(self, link: Link, descriptor: int, token: bytes) -> None:
+        self._link = link
+        self._calls: dict[int, Call] = {}
+        #: Calls that the proxy would refuse, as too many are under way or it does not know us yet.
+        self._later: deque[Call] = deque()
+        self._number = 0
+        self._is_welcome = self._is_last = False
+        self._channel = Channel(
+            socket.socket(fileno=descriptor), DATA_PROXY_TO_SERVICE, SERVICE_TO_DATA_PROXY, self._take, self._ended,
+        )
+        self._channel.send("Login", token=token)
+
+    def retire(self) -> None:
+        """Gets no more calls: another process is there."""
+        self._is_last = True
+        self._end_if_last()
+
+    def call(self, call: Call) -> None:
+        """Makes a call, or keeps it until there is room for it."""
+        call.proxy = self
+        self._later.append(call)
+        self._send()
+
+    def cancel(self, call: Call) -> None:
+        """Nobody waits for the answer any more."""
+        if call in self._later:
+            self._later.remove(call)
+        for number, other in self._calls.items():
+            if other is call:
+                self._channel.send("Cancel", id=number)
+        self._end_if_last()
+
+    def _send(self) -> None:
+        while self._is_welcome and self._later and len(self._calls) < CALLS_MAX:
+            call = self._later.popleft()
+            while self._number in self._calls:
+                self._number = (self._number + 1) % _NUMBERS
+            number, self._number = self._number, (self._number + 1) % _NUMBERS
+            self._calls[number] = call
+            parts = [call.values[at:at + PART_MAX] for at in range(0, len(call.values), PART_MAX)] or [b""]
+            self._channel.send("Call", id=number, name=call.name, complete=len(parts) == 1, values=parts[0])
+            for at, part in enumerate(parts[1:], 2):
+                self._channel.send("More", id=number, complete=at == len(parts), values=part)
+
+    def _take(self, message: SimpleNamespace, descriptors: list[int]) -> None:
+        call = self._calls.get(message.id) if message.kind != "Welcome" else None
+        if descriptors or (message.kind != "Welcome" and call is None):
+            return self._break_off(descriptors)
+        if message.kind == "Welcome":
+            self._is_welcome = True
+        elif message.kind == "Failed":
+            self._calls.pop(message.id).fail(Failed(message.fault, message.reason))
+        else:
+            call.answer += message.results
+            if len(call.answer) > _ANSWER_BYTES_MAX:
+                return self._break_off([])
+            if message.kind == "Done":
+                del self._calls[message.id]
+                if not call.reply.done():
+                    call.reply.set_result(bytes(call.answer))
+        self._send()
+        self._end_if_last()
+
+    def _end_if_last(self) -> None:
+        if self._is_last and not self._calls and not self._later:
+            self._channel.close()
+
+    def _break_off(self, descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._channel.close()
+        self._ended(None)
+
+    def _ended(self, _: Optional[Exception]) -> None:
+        # Those that were sent may have been carried out, others were not.
+        calls, later = list(self._calls.values()), list(self._later)
+        self._calls.clear()
+        self._later.clear()
+        for call in calls:
+            call.fail(Lost())
+        for call in later:
+            call.proxy = None
+        self._link.gone(self, later)

@@ -1,0 +1,160 @@
+"""Services in Python call named statements of a database; proxies come and go, and nothing happens twice."""
+
+import sqlite3
+import threading
+import time
+import unittest
+
+from client import until
+from harness import rootless_too
+from python_services import PythonDataServer
+
+MORE = """
+-- name: note :execrows
+-- services: asker
+-- params: mark text
+INSERT INTO notes (mark) VALUES (:mark);
+
+-- transaction: two_notes
+-- services: asker
+-- statements: note, note
+
+-- name: types :one
+-- services: asker
+-- params: a int?, b bool, c int, d real, e text, f blob, g text
+SELECT :a AS a, :b AS b, :c AS c, :d AS d, :e AS e, :f AS f, :g AS g;
+"""
+TABLE = "CREATE TABLE notes (id INTEGER PRIMARY KEY, mark TEXT NOT NULL);"
+
+
+@rootless_too
+class Statements(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(PythonDataServer(MORE, TABLE))
+
+    def test_calls_and_their_answers(self):
+        ask = self.server.ask
+        self.assertEqual(ask("one", "user_by_id", 2), (200, {"id": 2, "name": "bob", "balance": 50}))
+        self.assertEqual(ask("one", "user_by_id", 9), (200, None))
+        for way in ("many", "sync"):
+            self.assertEqual([user["name"] for user in ask(way, "users")[1]][:2], ["ann", "bob"])
+        self.assertEqual(ask("exec", "note", "'; DROP TABLE users; --"), (200, 1))
+        self.assertEqual(ask("types", "types"), (200, True))
+        # More than may be under way at once.
+        self.assertEqual(ask("at-once", "user_by_id", 500), (200, [None, 1, 2] + [None] * 497))
+
+    def test_why_a_call_has_failed(self):
+        ask = self.server.ask
+        for of, name in (("asker", "secrets"), ("asker", "withdraw"), ("other", "user_by_id"), ("asker", "nothing"), ("asker", "")):
+            self.assertEqual(ask("many", name, of=of), (502, "Refused: there is no such statement for this service"))
+        for values in (("1",), (1.5,), (None,), (["a"],), (), (1, 2)):
+            self.assertEqual((ask("one", "user_by_id", *values)[0], ask("one", "user_by_id", *values)[1].split(":")[0]), (502, "Parameters"))
+        self.assertEqual(ask("one", "slow")[1].split(":")[0], "Late")
+        self.assertEqual(ask("many", "numbers", 1001), (502, "TooLarge: it has more than 1000 rows"))
+        self.assertEqual(len(ask("many", "numbers", 1000)[1]), 1000)
+        self.assertEqual(ask("exec", "add_user", "ann")[1].split(":")[0], "Constraint")
+        # What stands in a row twice, or is too much, is no fault of the proxy's: it is an exception like any other.
+        self.assertEqual(ask("one", "user_by_id", 1 << 64)[0], 500)
+        self.assertEqual(ask("one", "users"), (503, "`users` gives 2 rows; call `many`"))
+
+    def test_a_transaction_holds_whole_or_not_at_all(self):
+        self.assertEqual(self.server.ask("transaction", "transfer", [1, 30], [2, 30]), (200, [1, 1]))
+        self.assertEqual(self.server.ask("transaction", "transfer", [2, 30], [1, 30]), (200, [1, 1]))
+        self.assertEqual(self.server.ask("transaction", "transfer", [1, 30], [2, -51])[1].split(":")[0], "Constraint")
+        self.assertEqual([user["balance"] for user in self.server.ask("many", "users")[1]][:2], [100, 50])
+
+    def test_who_gives_up_keeps_no_place(self):
+        threads = [threading.Thread(target=lambda: [self.server.ask("give-up", "slow") for _ in range(20)]) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.server.ask("one", "user_by_id", 1)[0], 200)
+
+
+class Writing:
+    """Clients that write one note after the other, and know what became of each."""
+
+    def __init__(self, server):
+        self.server, self.stopped, self.written, self.failed = server, threading.Event(), [], {}
+        self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(3)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, at):
+        number = 0
+        while not self.stopped.is_set():
+            number += 1
+            mark = f"{at}-{number}"
+            how, statement, values = ("exec", "note", [mark]) if number % 2 else ("transaction", "two_notes", [[f"{mark}-a"], [f"{mark}-b"]])
+            status, said = self.server.ask(how, statement, *values)
+            if status == 200:
+                self.written.append(mark)
+            else:
+                self.failed[mark] = said
+
+    def finish(self):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(20)
+
+
+@rootless_too
+class Loss(unittest.TestCase):
+    def look(self, server, writing):
+        """Compares what clients know with what is in the database."""
+        path = server.folder / "state" / "data" / "main" / "catalog" / "catalog.db"
+        with sqlite3.connect(path) as database:
+            marks = [mark for mark, in database.execute("SELECT mark FROM notes")]
+        self.assertEqual(len(marks), len(set(marks)), "something was written twice")
+        there = {mark for mark in marks if mark.count("-") == 1}
+        halves = {mark.rpartition("-")[0] for mark in marks if mark.count("-") == 2}
+        self.assertEqual({mark for mark in halves if not {f"{mark}-a", f"{mark}-b"} <= set(marks)}, set(), "half of a transaction")
+        there |= halves
+        self.assertEqual([mark for mark in writing.written if mark not in there], [], "acknowledged, and not there")
+        unknown = {mark for mark, why in writing.failed.items() if "lost while the call was under way" in why}
+        self.assertEqual(there - set(writing.written) - unknown, set(), "said to have failed, and there")
+
+    def test_a_proxy_that_is_relaunched_loses_nothing(self):
+        with PythonDataServer(MORE, TABLE) as server:
+            writing = Writing(server)
+            for name in ("main/catalog:data", "main/catalog:data", "main/asker", "main/catalog:data"):
+                before = len(writing.written)
+                server.relaunch(name)
+                self.assertTrue(until(lambda: len(writing.written) > before + 20, 10), writing.failed)
+            writing.finish()
+            self.assertEqual(writing.failed, {})
+            self.look(server, writing)
+
+    def test_a_killed_proxy(self):
+        with PythonDataServer(MORE, TABLE) as server:
+            writing = Writing(server)
+            for _ in range(3):
+                before, proxy = len(writing.written), server.proxy()
+                self.assertTrue(until(lambda: len(writing.written) > before + 5, 10), writing.failed)
+                proxy.kill()
+                self.assertTrue(until(lambda: not proxy.alive and server.proxy().alive, 10))
+            before = len(writing.written)
+            self.assertTrue(until(lambda: len(writing.written) > before + 5, 15), writing.failed)
+            writing.finish()
+            self.look(server, writing)
+
+    def test_without_a_proxy_a_call_is_not_made(self):
+        with PythonDataServer(MORE, TABLE) as server:
+            server.write("catalog.sql", "nonsense\n")
+            # It cannot start any more.
+            proxy = server.proxy()
+            proxy.kill()
+            self.assertTrue(until(lambda: not proxy.alive))
+            began = time.monotonic()
+            self.assertEqual(server.ask("one", "user_by_id", 1), (503, "the data source is not there"))
+            self.assertGreater(time.monotonic() - began, 4)
+
+    def test_an_init_that_waits_for_rows(self):
+        with PythonDataServer(words=["users"]) as server:
+            self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

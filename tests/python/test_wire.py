@@ -1,0 +1,342 @@
+"""The messages of services in Python: as Rust writes them, and as nobody should; and a worker that is told them by hand."""
+
+import array
+import copy
+import dataclasses
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from filter_program import PYTHON
+from python_services import PROGRAM, SDK
+
+sys.path.insert(0, str(SDK))
+
+from bulkhead_service import _messages, data  # noqa: E402
+from bulkhead_service._codec import DecodeError  # noqa: E402
+from bulkhead_service._head import BadHead, Head  # noqa: E402
+from bulkhead_service._log import Level, batch_head, event_record  # noqa: E402
+
+SAMPLES = [line.split(" ") for line in (Path(__file__).parent / "wire_samples.txt").read_text().splitlines()]
+MESSAGES = [(getattr(_messages, name), bytes.fromhex(text)) for name, text in SAMPLES if name not in ("LOG", "RESULTS")]
+OTHERS = {name: bytes.fromhex(text) for name, text in SAMPLES if name in ("LOG", "RESULTS")}
+LIMITS = next(message for edge, message in MESSAGES if edge is _messages.LAUNCHER_TO_SERVICE)
+
+
+class Codec(unittest.TestCase):
+    def test_messages_come_back_as_they_were(self):
+        kinds = {edge: set() for edge, _ in MESSAGES}
+        for edge, encoded in MESSAGES:
+            message = vars(edge.decode(encoded))
+            kinds[edge].add(message["kind"])
+            self.assertEqual(edge.encode(message.pop("kind"), **message), encoded)
+        for edge, found in kinds.items():
+            self.assertEqual(found, {name for name, _ in edge._messages.values()}, edge.name)
+
+    def test_what_is_no_message_is_refused(self):
+        for edge, encoded in MESSAGES:
+            wrong = [encoded[:cut] for cut in range(len(encoded))]
+            wrong += [encoded + b"\0", b"\2" + encoded[1:], encoded[:1] + b"\xff" + encoded[2:]]
+            for one in wrong:
+                with self.assertRaises(DecodeError, msg=(edge.name, one)):
+                    edge.decode(one)
+
+    def test_what_has_no_value_or_is_too_long_is_refused(self):
+        decode = _messages.LAUNCHER_TO_SERVICE.decode
+        for one in (LIMITS[:-1] + b"\2", b"\1\3\2", b"\1\5\2\0\xff\xfe", b"\1\5\x40\0" + b"a" * 64):
+            with self.assertRaises(DecodeError):
+                decode(one)
+        with self.assertRaises(DecodeError):
+            _messages.TO_WORKER.decode(b"\1\2\xff\xff")
+        with self.assertRaises(ValueError):
+            _messages.SERVICE_TO_DATA_PROXY.encode("Call", id=1, name="a" * 64, complete=True, values=b"")
+
+    def test_log_records(self):
+        time_us, long = 1_700_000_000_000_000, "x" * 5000
+        made = batch_head(9) + event_record(time_us, Level.WARNING, "odd: ü") + event_record(time_us, Level.INFO, long)
+        self.assertEqual(bytes(made), OTHERS["LOG"])
+        self.assertEqual(event_record(0, Level.INFO, "ü" * 1000)[-2:], "ü".encode())
+
+    def test_rows(self):
+        @dataclasses.dataclass
+        class Counted:
+            count: int
+
+        row = data.Row(("count", "index", "_a"), (1, 2, 3))
+        self.assertEqual((row.count, row.index, row["_a"], row[-1], list(row), len(row)), (1, 2, 3, 3, [1, 2, 3], 3))
+        self.assertEqual(copy.copy(row), row)
+        self.assertEqual((data._into(Counted, row), data._into(lambda *values: sum(values), row)), (Counted(1), 6))
+        with self.assertRaisesRegex(AttributeError, "no column 'price', but count, index, _a"):
+            row.price
+        with self.assertRaises(data.Shape):
+            data._into(Counted, data.Row(("a",), (1,)))
+
+    def test_results(self):
+        rows, changed = data.decode_results(OTHERS["RESULTS"])
+        self.assertEqual([tuple(row) for row in rows.rows], [(None, -(1 << 63), -0.5, text, b"\0\xff") for text in ("", "ü '; --")])
+        self.assertEqual((rows.rows[1].d, rows.rows[1]["b"], rows.rows[1].as_dict()["e"]), ("ü '; --", -(1 << 63), b"\0\xff"))
+        self.assertEqual((changed.columns, changed.rows, changed.changed), ((), [], 7))
+        for cut in range(1, len(OTHERS["RESULTS"])):
+            try:
+                self.assertEqual(len(data.decode_results(OTHERS["RESULTS"][:cut])), 1)
+            except data.Shape:
+                pass
+        for wrong in (b"\xff\xff", b"\1\0\1\0", b"\0\0\2"):
+            with self.assertRaises(data.Shape):
+                data.decode_results(wrong)
+
+
+class Heads(unittest.TestCase):
+    def test_mutated_heads_are_refused_or_are_heads(self):
+        """What is taken has nothing in it that another reader could take for something else."""
+        text = b"POST /a?b=c HTTP/1.1\r\nhost: main.test\r\ncontent-length: 10\r\nx-own: a, b\r\ncookie: a=1; b=2"
+        rng, taken = random.Random(7), 0
+        for _ in range(20_000):
+            mutated = bytearray(text)
+            for _ in range(rng.randint(1, 3)):
+                at = rng.randrange(len(mutated))
+                mutated[at:at + rng.randint(0, 2)] = rng.choice((b"", b"\r", b"\n", b"\r\n", b":", b" ", b"\t", b"\0", bytes([rng.randrange(256)])))
+            try:
+                head = Head(bytes(mutated))
+            except BadHead:
+                continue
+            taken += 1
+            self.assertRegex(head.target, rb"\A[!-~\x80-\xff]+\Z")
+            for name, value in head.fields:
+                self.assertRegex(name, rb"\A[!#$%&'*+.^_`|~0-9a-z-]+\Z")
+                self.assertNotRegex(value, rb"[\x00-\x08\x0a-\x1f\x7f]|\A\s|\s\Z")
+            lengths = [value for name, value in head.fields if name == b"content-length"]
+            self.assertEqual(head.length, int(lengths[0]) if lengths else 0)
+            self.assertLessEqual(len(lengths), 1)
+        self.assertGreater(taken, 1000)
+
+
+class Told:
+    """A worker whose launcher, logger and site are the test."""
+
+    def __init__(self, folder, *arguments):
+        (folder / "program.py").write_text(PROGRAM)
+        self.control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.log, log = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = {"PYTHONPATH": f"{folder}:{SDK}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+        def place():
+            # In two steps: either may have the number of the other.
+            high = [os.dup2(one.fileno(), number) for one, number in ((control, 103), (log, 104))]
+            for number, wanted in zip(high, (3, 4)):
+                os.dup2(number, wanted)
+
+        words = [PYTHON, "-m", "program", *arguments]
+        self.process = subprocess.Popen(
+            words, env=environment, preexec_fn=place, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        control.close()
+        log.close()
+        self.sources = []
+        for one in (self.control, self.log):
+            one.settimeout(3)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+        for one in (self.control, self.log, *self.sources):
+            one.close()
+
+    def tell(self, kind, descriptor=None, **values):
+        send(self.control, _messages.LAUNCHER_TO_SERVICE.encode(kind, **values), descriptor)
+
+    def begin(self, connections=512):
+        """Tells it its limits, and attaches a site; the site's end of that channel."""
+        limits = vars(_messages.LAUNCHER_TO_SERVICE.decode(LIMITS))
+        limits["limits"].connections = connections
+        self.tell(**limits)
+        source = self.attach()
+        self.tell("Begin")
+        self.assert_said("Ready")
+        return source
+
+    def attach(self):
+        source, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.tell("Attach", its, source="Site")
+        its.close()
+        source.settimeout(3)
+        self.sources.append(source)
+        return source
+
+    def assert_said(self, kind):
+        said = _messages.CHILD_TO_LAUNCHER.decode(self.control.recv(1000))
+        assert said.kind == kind, said
+        return said
+
+    def ended(self):
+        """Its exit status, and what it has printed."""
+        _, said = self.process.communicate(timeout=10)
+        return self.process.returncode, said
+
+
+def send(channel, message, *descriptors):
+    numbers = array.array("i", [one.fileno() for one in descriptors if one is not None])
+    channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)] if numbers else [])
+
+
+def said(source):
+    return _messages.FROM_WORKER.decode(source.recv(20_000))
+
+
+def connect(source, number=1, preread=b"", descriptors=1):
+    """Sends a connection; our end of it."""
+    ours, its = socket.socketpair()
+    ours.settimeout(3)
+    bundle = _messages.TO_WORKER.decode(next(message for edge, message in MESSAGES if edge is _messages.TO_WORKER)).bundle
+    bundle.id, bundle.preread = number, preread
+    send(source, _messages.TO_WORKER.encode("Connection", bundle=bundle), *[its] * descriptors)
+    its.close()
+    return ours
+
+
+def answer(stream):
+    """All of it, with the head apart."""
+    whole = b""
+    while part := stream.recv(65536):
+        whole += part
+    head, _, body = whole.partition(b"\r\n\r\n")
+    return head, body
+
+
+class Worker(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def start(self, *arguments):
+        return self.enterContext(Told(self.folder, *arguments))
+
+    def test_credits_and_ends(self):
+        worker = self.start()
+        source = worker.begin()
+        self.assertEqual(vars(said(source)), {"kind": "Returns", "credits": 64, "done": []})
+        with connect(source, 77) as stream:
+            self.assertEqual(vars(said(source)), {"kind": "Returns", "credits": 1, "done": []})
+            stream.sendall(b"GET /early HTTP/1.1\r\nhost: a\r\n\r\n")
+            self.assertTrue(stream.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n"))
+            worker.tell("Report")
+            counters = worker.assert_said("Counters").counters
+            self.assertEqual((counters.connections_now, counters.connections, counters.requests), (1, 1, 1))
+        self.assertEqual(vars(said(source)), {"kind": "Returns", "credits": 0, "done": [77]})
+
+    def test_a_head_in_every_two_parts(self):
+        worker = self.start()
+        source = worker.begin()
+        text = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n02\r\nde\r\n0\r\nx: y\r\n\r\n" \
+               b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nfghi"
+        with connect(source) as stream:
+            for cut in range(1, len(text)):
+                for part in (text[:cut], text[cut:]):
+                    stream.sendall(part)
+                got = b""
+                while got.count(b"HTTP/1.1 200") < 2 or not got.endswith(b"fghi"):
+                    got += stream.recv(65536)
+                self.assertEqual(got.count(b"\r\n\r\nabcde"), 1, cut)
+        with connect(source, 2, preread=text[:30]) as stream:
+            stream.sendall(text[30:] + b"GET /early HTTP/1.1\r\nconnection: close\r\n\r\n")
+            head, rest = answer(stream)
+            self.assertTrue(rest.endswith(b"early\n"), rest)
+
+    def test_what_is_no_request_ends_its_connection_alone(self):
+        worker = self.start()
+        source = worker.begin()
+        bad = [
+            b"GET / HTTP/1.0\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n a: b\r\n\r\n", b"GET / HTTP/1.1\r\na : b\r\n\r\n",
+            b"GET / HTTP/1.1\r\na: b\x00\r\n\r\n", b"GET / HTTP/1.1\nhost: a\n\r\n\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\na: b\rc\r\n\r\n",
+            b"GET / HTTP/1.1\r\ncontent-length: +1\r\n\r\na", b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\na",
+            b"GET / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\ncontent-length: 01\r\n\r\na",
+            b"GET / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000,
+        ]
+        bodies = [b"zz\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\n\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"-3\r\nabc\r\n0\r\n\r\n", b"0x3\r\nabc\r\n0\r\n\r\n", b"1" * 5000]
+        bad += [b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + body for body in bodies]
+        for number, text in enumerate(bad):
+            with self.subTest(text=text[:60]), connect(source, number) as stream:
+                try:
+                    stream.sendall(text)
+                    head, _ = answer(stream)
+                    self.assertIn(head[:12], (b"", b"HTTP/1.1 400"))
+                except ConnectionError:
+                    pass
+        with connect(source, 99) as stream:
+            stream.sendall(b"GET /early HTTP/1.1\r\nconnection: close\r\n\r\n")
+            self.assertEqual(answer(stream)[1], b"early\n")
+
+    def test_a_source_that_breaks_the_rules_is_cut_off_alone(self):
+        worker = self.start()
+        good = worker.begin(connections=8)
+
+        def no_credits(bad):
+            # There are 64 at first, and none come back beyond eight connections.
+            for number in range(100):
+                self.enterContext(connect(bad, number))
+
+        for breach in (lambda bad: bad.send(b"nonsense"), lambda bad: connect(bad, descriptors=0).close(),
+                       lambda bad: connect(bad, descriptors=2).close(), no_credits):
+            bad = worker.attach()
+            said(bad)
+            with self.subTest(breach=breach):
+                try:
+                    breach(bad)
+                    while bad.recv(20_000):
+                        pass
+                except ConnectionError:
+                    pass
+        with connect(good, 5) as stream:
+            stream.sendall(b"GET /early HTTP/1.1\r\nconnection: close\r\n\r\n")
+            self.assertEqual(answer(stream)[1], b"early\n")
+
+    def test_it_drains(self):
+        worker = self.start()
+        source = worker.begin()
+        said(source)
+        with connect(source) as stream:
+            said(source)
+            stream.sendall(b"GET /slow?seconds=0.5 HTTP/1.1\r\n\r\n")
+            worker.control.close()
+            self.assertEqual(said(source).kind, "Drain")
+            # What was on its way is taken, and answered.
+            with connect(source, 2) as late:
+                source.shutdown(socket.SHUT_WR)
+                late.sendall(b"GET /early HTTP/1.1\r\n\r\n")
+                self.assertIn(b"early", late.recv(1000))
+            self.assertIn(b"slow", stream.recv(1000))
+        self.assertEqual(worker.ended()[0], 0)
+
+    def test_a_launcher_that_talks_nonsense_ends_it(self):
+        for message in (b"\1\2", b"\1\4", b"nonsense"):
+            worker = self.start()
+            worker.control.send(message)
+            status, text = worker.ended()
+            self.assertEqual(status, 1)
+            self.assertRegex(text, "^error: (from the launcher|the launcher sent)")
+
+    def test_log_batches_have_their_numbers(self):
+        worker = self.start()
+        source = worker.begin()
+        for number in range(3):
+            with connect(source, number) as stream:
+                stream.sendall(b"GET /event HTTP/1.1\r\nconnection: close\r\n\r\n")
+                answer(stream)
+        seen, until = b"", time.monotonic() + 10
+        while seen.count(b"something is odd") < 3 and time.monotonic() < until:
+            batch = worker.log.recv(70_000)
+            self.assertEqual(int.from_bytes(batch[1:9], "little"), seen.count(b"something is odd"))
+            seen += batch
+        self.assertEqual(seen.count(b"something is odd"), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
