@@ -13,7 +13,7 @@
 //! use std::cell::Cell;
 //! use std::process::ExitCode;
 //!
-//! use bulkhead_service::{Context, Error, Request, Response, Service, escape};
+//! use bulkhead_service::{Context, Error, Request, Response, Service, html};
 //!
 //! struct Greeter {
 //!     greeting: String,
@@ -29,7 +29,7 @@
 //!     async fn process(&self, request: Request) -> Response {
 //!         self.greeted.set(self.greeted.get() + 1);
 //!         let name = request.param("name").unwrap_or_default();
-//!         Response::html(format!("<p>{}, {}!", escape(&self.greeting), escape(&name)))
+//!         Response::html(html!("<p>{}, {}!", self.greeting, name))
 //!     }
 //! }
 //!
@@ -57,14 +57,20 @@ mod connection;
 mod context;
 mod data;
 mod escape;
-mod form;
+mod html;
 mod io;
+mod params;
 mod process;
 mod record;
+mod redirect;
 mod request;
 mod response;
 mod sealed;
 mod stream;
+/// The examples of the guide, which are compiled as documentation is.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/service-toolkit.md")]
+mod guide {}
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -77,8 +83,14 @@ pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
 pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
-pub use form::Params;
+pub use html::{Html, ToHtml};
+#[doc(hidden)]
+pub use html::{HtmlValue, check_html};
 pub use http::{self, Method, StatusCode};
+#[doc(hidden)]
+pub use params::fuzz_multipart;
+pub use params::{FormError, FormLimits, Multipart, ParamError, Params, Part, filter};
+pub use redirect::local_path;
 pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -64,12 +64,12 @@ impl Response {
 
     /// A small page that says what `status` says.
     pub fn status_page(status: StatusCode) -> Self {
-        Self::html(request::error::page(status, "")).with_status(status)
+        Self::status_text(status, "")
     }
 
-    /// Sends the client to `location` with a `GET`.
-    pub fn see_other(location: &str) -> Self {
-        Self::status_page(StatusCode::SEE_OTHER).with_header(LOCATION, location)
+    /// The same with a sentence, which is HTML.
+    pub(crate) fn status_text(status: StatusCode, sentence: &str) -> Self {
+        Self::html(request::error::page(status, sentence)).with_status(status)
     }
 
     /// The same with another status.

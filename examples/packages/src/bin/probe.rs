@@ -122,7 +122,7 @@ fn limits(resource: Resource) -> Value {
 
 /// The number in a parameter, or nought.
 fn number(request: &Request, name: &str) -> u64 {
-    request.param(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    request.param_as(name).unwrap_or(0)
 }
 
 async fn sleep(ms: u64) -> Response {
@@ -224,7 +224,7 @@ fn certificate(shown: &ClientCertificate) -> Value {
 }
 
 /// What arrived, as JSON.
-async fn echo(request: Request) -> Response {
+async fn echo(mut request: Request) -> Response {
     let headers: Vec<Value> = request
         .headers()
         .iter()

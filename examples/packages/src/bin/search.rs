@@ -43,8 +43,9 @@ impl Service for Search {
         if let Some(refusal) = refuse_other_methods(&request) {
             return refusal;
         }
-        let query = request.param("q").unwrap_or_default();
-        let page = request.param("page").and_then(|page| page.parse().ok());
+        // Raw: people look for `g++ (compiler)`, and every output is escaped.
+        let query = request.raw_param("q").unwrap_or_default();
+        let page = request.optional_param_as("page").ok().flatten();
         let answer = self.answer(query.trim(), page.unwrap_or(1));
         match request.param("format").as_deref() {
             Some("json") => Response::json(self.json(&answer)),
