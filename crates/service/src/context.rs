@@ -12,7 +12,7 @@ use wire::log::Level;
 use worker::log::Log;
 
 use crate::data::Sources;
-use crate::{DataSource, SealedCache, SealedSettings};
+use crate::{DataSource, SealedCache, SealedSettings, Sessions};
 
 /// What went wrong, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -130,6 +130,27 @@ impl Context {
         settings: SealedSettings,
     ) -> Result<SealedCache, Error> {
         SealedCache::new(name, path, settings)
+    }
+
+    /// Sessions of users, each a `T`, in a [sealed cache](Self::sealed_cache) of this name and path.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sessions<T>(&self, name: &str, path: &str) -> Result<Sessions<T>, Error> {
+        self.sessions_with(name, path, SealedSettings::default())
+    }
+
+    /// As [`Self::sessions`], with other limits.
+    ///
+    /// # Errors
+    /// As [`Self::sealed_cache_with`].
+    pub fn sessions_with<T>(
+        &self,
+        name: &str,
+        path: &str,
+        settings: SealedSettings,
+    ) -> Result<Sessions<T>, Error> {
+        Ok(Sessions::new(self.sealed_cache_with(name, path, settings)?))
     }
 
     /// This process's arguments. Any that is not UTF-8 is kept, with marks for what is not.

@@ -55,6 +55,7 @@
 mod body;
 mod connection;
 mod context;
+mod cookie;
 mod data;
 mod escape;
 mod html;
@@ -66,6 +67,7 @@ mod redirect;
 mod request;
 mod response;
 mod sealed;
+mod session;
 mod stream;
 /// The examples of the guide, which are compiled as documentation is.
 #[cfg(doctest)]
@@ -81,6 +83,7 @@ pub use body::{Body, BodyError};
 pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
+pub use cookie::{Cookie, CookieError, SameSite};
 pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use html::{Html, ToHtml};
@@ -96,6 +99,7 @@ pub use response::{Response, ResponseBody};
 #[doc(hidden)]
 pub use sealed::fuzz_cookie;
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
+pub use session::{CSRF_FIELD, CsrfError, Session, Sessions};
 pub use wire::log::Level;
 
 use process::{Native, Tower, serve};

@@ -25,8 +25,10 @@ use crate::context::Error;
 /// let response = Response::text("no such package\n").with_status(StatusCode::NOT_FOUND);
 /// assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
 /// ```
+///
+/// It is one pointer, so that a function may return `Result<Response, Response>`, and `?` makes answers of errors.
 #[derive(Debug)]
-pub struct Response(http::Response<ResponseBody>);
+pub struct Response(Box<http::Response<ResponseBody>>);
 
 /// The body of a response.
 pub struct ResponseBody(Kind);
@@ -44,7 +46,7 @@ impl Response {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         // SECURITY: text must not become a page because it looks like one.
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        Self(response)
+        Self(Box::new(response))
     }
 
     /// An HTML page.
@@ -95,7 +97,7 @@ impl Response {
 
     /// The response without its helpers.
     pub fn into_http(self) -> http::Response<ResponseBody> {
-        self.0
+        *self.0
     }
 
     /// The whole body as text, for tests of a service.
@@ -141,7 +143,7 @@ where
     B::Error: Into<Error>,
 {
     fn from(response: http::Response<B>) -> Self {
-        Self(response.map(ResponseBody::streaming))
+        Self(Box::new(response.map(ResponseBody::streaming)))
     }
 }
 

@@ -5,13 +5,15 @@
 
 use std::process::ExitCode;
 
-use bulkhead_service::{Context, Error, Request, Response, Service, StatusCode, html};
+use bulkhead_service::{Context, Cookie, Error, Request, Response, Service, Sessions, StatusCode, html};
 
-struct Tools;
+struct Tools {
+    sessions: Sessions<String>,
+}
 
 impl Service for Tools {
-    async fn init(_: &Context) -> Result<Self, Error> {
-        Ok(Self)
+    async fn init(cx: &Context) -> Result<Self, Error> {
+        Ok(Self { sessions: cx.sessions("tools", "/tools")? })
     }
 
     async fn process(&self, mut request: Request) -> Response {
@@ -26,9 +28,48 @@ impl Tools {
             "/tools/form" => form(request).await,
             "/tools/upload" => upload(request).await,
             "/tools/redirect" => Ok(Response::see_other(&request.raw_param("to").unwrap_or_default())),
+            "/tools/cookie" => cookie(request),
+            "/tools/account" if request.method() == "POST" => self.log_in(request).await,
+            "/tools/account" => self.account(request),
+            "/tools/leave" => self.leave(request),
             _ => Err(Response::status_page(StatusCode::NOT_FOUND)),
         }
     }
+}
+
+impl Tools {
+    fn account(&self, request: &Request) -> Result<Response, Response> {
+        let mut session = self.sessions.of(request);
+        let (name, field) = (session.get().cloned(), session.csrf_field()?);
+        let page =
+            html!("<p>{}<form method=post action=\"/tools/account\">{}<input name=name></form>", name, field);
+        Ok(session.save(Response::html(page))?)
+    }
+
+    async fn log_in(&self, request: &mut Request) -> Result<Response, Response> {
+        let form = request.form().await?;
+        let mut session = self.sessions.of(request);
+        session.check(request, &form)?;
+        session.log_in(form.get_as("name")?);
+        Ok(session.save(Response::see_other("/tools/account"))?)
+    }
+
+    fn leave(&self, request: &Request) -> Result<Response, Response> {
+        let mut session = self.sessions.of(request);
+        session.check_header(request)?;
+        session.log_out();
+        Ok(session.save(Response::text("bye\n"))?)
+    }
+}
+
+/// Says what was in the cookie, and puts in what is asked for.
+fn cookie(request: &Request) -> Result<Response, Response> {
+    let mut response = Response::text(format!("{:?}\n", request.cookie("word")));
+    match request.raw_param("set") {
+        Some(word) => response.set_cookie(&Cookie::new("word", &word).path("/tools"))?,
+        None => response.remove_cookie("word", "/tools")?,
+    }
+    Ok(response)
 }
 
 fn query(request: &Request) -> Result<Response, Response> {
