@@ -57,9 +57,12 @@ mod connection;
 mod context;
 mod cookie;
 mod data;
+mod deadline;
 mod escape;
+mod events;
 mod html;
 mod io;
+mod json;
 mod params;
 mod process;
 mod record;
@@ -69,6 +72,7 @@ mod response;
 mod sealed;
 mod session;
 mod stream;
+mod tasks;
 /// The examples of the guide, which are compiled as documentation is.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/service-toolkit.md")]
@@ -76,6 +80,7 @@ mod guide {}
 #[cfg(test)]
 mod tests;
 mod timer;
+mod writer;
 
 use std::process::ExitCode;
 
@@ -85,11 +90,14 @@ pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
 pub use cookie::{Cookie, CookieError, SameSite};
 pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
+pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
+pub use events::{Event, Events};
 pub use html::{Html, ToHtml};
 #[doc(hidden)]
 pub use html::{HtmlValue, check_html};
 pub use http::{self, Method, StatusCode};
+pub use json::JsonError;
 #[doc(hidden)]
 pub use params::fuzz_multipart;
 pub use params::{FormError, FormLimits, Multipart, ParamError, Params, Part, filter};
@@ -101,6 +109,7 @@ pub use sealed::fuzz_cookie;
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
 pub use session::{CSRF_FIELD, CsrfError, Session, Sessions};
 pub use wire::log::Level;
+pub use writer::Writer;
 
 use process::{Native, Tower, serve};
 

@@ -59,11 +59,6 @@ impl Response {
         Self::new("text/plain; charset=utf-8", text)
     }
 
-    /// JSON, serialized already.
-    pub fn json(json: impl Into<Bytes>) -> Self {
-        Self::new("application/json", json)
-    }
-
     /// A small page that says what `status` says.
     pub fn status_page(status: StatusCode) -> Self {
         Self::status_text(status, "")

@@ -48,7 +48,7 @@ impl Service for Search {
         let page = request.optional_param_as("page").ok().flatten();
         let answer = self.answer(query.trim(), page.unwrap_or(1));
         match request.param("format").as_deref() {
-            Some("json") => Response::json(self.json(&answer)),
+            Some("json") => Response::json(&self.json(&answer)),
             _ => Response::html(self.html(&answer)),
         }
     }
@@ -87,7 +87,7 @@ impl Search {
         page("Search packages", answer.query, &main)
     }
 
-    fn json(&self, answer: &Answer<'_>) -> String {
+    fn json(&self, answer: &Answer<'_>) -> serde_json::Value {
         let found = self.shown(answer).map(|(package, score)| {
             serde_json::json!({
                 "name": package.name,
@@ -105,7 +105,6 @@ impl Search {
             "took_us": u64::try_from(answer.took.as_micros()).unwrap_or(u64::MAX),
             "packages": found.collect::<Vec<_>>(),
         })
-        .to_string()
     }
 }
 

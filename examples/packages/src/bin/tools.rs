@@ -4,16 +4,20 @@
 //! asks for a privilege.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use bulkhead_service::{Context, Cookie, Error, Request, Response, Service, Sessions, StatusCode, html};
+use bulkhead_service::{
+    Context, Cookie, Error, Event, Level, Request, Response, Service, Sessions, StatusCode, html,
+};
 
 struct Tools {
+    cx: Context,
     sessions: Sessions<String>,
 }
 
 impl Service for Tools {
     async fn init(cx: &Context) -> Result<Self, Error> {
-        Ok(Self { sessions: cx.sessions("tools", "/tools")? })
+        Ok(Self { cx: cx.clone(), sessions: cx.sessions("tools", "/tools")? })
     }
 
     async fn process(&self, mut request: Request) -> Response {
@@ -28,6 +32,11 @@ impl Tools {
             "/tools/form" => form(request).await,
             "/tools/upload" => upload(request).await,
             "/tools/redirect" => Ok(Response::see_other(&request.raw_param("to").unwrap_or_default())),
+            "/tools/events" => Ok(self.events(request)),
+            "/tools/stream" => Ok(stream(request.param_as("lines")?)),
+            "/tools/json" => Ok(Response::json(&request.json::<Vec<i64>>().await?.iter().sum::<i64>())),
+            "/tools/later" => Ok(self.later(request.param_as("ms")?)),
+            "/tools/within" => within(request).await,
             "/tools/cookie" => cookie(request),
             "/tools/account" if request.method() == "POST" => self.log_in(request).await,
             "/tools/account" => self.account(request),
@@ -35,6 +44,60 @@ impl Tools {
             _ => Err(Response::status_page(StatusCode::NOT_FOUND)),
         }
     }
+}
+
+impl Tools {
+    /// Counts from where the client was, with so many milliseconds between two events.
+    fn events(&self, request: &Request) -> Response {
+        let first = request.last_event_id().and_then(|id| id.parse().ok()).map_or(0, |id: u64| id + 1);
+        let pause = Duration::from_millis(request.param_as("ms").unwrap_or(10));
+        let cx = self.cx.clone();
+        Response::events(&self.cx, move |events| async move {
+            let told = Told(cx);
+            for number in first..first.saturating_add(1_000_000) {
+                events.send(&Event::data(format!("event {number}")).id(&number.to_string())).await;
+                tokio::time::sleep(pause).await;
+            }
+            drop(told);
+        })
+    }
+
+    /// Says something in the log after so many milliseconds, and when the worker retires.
+    fn later(&self, ms: u64) -> Response {
+        let cx = self.cx.clone();
+        self.cx.spawn(async move {
+            cx.drained().await;
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            cx.event(Level::Info, "this was done later");
+        });
+        self.cx.spawn_until_drained(std::future::pending());
+        Response::text("it will be done\n")
+    }
+}
+
+/// Says that what sends events has gone.
+struct Told(Context);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.event(Level::Info, "nobody listens any more");
+    }
+}
+
+fn stream(lines: u64) -> Response {
+    Response::stream("text/plain; charset=utf-8", move |writer| async move {
+        for line in 0..lines {
+            writer.write(format!("line {line}\n")).await;
+        }
+        if lines == 13 { Err("thirteen lines are not to be".into()) } else { Ok(()) }
+    })
+}
+
+async fn within(request: &Request) -> Result<Response, Response> {
+    let limit = Duration::from_millis(request.param_as("limit")?);
+    let work = tokio::time::sleep(Duration::from_millis(request.param_as("work")?));
+    request.within(limit, work).await?;
+    Ok(Response::text("in time\n"))
 }
 
 impl Tools {
