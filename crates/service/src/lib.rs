@@ -65,6 +65,7 @@ mod io;
 mod json;
 mod params;
 mod process;
+mod rate;
 mod record;
 mod redirect;
 mod request;
@@ -101,6 +102,7 @@ pub use json::JsonError;
 #[doc(hidden)]
 pub use params::fuzz_multipart;
 pub use params::{FormError, FormLimits, Multipart, ParamError, Params, Part, filter};
+pub use rate::{RateLimit, TooMany};
 pub use redirect::local_path;
 pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};

@@ -7,17 +7,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bulkhead_service::{
-    Context, Cookie, Error, Event, Level, Request, Response, Service, Sessions, StatusCode, html,
+    Context, Cookie, Error, Event, Level, RateLimit, Request, Response, Service, Sessions, StatusCode, html,
 };
 
 struct Tools {
     cx: Context,
     sessions: Sessions<String>,
+    limit: RateLimit,
 }
 
 impl Service for Tools {
     async fn init(cx: &Context) -> Result<Self, Error> {
-        Ok(Self { cx: cx.clone(), sessions: cx.sessions("tools", "/tools")? })
+        Ok(Self {
+            cx: cx.clone(),
+            sessions: cx.sessions("tools", "/tools")?,
+            limit: RateLimit::per_minute(2),
+        })
     }
 
     async fn process(&self, mut request: Request) -> Response {
@@ -36,6 +41,7 @@ impl Tools {
             "/tools/stream" => Ok(stream(request.param_as("lines")?)),
             "/tools/json" => Ok(Response::json(&request.json::<Vec<i64>>().await?.iter().sum::<i64>())),
             "/tools/later" => Ok(self.later(request.param_as("ms")?)),
+            "/tools/limited" => self.limited(request),
             "/tools/within" => within(request).await,
             "/tools/cookie" => cookie(request),
             "/tools/account" if request.method() == "POST" => self.log_in(request).await,
@@ -60,6 +66,14 @@ impl Tools {
             }
             drop(told);
         })
+    }
+
+    fn limited(&self, request: &Request) -> Result<Response, Response> {
+        match request.param("key") {
+            Some(key) => self.limit.check_key(&key)?,
+            None => self.limit.check(request)?,
+        }
+        Ok(Response::text("go on\n"))
     }
 
     /// Says something in the log after so many milliseconds, and when the worker retires.
