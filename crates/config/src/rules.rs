@@ -356,6 +356,7 @@ pub(crate) const SERVICE: Keys = (
         "cpu_percent",
         "network",
         "data",
+        "files",
         "jit",
         "label",
         "takes_connections",

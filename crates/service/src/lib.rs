@@ -60,6 +60,7 @@ mod data;
 mod deadline;
 mod escape;
 mod events;
+mod files;
 mod html;
 mod io;
 mod json;
@@ -94,6 +95,7 @@ pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameter
 pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use events::{Event, Events};
+pub use files::{Files, NewFile, SaveError, Saved};
 pub use html::{Html, ToHtml};
 #[doc(hidden)]
 pub use html::{HtmlValue, check_html};

@@ -1,4 +1,4 @@
-//! Data proxies: what each is sent, the folder of its database, and its channels to services.
+//! Data proxies: what each is sent, the folder of its database, and its channels to services. Folders of services' own files.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a statement, or opens a database.
 
@@ -20,6 +20,12 @@ use crate::spawn::process_spec::ProcessSpec;
 
 /// Where a data proxy with a root of its own has the folder of its database.
 pub const DATA_AT: &str = "/data";
+
+/// Where a service with a root of its own has its files.
+pub const FILES_AT: &str = "/files";
+
+/// What tells a service where its files are.
+const FILES_VARIABLE: &str = "BULKHEAD_FILES";
 
 impl SpawnContext {
     /// The data source of a proxy.
@@ -48,6 +54,11 @@ impl SpawnContext {
     pub fn data_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
         let (_, _, mut path) = self.database(spec)?;
         path.pop();
+        self.kept_folder(spec, path)
+    }
+
+    /// A folder `state_dir/KIND/SITE/NAME`, which belongs to a process of `spec`; made if it is not there.
+    pub fn kept_folder(&self, spec: &ProcessSpec, path: PathBuf) -> Result<OwnedFd, Error> {
         // Everything above it is ours: nobody can put a link there.
         let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
         above.into_iter().rev().try_for_each(|folder| directories::own_directory(folder, 0o755))?;
@@ -65,8 +76,21 @@ impl SpawnContext {
         let found = owner.metadata().map_err(at("examine", &path))?.uid();
         match found == identity.id() {
             true => Ok(folder),
-            false => Err(Error::NotTheProxys { path, found, wanted: identity.id() }),
+            false => Err(Error::NotTheWriters { path, found, wanted: identity.id() }),
         }
+    }
+
+    /// The folder of a service's own files as the launcher sees it, if the service has one.
+    pub fn files_folder(&self, spec: &ProcessSpec) -> Option<PathBuf> {
+        let (site, service) = self.service(spec)?;
+        service.files_folder(&self.config.server, site)
+    }
+
+    /// What tells a service in its environment where its own files are, if it has any.
+    pub fn files_variable(&self, spec: &ProcessSpec) -> Option<String> {
+        let folder = self.files_folder(spec)?;
+        let seen = if self.template().is_some() { Path::new(FILES_AT) } else { &folder };
+        Some(format!("{FILES_VARIABLE}={}", seen.display()))
     }
 
     /// What a data proxy is sent before it opens its source.

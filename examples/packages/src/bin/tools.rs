@@ -7,13 +7,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bulkhead_service::{
-    Context, Cookie, Error, Event, Level, RateLimit, Request, Response, Service, Sessions, StatusCode, html,
+    Context, Cookie, Error, Event, Files, Level, RateLimit, Request, Response, Service, Sessions, StatusCode,
+    html,
 };
 
 struct Tools {
     cx: Context,
     sessions: Sessions<String>,
     limit: RateLimit,
+    /// None without `files = true`.
+    files: Option<Files>,
 }
 
 impl Service for Tools {
@@ -22,6 +25,7 @@ impl Service for Tools {
             cx: cx.clone(),
             sessions: cx.sessions("tools", "/tools")?,
             limit: RateLimit::per_minute(2),
+            files: cx.files().ok(),
         })
     }
 
@@ -37,6 +41,8 @@ impl Tools {
             "/tools/form" => form(request).await,
             "/tools/upload" => upload(request).await,
             "/tools/redirect" => Ok(Response::see_other(&request.raw_param("to").unwrap_or_default())),
+            "/tools/save" => self.save(request).await,
+            "/tools/saved" => self.saved(request).await,
             "/tools/events" => Ok(self.events(request)),
             "/tools/stream" => Ok(stream(request.param_as("lines")?)),
             "/tools/json" => Ok(Response::json(&request.json::<Vec<i64>>().await?.iter().sum::<i64>())),
@@ -66,6 +72,29 @@ impl Tools {
             }
             drop(told);
         })
+    }
+
+    fn files(&self) -> Result<&Files, Response> {
+        self.files
+            .as_ref()
+            .ok_or_else(|| Response::text("no files\n").with_status(StatusCode::NOT_IMPLEMENTED))
+    }
+
+    /// Keeps each file, and says what it is called.
+    async fn save(&self, request: &mut Request) -> Result<Response, Response> {
+        let files = self.files()?;
+        let mut parts = request.multipart()?;
+        let mut names = Vec::new();
+        while let Some(mut part) = parts.next().await? {
+            names.push(part.save(files, 1 << 20).await?.name);
+        }
+        Ok(Response::json(&names))
+    }
+
+    async fn saved(&self, request: &Request) -> Result<Response, Response> {
+        let content = self.files()?.read(&request.raw_param("name").unwrap_or_default()).await;
+        let content = content.map_err(|_| Response::status_page(StatusCode::NOT_FOUND))?;
+        Ok(Response::new("application/octet-stream", content))
     }
 
     fn limited(&self, request: &Request) -> Result<Response, Response> {
