@@ -45,5 +45,5 @@ DATA_PROXY_TO_SERVICE = Edge("DATA_PROXY_TO_SERVICE", VERSION, {
     1: ("Welcome", ()),
     2: ("Part", (("id", U32), ("results", Bytes(61440)),)),
     3: ("Done", (("id", U32), ("results", Bytes(61440)),)),
-    4: ("Failed", (("id", U32), ("fault", Choice("CallFault", (0, "Refused"), (1, "Parameters"), (2, "TooLarge"), (3, "Busy"), (4, "Late"), (5, "Constraint"), (6, "Database"))), ("reason", Text(512)),)),
+    4: ("Failed", (("id", U32), ("fault", Choice("CallFault", (0, "Refused"), (1, "Parameters"), (2, "TooLarge"), (3, "Busy"), (4, "Late"), (5, "Constraint"), (6, "Database"), (7, "Lost"))), ("reason", Text(512)),)),
 })

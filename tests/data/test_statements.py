@@ -159,7 +159,7 @@ class Folder(unittest.TestCase):
             path.chmod(0o755)
         os.chown(folder, 65534, 65534)
         with server:
-            self.assertTrue(until(lambda: "belongs to uid 65534, and its data proxy has uid" in server.log() + server.stderr(), 10))
+            self.assertTrue(until(lambda: "belongs to uid 65534, and the process that writes there has uid" in server.log() + server.stderr(), 10))
             self.assertEqual(server.status("/", "fine.test"), 200)
 
 

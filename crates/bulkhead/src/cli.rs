@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::explain::Form;
 use crate::guard;
+use crate::new::New;
 use crate::serve::options::Serve;
 
 /// Bulkhead, a web server whose parts cannot reach each other.
@@ -280,6 +281,14 @@ EXIT CODES: 0 all is well, 1 failed, 2 there is a mistake")]
         #[command(subcommand)]
         command: DataCommand,
     },
+    /// Make the folder of a new service: a program, its tests, and a configuration that runs it.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead new hello
+  bulkhead new hello --lang rust --sdk ~/src/bulkhead/crates/service
+
+The folder must not be there. What is printed are the next three commands: into the folder, build the program, run it.")]
+    New(New),
     /// List the clients that sites refuse since their records failed to decrypt (`tamper_ban`).
     #[command(after_help = "\
 EXAMPLES:

@@ -21,6 +21,7 @@ mod isolation;
 mod layers;
 mod locate;
 mod memory;
+mod new;
 mod probe;
 mod ps;
 mod reload;
@@ -81,6 +82,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Data { config, command: DataCommand::Check { names, json } } => {
             data::check(config.as_deref(), &names, json)
         }
+        Command::New(what) => new::new(&what),
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),
     }

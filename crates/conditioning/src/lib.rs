@@ -29,6 +29,6 @@ pub use guesses::Guesses;
 pub use network::{Exempt, Network, NetworkError};
 pub use pace::{MinRate, Pace};
 pub use queue::{Priority, Queue, Waiting};
-pub use rate::{Asked, Rate};
+pub use rate::{Asked, Buckets, Rate};
 pub use shares::{ShareLimits, Shares};
 pub use tree::{Key, Tree};

@@ -1,9 +1,10 @@
-//! What is known of the clients that were heard of last: a table with a limit.
+//! What is known of the clients, or other keys, that were heard of last: a table with a limit.
 //!
-//! Runs in: gates, filters; pure. Sees: addresses of clients. Never: holds more than its limit; who was not heard of
+//! Runs in: gates, filters, services; pure. Sees: addresses of clients. Never: holds more than its limit; who was not heard of
 //! for longest is forgotten first.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use crate::address::Origin;
 use crate::hash::Seeded;
@@ -12,8 +13,8 @@ use crate::hash::Seeded;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-struct Entry<V> {
-    origin: Origin,
+struct Entry<V, K> {
+    key: K,
     value: V,
     older: u32,
     newer: u32,
@@ -21,15 +22,15 @@ struct Entry<V> {
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Recent<V> {
-    places: HashMap<Origin, u32, Seeded>,
-    entries: Vec<Entry<V>>,
+pub struct Recent<V, K = Origin> {
+    places: HashMap<K, u32, Seeded>,
+    entries: Vec<Entry<V, K>>,
     oldest: u32,
     newest: u32,
     limit: u32,
 }
 
-impl<V> Recent<V> {
+impl<V, K: Copy + Eq + Hash> Recent<V, K> {
     /// A table of at most `limit` clients, at least one.
     pub fn new(limit: u32) -> Self {
         Self {
@@ -41,19 +42,19 @@ impl<V> Recent<V> {
         }
     }
 
-    /// What is known of `origin`.
-    pub fn get(&self, origin: Origin) -> Option<&V> {
-        self.places.get(&origin).map(|&at| &self.entries[at as usize].value)
+    /// What is known of `key`.
+    pub fn get(&self, key: K) -> Option<&V> {
+        self.places.get(&key).map(|&at| &self.entries[at as usize].value)
     }
 
-    /// What is known of `origin`, of which something is heard now; `new` if nothing was known.
-    pub fn touch(&mut self, origin: Origin, new: impl FnOnce() -> V) -> &mut V {
-        let at = match self.places.get(&origin) {
+    /// What is known of `key`, of which something is heard now; `new` if nothing was known.
+    pub fn touch(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        let at = match self.places.get(&key) {
             Some(&at) => {
                 self.unlink(at);
                 at
             }
-            None => self.add(origin, new()),
+            None => self.add(key, new()),
         };
         self.link(at);
         &mut self.entries[at as usize].value
@@ -65,19 +66,19 @@ impl<V> Recent<V> {
     }
 
     /// A place that is in no order yet: a new one, or that of the oldest.
-    fn add(&mut self, origin: Origin, value: V) -> u32 {
+    fn add(&mut self, key: K, value: V) -> u32 {
         let at = if self.entries.len() < self.limit as usize {
-            self.entries.push(Entry { origin, value, older: NONE, newer: NONE });
+            self.entries.push(Entry { key, value, older: NONE, newer: NONE });
             (self.entries.len() - 1) as u32
         } else {
             let at = self.oldest;
             self.unlink(at);
             let entry = &mut self.entries[at as usize];
-            self.places.remove(&entry.origin);
-            (entry.origin, entry.value) = (origin, value);
+            self.places.remove(&entry.key);
+            (entry.key, entry.value) = (key, value);
             at
         };
-        self.places.insert(origin, at);
+        self.places.insert(key, at);
         at
     }
 

@@ -363,6 +363,7 @@ pub(crate) const SERVICE: Keys = (
         "cpu_percent",
         "network",
         "data",
+        "files",
         "jit",
         "label",
         "takes_connections",

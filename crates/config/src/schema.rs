@@ -525,6 +525,8 @@ pub struct Service {
     pub network: Network,
     /// The data sources of its site that it may have, by their names.
     pub data: Vec<String>,
+    /// Whether it has a folder of its own, to write files in that outlive it.
+    pub files: bool,
     /// Whether it may make code while it runs.
     pub jit: bool,
     /// The label that SELinux or AppArmor gives its program.
@@ -539,4 +541,11 @@ pub struct Service {
     pub recycle: Recycle,
     /// How many processes it has.
     pub workers: Workers,
+}
+
+impl Service {
+    /// The folder of its own files, if it has one.
+    pub fn files_folder(&self, server: &Server, site: &Site) -> Option<PathBuf> {
+        self.files.then(|| server.state_dir.join("files").join(&site.name).join(&self.name))
+    }
 }

@@ -176,6 +176,7 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
         requests: table.optional_count("requests", &rules::REQUESTS, problems),
         network: network(&table, problems),
         data: table.get("data").and_then(|entry| entry.strings(names::name, problems)).unwrap_or_default(),
+        files: table.get("files").and_then(|entry| entry.boolean(problems)).unwrap_or(false),
         jit: jit(&table, problems),
         label_of_program: table
             .get("label")

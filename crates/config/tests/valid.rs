@@ -42,6 +42,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         cpu_percent: None,
         network: config::Network::default(),
         data: Vec::new(),
+        files: false,
         jit: false,
         label: None,
         takes_connections: false,

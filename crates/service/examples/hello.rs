@@ -3,7 +3,7 @@
 //! Runs in: a service's worker, under that service's uid, inside its jail. Sees: a name that a client made up.
 //! Never: puts it into the page unescaped.
 
-use bulkhead_service::{Context, Error, Request, Response, Service, escape};
+use bulkhead_service::{Context, Error, Request, Response, Service, html};
 
 struct Hello;
 
@@ -14,7 +14,7 @@ impl Service for Hello {
 
     async fn process(&self, request: Request) -> Response {
         let name = request.param("name").unwrap_or_else(|| "world".to_owned());
-        Response::html(format!("<!doctype html><title>Hello</title><p>Hello, {}!\n", escape(&name)))
+        Response::html(html!("<!doctype html><title>Hello</title><p>Hello, {}!\n", name))
     }
 }
 

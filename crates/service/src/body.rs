@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use crate::timer::StallTimer;
@@ -115,6 +116,22 @@ pub enum BodyError {
 }
 
 impl Body {
+    /// All of it, if that is no more than `limit` bytes.
+    pub(crate) async fn read_up_to(mut self, limit: u64) -> Result<Bytes, BodyError> {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = self.frame().await {
+            let piece = frame?.into_data().unwrap_or_default();
+            if (whole.len() + piece.len()) as u64 > limit {
+                return Err(BodyError::TooLong(limit));
+            }
+            if whole.is_empty() && self.is_end_stream() {
+                return Ok(piece);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
     /// No body at all.
     pub fn empty() -> Self {
         Self(Source::Full(None))

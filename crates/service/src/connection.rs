@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{AUTHORIZATION, CONNECTION, COOKIE, Entry, HOST, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -25,6 +25,7 @@ use request::fields::{self, Origin};
 use worker::receiver::Arrival;
 
 use crate::body::{Body, BodyError, Flow};
+use crate::deadline::Begun;
 use crate::io::Io;
 use crate::process::{Process, Worker};
 use crate::record::{Record, Recorded, log_malformed};
@@ -177,6 +178,7 @@ impl<P: Process> Connection<P> {
             Kind::OneRequest | Kind::Kept => self.look_through(&mut request),
         };
         request.extensions_mut().insert(Client(client));
+        request.extensions_mut().insert(Begun(Instant::now()));
         let (stall, flow) = (self.stall(), self.flow.clone());
         let request = request.map(|incoming| Body::arriving(incoming, limit, stall, flow));
         let response = self.worker.process.answer(request.into()).await;

@@ -12,7 +12,8 @@ use wire::log::Level;
 use worker::log::Log;
 
 use crate::data::Sources;
-use crate::{DataSource, SealedCache, SealedSettings};
+use crate::tasks::Tasks;
+use crate::{DataSource, SealedCache, SealedSettings, Sessions};
 
 /// What went wrong, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -24,6 +25,7 @@ pub struct Context {
     limits: Limits,
     log: Option<Log>,
     sources: Rc<HashMap<String, DataSource>>,
+    tasks: Tasks,
 }
 
 /// The limits that hold for this worker, from the operator's configuration.
@@ -44,7 +46,7 @@ pub struct Limits {
 impl Context {
     pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log, sources: &Sources) -> Self {
         let sources = sources.iter().map(|(name, attached)| (name.clone(), attached.source.clone()));
-        Self { arguments, limits, log: Some(log), sources: Rc::new(sources.collect()) }
+        Self { arguments, limits, log: Some(log), sources: Rc::new(sources.collect()), tasks: Tasks::new() }
     }
 
     /// A context outside of Bulkhead, for a service's own tests; its events go to standard error.
@@ -60,6 +62,7 @@ impl Context {
             },
             log: None,
             sources: Rc::default(),
+            tasks: Tasks::new(),
         }
     }
 
@@ -130,6 +133,31 @@ impl Context {
         settings: SealedSettings,
     ) -> Result<SealedCache, Error> {
         SealedCache::new(name, path, settings)
+    }
+
+    /// Sessions of users, each a `T`, in a [sealed cache](Self::sealed_cache) of this name and path.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sessions<T>(&self, name: &str, path: &str) -> Result<Sessions<T>, Error> {
+        self.sessions_with(name, path, SealedSettings::default())
+    }
+
+    /// As [`Self::sessions`], with other limits.
+    ///
+    /// # Errors
+    /// As [`Self::sealed_cache_with`].
+    pub fn sessions_with<T>(
+        &self,
+        name: &str,
+        path: &str,
+        settings: SealedSettings,
+    ) -> Result<Sessions<T>, Error> {
+        Ok(Sessions::new(self.sealed_cache_with(name, path, settings)?))
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// This process's arguments. Any that is not UTF-8 is kept, with marks for what is not.

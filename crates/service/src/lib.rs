@@ -13,7 +13,7 @@
 //! use std::cell::Cell;
 //! use std::process::ExitCode;
 //!
-//! use bulkhead_service::{Context, Error, Request, Response, Service, escape};
+//! use bulkhead_service::{Context, Error, Request, Response, Service, html};
 //!
 //! struct Greeter {
 //!     greeting: String,
@@ -29,7 +29,7 @@
 //!     async fn process(&self, request: Request) -> Response {
 //!         self.greeted.set(self.greeted.get() + 1);
 //!         let name = request.param("name").unwrap_or_default();
-//!         Response::html(format!("<p>{}, {}!", escape(&self.greeting), escape(&name)))
+//!         Response::html(html!("<p>{}, {}!", self.greeting, name))
 //!     }
 //! }
 //!
@@ -55,19 +55,34 @@
 mod body;
 mod connection;
 mod context;
+mod cookie;
 mod data;
+mod deadline;
 mod escape;
-mod form;
+mod events;
+mod files;
+mod html;
 mod io;
+mod json;
+mod params;
 mod process;
+mod rate;
 mod record;
+mod redirect;
 mod request;
 mod response;
 mod sealed;
+mod session;
 mod stream;
+mod tasks;
+/// The examples of the guide, which are compiled as documentation is.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/service-toolkit.md")]
+mod guide {}
 #[cfg(test)]
 mod tests;
 mod timer;
+mod writer;
 
 use std::process::ExitCode;
 
@@ -75,16 +90,30 @@ pub use body::{Body, BodyError};
 pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
+pub use cookie::{Cookie, CookieError, SameSite};
 pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
+pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
-pub use form::Params;
+pub use events::{Event, Events};
+pub use files::{Files, NewFile, SaveError, Saved};
+pub use html::{Html, ToHtml};
+#[doc(hidden)]
+pub use html::{HtmlValue, check_html};
 pub use http::{self, Method, StatusCode};
+pub use json::JsonError;
+#[doc(hidden)]
+pub use params::fuzz_multipart;
+pub use params::{FormError, FormLimits, Multipart, ParamError, Params, Part, filter};
+pub use rate::{RateLimit, TooMany};
+pub use redirect::local_path;
 pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};
 #[doc(hidden)]
 pub use sealed::fuzz_cookie;
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
+pub use session::{CSRF_FIELD, CsrfError, Session, Sessions};
 pub use wire::log::Level;
+pub use writer::Writer;
 
 use process::{Native, Tower, serve};
 

@@ -223,6 +223,7 @@ impl<P: Process> Worker<P> {
             self.follow(control, message).await?;
         }
         self.receiver.drain();
+        self.context.tasks().drain();
         Ok(())
     }
 
@@ -241,12 +242,14 @@ impl<P: Process> Worker<P> {
         Ok(())
     }
 
-    /// Serves every connection, also those that are still on their way when the worker retires.
+    /// Serves every connection, also those that are still on their way when the worker retires; then waits for what goes on
+    /// in the background.
     async fn accept(self: Rc<Self>) -> Result<(), Error> {
         while let Some(arrival) = self.receiver.next().await {
             tokio::task::spawn_local(connection::serve(self.clone(), arrival));
         }
         self.receiver.idle().await;
+        self.context.tasks().ended().await;
         Ok(())
     }
 }

@@ -2,25 +2,27 @@
 //!
 //! Runs in: a service's worker. Sees: what a client made up. Never: takes the client's word for who it is.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::{Deref, DerefMut};
+use std::str::FromStr;
 
 use bytes::Bytes;
 use certificate::ClientCertificate;
-use http_body_util::BodyExt;
+use http::Method;
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 
 use crate::Error;
 use crate::body::{Body, BodyError};
-use crate::form::Params;
+use crate::params::{ParamError, Params};
 
 /// A request: an [`http::Request`] and what is often asked of it.
 ///
 /// ```
 /// let request = bulkhead_service::Request::get("/package/g%2B%2B?lines=3");
 /// assert_eq!(request.path_below("/package/").as_deref(), Some("g++"));
-/// assert_eq!(request.param("lines").as_deref(), Some("3"));
+/// assert_eq!(request.param_as::<u32>("lines"), Ok(3));
 /// ```
 #[derive(Debug)]
 pub struct Request(http::Request<Body>);
@@ -38,6 +40,14 @@ impl Request {
         let mut request = http::Request::new(Body::empty());
         *request.uri_mut() = target.parse().unwrap_or_default();
         Self(request)
+    }
+
+    /// A `POST` of `body` to `target`, for tests of a service.
+    pub fn post(target: &str, body: impl Into<Bytes>) -> Self {
+        let mut request = Self::get(target);
+        *request.method_mut() = Method::POST;
+        *request.body_mut() = body.into().into();
+        request
     }
 
     /// The client's address; none of the client's own claims is taken into account.
@@ -78,31 +88,49 @@ impl Request {
         Some(percent_decode_str(rest).decode_utf8_lossy().into_owned())
     }
 
-    /// The parameters in the query.
+    /// The parameters in the query. LIMIT: all of them together are at most `head_bytes` long.
     pub fn params(&self) -> Params {
         Params::parse(self.uri().query().unwrap_or_default())
     }
 
-    /// The first value of the query's parameter `name`, decoded. It must be escaped wherever it is put out.
+    /// The first value of the query's parameter `name`, [filtered](crate::filter): without `< > ( ) # & ; "` and control
+    /// characters. Where it is put out, it must be escaped all the same.
     pub fn param(&self, name: &str) -> Option<String> {
-        self.params().get(name).map(str::to_owned)
+        self.params().get(name)
     }
 
-    /// The whole body.
+    /// The first value of the query's parameter `name`, as a `T`.
+    ///
+    /// # Errors
+    /// As [`Params::get_as`]; the error converts into the [`crate::Response`] to be given, 400.
+    pub fn param_as<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, ParamError> {
+        self.params().get_as(name)
+    }
+
+    /// As [`Self::param_as`], where the client may leave it out: `None` if there is none, or an empty one.
+    ///
+    /// # Errors
+    /// As [`Params::optional_as`].
+    pub fn optional_param_as<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, ParamError> {
+        self.params().optional_as(name)
+    }
+
+    /// The first value of the query's parameter `name`, as the client meant it. It must be escaped wherever it is put out.
+    pub fn raw_param(&self, name: &str) -> Option<String> {
+        self.params().raw(name).map(str::to_owned)
+    }
+
+    /// The whole body. The request has none afterwards.
     ///
     /// # Errors
     /// [`BodyError`] converts into the [`crate::Response`] to be given.
-    pub async fn bytes(self) -> Result<Bytes, BodyError> {
-        Ok(self.0.into_body().collect().await?.to_bytes())
+    pub async fn bytes(&mut self) -> Result<Bytes, BodyError> {
+        self.take_body().read_up_to(u64::MAX).await
     }
 
-    /// The parameters in the body of a submitted form.
-    ///
-    /// # Errors
-    /// As [`Self::bytes`].
-    pub async fn form(self) -> Result<Params, BodyError> {
-        let bytes = self.bytes().await?;
-        Ok(Params::parse(&String::from_utf8_lossy(&bytes)))
+    /// The body, which the request has no more.
+    pub(crate) fn take_body(&mut self) -> Body {
+        std::mem::replace(self.0.body_mut(), Body::empty())
     }
 
     /// The request without its helpers.

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -25,8 +25,10 @@ use crate::context::Error;
 /// let response = Response::text("no such package\n").with_status(StatusCode::NOT_FOUND);
 /// assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
 /// ```
+///
+/// It is one pointer, so that a function may return `Result<Response, Response>`, and `?` makes answers of errors.
 #[derive(Debug)]
-pub struct Response(http::Response<ResponseBody>);
+pub struct Response(Box<http::Response<ResponseBody>>);
 
 /// The body of a response.
 pub struct ResponseBody(Kind);
@@ -44,7 +46,7 @@ impl Response {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         // SECURITY: text must not become a page because it looks like one.
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        Self(response)
+        Self(Box::new(response))
     }
 
     /// An HTML page.
@@ -57,19 +59,14 @@ impl Response {
         Self::new("text/plain; charset=utf-8", text)
     }
 
-    /// JSON, serialized already.
-    pub fn json(json: impl Into<Bytes>) -> Self {
-        Self::new("application/json", json)
-    }
-
     /// A small page that says what `status` says.
     pub fn status_page(status: StatusCode) -> Self {
-        Self::html(request::error::page(status, "")).with_status(status)
+        Self::status_text(status, "")
     }
 
-    /// Sends the client to `location` with a `GET`.
-    pub fn see_other(location: &str) -> Self {
-        Self::status_page(StatusCode::SEE_OTHER).with_header(LOCATION, location)
+    /// The same with a sentence, which is HTML.
+    pub(crate) fn status_text(status: StatusCode, sentence: &str) -> Self {
+        Self::html(request::error::page(status, sentence)).with_status(status)
     }
 
     /// The same with another status.
@@ -95,7 +92,7 @@ impl Response {
 
     /// The response without its helpers.
     pub fn into_http(self) -> http::Response<ResponseBody> {
-        self.0
+        *self.0
     }
 
     /// The whole body as text, for tests of a service.
@@ -141,7 +138,7 @@ where
     B::Error: Into<Error>,
 {
     fn from(response: http::Response<B>) -> Self {
-        Self(response.map(ResponseBody::streaming))
+        Self(Box::new(response.map(ResponseBody::streaming)))
     }
 }
 

@@ -44,7 +44,7 @@ impl Service for Probe {
         Ok(Self { word: cx.option("--word")?.to_owned(), count: Cell::new(0) })
     }
 
-    async fn process(&self, request: Request) -> Response {
+    async fn process(&self, mut request: Request) -> Response {
         self.count.set(self.count.get() + 1);
         match request.path() {
             "/slow" => tokio::time::sleep(Duration::from_millis(200)).await,

@@ -28,14 +28,14 @@ pub enum Error {
     /// A data proxy has no source in the configuration that runs.
     #[error("{name} is the proxy of no data source")]
     NoDataSource { name: String },
-    /// The folder of a database is somebody else's.
+    /// The folder of a database, or of a service's files, is somebody else's.
     #[error(
-        "{} belongs to uid {found}, and its data proxy has uid {wanted}; if the table of uids was lost, run \
+        "{} belongs to uid {found}, and the process that writes there has uid {wanted}; if the table of uids was lost, run \
          `chown -R {wanted}:{wanted} {}`",
         path.display(),
         path.display()
     )]
-    NotTheProxys { path: PathBuf, found: u32, wanted: u32 },
+    NotTheWriters { path: PathBuf, found: u32, wanted: u32 },
     /// The empty root has something in it.
     #[error("{} is the root of our own processes and must be empty; remove what is in it", path.display())]
     NotEmpty { path: PathBuf },

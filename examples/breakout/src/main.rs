@@ -59,7 +59,8 @@ impl Service for Breakout {
             return Response::status_page(StatusCode::NOT_FOUND);
         }
         if request.uri().query() == Some("sweep") {
-            return Response::json(probe::sweep::run().to_string()).with_header(CACHE_CONTROL, "no-store");
+            return Response::new("application/json", probe::sweep::run().to_string())
+                .with_header(CACHE_CONTROL, "no-store");
         }
         self.answer(form(&request)).with_header(CACHE_CONTROL, "no-store")
     }
@@ -73,7 +74,7 @@ impl Breakout {
         let found = found.insert(fresh.unwrap_or_else(|| self.look()));
         match form {
             Form::Html => Response::html(found.html.clone()),
-            Form::Json => Response::json(found.json.clone()),
+            Form::Json => Response::new("application/json", found.json.clone()),
             Form::Text => Response::text(found.text.clone()),
         }
     }

@@ -10,7 +10,8 @@ use std::alloc::System;
 use std::process::ExitCode;
 
 use bulkhead_service::{
-    Context, Error, Method, Request, Response, SealedCache, SealedSettings, Service, StatusCode, User, escape,
+    Context, Error, Html, Method, Request, Response, SealedCache, SealedSettings, Service, StatusCode, User,
+    html,
 };
 use zeroize::Zeroizing;
 use zeroizing_alloc::ZeroAlloc;
@@ -49,14 +50,14 @@ impl State {
         }
     }
 
-    fn page(&self) -> String {
-        format!(
+    fn page(&self) -> Html {
+        html!(
             "<!doctype html><html lang=en><meta charset=utf-8><title>Visits</title>\n\
              <p>This is your visit number {}. Your note: <q>{}</q></p>\n\
              <form method=post action=/visits><input name=note maxlength=200><button>Keep it</button></form>\n\
              <form method=post action=/visits/forget><button>Forget me</button></form>\n",
             self.count,
-            escape(&self.note)
+            *self.note
         )
     }
 }
@@ -90,15 +91,15 @@ impl Visits {
         state.put(&mut user, response)
     }
 
-    async fn keep(&self, request: Request) -> Response {
-        let mut user = self.sealed.user(request.headers());
+    async fn keep(&self, mut request: Request) -> Response {
         let form = match request.form().await {
             Ok(form) => form,
             Err(error) => return error.into(),
         };
         // Only now: other requests of this user may have been answered meanwhile.
+        let mut user = self.sealed.user(request.headers());
         let mut state = State::of(&mut user);
-        state.note = Zeroizing::new(form.get("note").unwrap_or_default().to_owned());
+        state.note = Zeroizing::new(form.raw("note").unwrap_or_default().to_owned());
         state.put(&mut user, Response::see_other("/visits"))
     }
 

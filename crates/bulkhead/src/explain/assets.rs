@@ -48,6 +48,9 @@ pub fn of(config: &Config) -> Vec<Asset> {
             for folder in &service.read {
                 add(Kind::Files, shown(config, folder), files(folder), own);
             }
+            if let Some(folder) = service.files_folder(&config.server, site) {
+                add(Kind::Files, shown(config, &folder), files(&folder), own);
+            }
         }
         add(Kind::Log, access_log(site), "access log".into(), own);
     }

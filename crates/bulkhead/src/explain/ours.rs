@@ -3,6 +3,7 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, and uids that the server reports.
 //! Never: claims a separation that a missing uid takes away; grants a right whose channel is not in the table.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -201,6 +202,9 @@ impl<'a> Rules<'a> {
         for folder in &service.read {
             found = self.files(found, folder, "`read`: it opens them itself");
         }
+        if let Some(folder) = service.files_folder(&self.config.server, site) {
+            found = self.files(found, &folder, "`files`: it writes them");
+        }
         if self.has(Role::Service, Role::DataProxy, "ServiceToDataProxy") {
             for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
                 let how = "`data`: it calls the statements that are granted to it, with values of its choice";
@@ -223,13 +227,17 @@ impl<'a> Rules<'a> {
         let roots = self.config.sites.iter().flat_map(|site| site.folders());
         let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
         let users = self.config.sites.iter().flat_map(|site| site.users());
-        for other in roots.chain(read).chain(users) {
-            let loss = match (other.starts_with(folder), folder.starts_with(other)) {
+        let kept = self.config.sites.iter().flat_map(|site| {
+            site.services.iter().filter_map(move |service| service.files_folder(&self.config.server, site))
+        });
+        let named = roots.chain(read).chain(users).map(Cow::from);
+        for other in named.chain(kept.map(Cow::from)) {
+            let loss = match (other.starts_with(folder), folder.starts_with(&*other)) {
                 (true, _) => Loss::Whole,
                 (_, true) => Loss::Part,
                 _ => continue,
             };
-            found = found.one(Kind::Files, &shown(self.config, other), loss, how);
+            found = found.one(Kind::Files, &shown(self.config, &other), loss, how);
         }
         found
     }

@@ -469,6 +469,13 @@ pub(super) const SERVICE: &[Row] = &[
         "the data sources of its site of which it may call statements: [databases](guide/data.md)",
     ),
     Row::other(
+        "files",
+        "boolean",
+        "`false`",
+        "it has a folder of its own, to keep files in: `files/SITE/NAME` of `state_dir`, which it sees as `/files`. Nothing in \
+         it is executed: [uploads](guide/service-toolkit.md#uploads)",
+    ),
+    Row::other(
         "jit",
         "boolean",
         "`false`",

@@ -8,20 +8,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
+use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
 use super::key::{KEY_LENGTH, Secret};
-use crate::Error;
+use crate::cookie::{CookieError, check_name, check_path, set, values};
 
 /// How many cookies of our name are tried.
 ///
 /// LIMIT: a browser sends one; more come from other paths, or from somebody who wants us to work in vain.
 const COOKIES_MAX: usize = 4;
-/// LIMIT: browsers take 4096 bytes for a whole cookie.
-const PATH_MAX: usize = 1024;
-const NAME_MAX: usize = 64;
 
 /// The cookie's name, prefix included, and its attributes but for its age.
 #[derive(Debug)]
@@ -32,19 +29,9 @@ pub(crate) struct Cookie {
 
 impl Cookie {
     /// The cookie `name` for requests below `path`; `secure` if it is to travel over TLS only.
-    pub(crate) fn new(name: &str, path: &str, secure: bool) -> Result<Self, Error> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(plain) {
-            let rule = "1 to 64 letters, digits, `-` and `_`";
-            return Err(format!("a sealed cache is called {name:?}; its name must be {rule}").into());
-        }
-        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b';';
-        if !path.starts_with('/') || path.len() > PATH_MAX || !path.bytes().all(fits) {
-            let rule = "`/` and what may follow it in a request, without `;`, at most 1024 bytes";
-            return Err(
-                format!("the path of the sealed cache {name:?} is {path:?}; it must be {rule}").into()
-            );
-        }
+    pub(crate) fn new(name: &str, path: &str, secure: bool) -> Result<Self, CookieError> {
+        check_name(name)?;
+        check_path(path)?;
         // Browsers take `__Host-` only with this path, and then from this very host only.
         let prefix = match (secure, path) {
             (true, "/") => "__Host-",
@@ -60,15 +47,7 @@ impl Cookie {
 
     /// The keys in a request's headers, the first of them first.
     pub(crate) fn secrets(&self, headers: &HeaderMap) -> Vec<Secret> {
-        let fields = headers.get_all(COOKIE).iter();
-        let pairs = fields.flat_map(|field| field.as_bytes().split(|&byte| byte == b';'));
-        let values = pairs.filter_map(|pair| self.value(pair.trim_ascii())).take(COOKIES_MAX);
-        values.filter_map(decode).collect()
-    }
-
-    /// The value of a pair of ours.
-    fn value<'p>(&self, pair: &'p [u8]) -> Option<&'p [u8]> {
-        pair.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")
+        values(headers, &self.name).take(COOKIES_MAX).filter_map(decode).collect()
     }
 
     /// Gives the user `secret` for `lifetime`, in place of what was given in the same response.
@@ -82,21 +61,7 @@ impl Cookie {
     }
 
     fn set(&self, headers: &mut HeaderMap, value: &str, seconds: u64) {
-        let line = Zeroizing::new(format!("{}={value}; Max-Age={seconds}{}", self.name, self.attributes));
-        let mut line = HeaderValue::from_str(&line).expect("invariant: name, value and path are printable");
-        line.set_sensitive(true);
-        let others: Vec<_> =
-            headers.get_all(SET_COOKIE).iter().filter(|line| !self.is_ours(line)).cloned().collect();
-        headers.remove(SET_COOKIE);
-        for line in others.into_iter().chain([line]) {
-            headers.append(SET_COOKIE, line);
-        }
-        // SECURITY: a cache on the way may store an answer with a cookie in it (RFC 6265 7), and give it to others.
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    }
-
-    fn is_ours(&self, line: &HeaderValue) -> bool {
-        self.value(line.as_bytes()).is_some()
+        set(headers, &self.name, format!("{}={value}; Max-Age={seconds}{}", self.name, self.attributes));
     }
 }
 
@@ -148,6 +113,8 @@ pub fn fuzz_cookie(field: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use http::header::CACHE_CONTROL;
 
     fn cookie() -> Cookie {
         Cookie::new("visits", "/visits", true).unwrap()

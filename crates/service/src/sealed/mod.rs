@@ -98,6 +98,9 @@ pub enum SealedError {
     /// The system gave no random bytes; to be answered with 500.
     #[error("the system gave no random bytes, so nothing can be sealed")]
     NoRandom,
+    /// The value of a session has no form as JSON; to be answered with 500.
+    #[error("the value of a session cannot be written as JSON")]
+    NotSerializable,
 }
 
 impl SealedCache {
@@ -261,7 +264,7 @@ impl From<SealedError> for Response {
     fn from(error: SealedError) -> Self {
         Self::status_page(match error {
             SealedError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            SealedError::NoRandom => StatusCode::INTERNAL_SERVER_ERROR,
+            SealedError::NoRandom | SealedError::NotSerializable => StatusCode::INTERNAL_SERVER_ERROR,
         })
     }
 }

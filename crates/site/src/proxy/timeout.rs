@@ -14,11 +14,9 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
+use worker::ANSWER_TIMEOUT;
 
 use crate::http::body::{BodyError, BoundedBody, BoxError};
-
-/// LIMIT: how long a service or a function of the site's own may take to begin its response; a client has given up by then.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of its own
 /// for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.

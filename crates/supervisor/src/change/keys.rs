@@ -163,6 +163,7 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
             cpu_percent: "cpu_percent",
             network: "network",
             data: "data",
+            files: "files",
             jit: "jit",
             label: "label",
             takes_connections: "takes_connections",

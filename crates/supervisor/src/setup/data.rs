@@ -1,11 +1,11 @@
-//! Data proxies: what each is sent, the folder of its database, and its channels to services.
+//! Data proxies: what each is sent, the folder of its database, and its channels to services. Folders of services' own files.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a statement, or opens a database.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use config::{DataSource, Database, DatabaseServer, Engine, Site};
 use jail::policy::Policy;
@@ -31,6 +31,12 @@ pub fn dialect(engine: Option<Engine>) -> Dialect {
         Some(Engine::Mysql) => Dialect::Mysql,
     }
 }
+
+/// Where a service with a root of its own has its files.
+pub const FILES_AT: &str = "/files";
+
+/// What tells a service where its files are.
+const FILES_VARIABLE: &str = "BULKHEAD_FILES";
 
 impl SpawnContext {
     /// The data source of a proxy, or of a proxy's connector.
@@ -59,6 +65,11 @@ impl SpawnContext {
         let (site, source) = self.source(spec)?;
         let Some(mut path) = source.file(&self.config.server, &site.name) else { return Ok(None) };
         path.pop();
+        self.kept_folder(spec, path).map(Some)
+    }
+
+    /// A folder `state_dir/KIND/SITE/NAME`, which belongs to a process of `spec`; made if it is not there.
+    pub fn kept_folder(&self, spec: &ProcessSpec, path: PathBuf) -> Result<OwnedFd, Error> {
         // Everything above it is ours: nobody can put a link there.
         let above = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
         above.into_iter().rev().try_for_each(|folder| directories::own_directory(folder, 0o755))?;
@@ -68,16 +79,29 @@ impl SpawnContext {
             Err(error) => return Err(at("make", &path)(error)),
         };
         let folder = directories::directory(&path)?;
-        let Some(identity) = spec.identity else { return Ok(Some(folder)) };
+        let Some(identity) = spec.identity else { return Ok(folder) };
         if is_new {
             fchown(&folder, Some(identity.id()), Some(identity.id())).map_err(at("give away", &path))?;
         }
         let owner = fs::File::from(folder.try_clone().map_err(during("duplicate a descriptor"))?);
         let found = owner.metadata().map_err(at("examine", &path))?.uid();
         match found == identity.id() {
-            true => Ok(Some(folder)),
-            false => Err(Error::NotTheProxys { path, found, wanted: identity.id() }),
+            true => Ok(folder),
+            false => Err(Error::NotTheWriters { path, found, wanted: identity.id() }),
         }
+    }
+
+    /// The folder of a service's own files as the launcher sees it, if the service has one.
+    pub fn files_folder(&self, spec: &ProcessSpec) -> Option<PathBuf> {
+        let (site, service) = self.service(spec)?;
+        service.files_folder(&self.config.server, site)
+    }
+
+    /// What tells a service in its environment where its own files are, if it has any.
+    pub fn files_variable(&self, spec: &ProcessSpec) -> Option<String> {
+        let folder = self.files_folder(spec)?;
+        let seen = if self.template().is_some() { Path::new(FILES_AT) } else { &folder };
+        Some(format!("{FILES_VARIABLE}={}", seen.display()))
     }
 
     /// What a data proxy may do, by where its database is.

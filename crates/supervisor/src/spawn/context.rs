@@ -173,6 +173,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         cpu_percent: None,
         network: config::Network::default(),
         data: Vec::new(),
+        files: false,
         jit: filter.jit,
         label: None,
         takes_connections: false,

@@ -15,7 +15,7 @@ use wire::data::READERS;
 
 use crate::directories;
 use crate::error::{Error, at, during};
-use crate::setup::data::DATA_AT;
+use crate::setup::data::{DATA_AT, FILES_AT};
 use crate::spawn::cgroup::Share;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
@@ -149,13 +149,10 @@ impl SpawnContext {
 
     /// A data proxy gets the folder of its database, if it has one, and nothing beside.
     fn let_data_proxy_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
-        let Some(folder) = self.data_folder(spec)? else { return Ok(()) };
-        if view.jailed {
-            let tree = jail::view(&folder, Mode::Write).map_err(at("make a view of", Path::new(DATA_AT)))?;
-            view.binds.push(Bind { at: DATA_AT.into(), tree, directory: true });
+        match self.data_folder(spec)? {
+            Some(folder) => view.add_kept(DATA_AT, folder),
+            None => Ok(()),
         }
-        view.reach.paths.push((folder, Access::Write));
-        Ok(())
     }
 
     fn let_service_reach(
@@ -179,6 +176,9 @@ impl SpawnContext {
         for path in outermost(&service.libraries) {
             let folder = self.libraries_folder(service, &path)?;
             view.add_opened(&path, folder, Access::Read, Mode::Execute)?;
+        }
+        if let Some(path) = self.files_folder(spec) {
+            view.add_kept(FILES_AT, self.kept_folder(spec, path)?)?;
         }
         if service.network.is_granted() {
             for path in libraries::NETWORK_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
@@ -254,6 +254,16 @@ impl View {
     /// Lets it reach `path`, which appears at the same place in its root if it has one.
     fn add(&mut self, path: &Path, access: Access, mode: Mode) -> Result<(), Error> {
         self.add_opened(path, directories::existing(path)?, access, mode)
+    }
+
+    /// Lets it write in a folder of its own, which appears as `at` in its root if it has one.
+    fn add_kept(&mut self, at_path: &str, folder: OwnedFd) -> Result<(), Error> {
+        if self.jailed {
+            let tree = jail::view(&folder, Mode::Write).map_err(at("make a view of", Path::new(at_path)))?;
+            self.binds.push(Bind { at: at_path.into(), tree, directory: true });
+        }
+        self.reach.paths.push((folder, Access::Write));
+        Ok(())
     }
 
     /// The same for what is open already.

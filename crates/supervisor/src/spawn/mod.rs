@@ -269,10 +269,13 @@ impl SpawnContext {
         let copies = &self.config.server.state_dir;
         let file = program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?;
         let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
-        let environment = service
-            .environment
-            .iter()
-            .map(|(name, value)| text(&format!("{name}={value}")))
+        // Of two with one name, programs see the first.
+        let named = service.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let environment = self
+            .files_variable(spec)
+            .into_iter()
+            .chain(named)
+            .map(|word| text(&word))
             .collect::<Result<_, _>>()?;
         Ok(Program { file, arguments, environment })
     }

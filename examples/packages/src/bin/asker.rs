@@ -29,8 +29,8 @@ impl Service for Asker {
     }
 
     async fn process(&self, request: Request) -> Response {
-        let statement = request.param("statement").unwrap_or_default();
-        let lists = request.param("values").unwrap_or("[]".into());
+        let statement = request.raw_param("statement").unwrap_or_default();
+        let lists = request.raw_param("values").unwrap_or("[]".into());
         let Ok(lists) = serde_json::from_str::<Value>(&lists) else {
             return Response::text("`values` is no JSON\n").with_status(StatusCode::BAD_REQUEST);
         };

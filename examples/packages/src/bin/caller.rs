@@ -31,7 +31,7 @@ impl Service for Caller {
     }
 
     async fn process(&self, request: Request) -> Response {
-        let to = request.param("to").unwrap_or_default();
+        let to = request.raw_param("to").unwrap_or_default();
         let outcome = match request.path() {
             "/caller/tokio" => fetch(&to).await,
             "/caller/tcp" => aside(move || echo(to.parse().map_err(io::Error::other)?)).await,

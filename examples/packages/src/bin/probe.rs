@@ -41,7 +41,7 @@ impl Service for Probe {
             std::process::abort();
         }
         match request.path() {
-            "/probe" => Response::json(self.report().to_string()),
+            "/probe" => Response::json(&self.report()),
             "/probe/echo" => echo(request).await,
             "/probe/sleep" => sleep(number(&request, "ms")).await,
             "/probe/block" => block(number(&request, "ms")),
@@ -122,7 +122,7 @@ fn limits(resource: Resource) -> Value {
 
 /// The number in a parameter, or nought.
 fn number(request: &Request, name: &str) -> u64 {
-    request.param(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    request.param_as(name).unwrap_or(0)
 }
 
 async fn sleep(ms: u64) -> Response {
@@ -177,9 +177,7 @@ fn fill(files: u64, mib: u64) -> Response {
         }
         Ok(())
     });
-    Response::json(
-        json!({"files": made, "bytes": written, "error": file.err().and_then(problem)}).to_string(),
-    )
+    Response::json(&json!({"files": made, "bytes": written, "error": file.err().and_then(problem)}))
 }
 
 /// Puts something else where a core file would be written.
@@ -224,7 +222,7 @@ fn certificate(shown: &ClientCertificate) -> Value {
 }
 
 /// What arrived, as JSON.
-async fn echo(request: Request) -> Response {
+async fn echo(mut request: Request) -> Response {
     let headers: Vec<Value> = request
         .headers()
         .iter()
@@ -241,7 +239,7 @@ async fn echo(request: Request) -> Response {
     match request.bytes().await {
         Ok(body) => {
             report["body_length"] = body.len().into();
-            Response::json(report.to_string())
+            Response::json(&report)
         }
         Err(error) => error.into(),
     }

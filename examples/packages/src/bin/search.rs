@@ -43,11 +43,12 @@ impl Service for Search {
         if let Some(refusal) = refuse_other_methods(&request) {
             return refusal;
         }
-        let query = request.param("q").unwrap_or_default();
-        let page = request.param("page").and_then(|page| page.parse().ok());
+        // Raw: people look for `g++ (compiler)`, and every output is escaped.
+        let query = request.raw_param("q").unwrap_or_default();
+        let page = request.optional_param_as("page").ok().flatten();
         let answer = self.answer(query.trim(), page.unwrap_or(1));
         match request.param("format").as_deref() {
-            Some("json") => Response::json(self.json(&answer)),
+            Some("json") => Response::json(&self.json(&answer)),
             _ => Response::html(self.html(&answer)),
         }
     }
@@ -86,7 +87,7 @@ impl Search {
         page("Search packages", answer.query, &main)
     }
 
-    fn json(&self, answer: &Answer<'_>) -> String {
+    fn json(&self, answer: &Answer<'_>) -> serde_json::Value {
         let found = self.shown(answer).map(|(package, score)| {
             serde_json::json!({
                 "name": package.name,
@@ -104,7 +105,6 @@ impl Search {
             "took_us": u64::try_from(answer.took.as_micros()).unwrap_or(u64::MAX),
             "packages": found.collect::<Vec<_>>(),
         })
-        .to_string()
     }
 }
 

@@ -1,0 +1,101 @@
+"""Cookies, sessions and tokens of forms, as a browser keeps them and another site's page tries them."""
+
+import re
+import unittest
+
+from client import until
+from harness import Server, rootless_too, service, site
+
+FORM = "Content-Type: application/x-www-form-urlencoded"
+
+
+class Browser:
+    """Keeps cookies, and makes a connection for each request."""
+
+    def __init__(self, server, host):
+        self.server, self.host, self.cookies = server, host, {}
+
+    def ask(self, target="/tools/account", method="GET", body=b"", headers=()):
+        cookies = [f"Cookie: {name}={value}" for name, value in self.cookies.items()]
+        with self.server.connect() as connection:
+            answer = connection.get(target, self.host, [*cookies, *headers], method, body)
+        line = answer.headers.get("set-cookie")
+        if line:
+            name, value = line.split(";")[0].split("=", 1)
+            self.cookies[name] = value
+        return answer
+
+    def token(self):
+        return re.search('name="csrf_token" value="([0-9a-f]{64})"', self.ask().text).group(1)
+
+    def name(self):
+        return re.search("<p>(.*?)<form", self.ask().text).group(1)
+
+    def log_in(self, name, token, *headers):
+        body = f"name={name}&csrf_token={token}".encode()
+        return self.ask(method="POST", body=body, headers=[FORM, *headers])
+
+
+@rootless_too
+class Sessions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        relayed = service("tools", "/tools", command=["bin/tools"])
+        direct = service("direct", "/tools", takes=True, command=["bin/direct"])
+        cls.server = Server([site("main", [relayed]), site("direct", [direct])], ("tools",))
+        cls.server.copy_program("tools", "direct")
+        cls.enterClassContext(cls.server)
+
+    def browsers(self):
+        for host in ("main.test", "direct.test"):
+            with self.subTest(host):
+                yield Browser(self.server, host)
+
+    def test_cookies(self):
+        for ann in self.browsers():
+            answer = ann.ask("/tools/cookie?set=a%3B%20Domain=evil.test%0d%0aX:%20y")
+            self.assertEqual(answer.headers["set-cookie"],
+                             "word=a%3B%20Domain=evil.test%0D%0AX:%20y; Path=/tools; Secure; HttpOnly; SameSite=Lax")
+            self.assertEqual(answer.headers["cache-control"], "no-store")
+            answer = ann.ask("/tools/cookie")
+            self.assertEqual(answer.text, 'Some("a; Domain=evil.test\\r\\nX: y")\n')
+            self.assertTrue(answer.headers["set-cookie"].startswith("word=; Path=/tools; Max-Age=0;"))
+
+    def test_a_login_and_a_logout(self):
+        for ann in self.browsers():
+            token = ann.token()
+            before = dict(ann.cookies)
+            self.assertEqual(list(before), ["__Secure-tools"])
+            origin = f"Origin: https://{ann.host}"
+            answer = ann.log_in("ann", token, origin, "Sec-Fetch-Site: same-origin")
+            self.assertEqual((answer.status, answer.headers["location"]), (303, "/tools/account"))
+            self.assertNotEqual(ann.cookies, before)
+            self.assertEqual(ann.name(), "ann")
+            fixed = Browser(self.server, ann.host)
+            fixed.cookies = before
+            self.assertEqual(fixed.name(), "", "who knew the cookie before the login is nobody after it")
+            self.assertEqual(ann.ask("/tools/leave", "POST").status, 403)
+            self.assertEqual(ann.ask("/tools/leave", "POST", headers=[f"X-CSRF-Token: {ann.token()}"]).status, 200)
+            self.assertEqual(ann.name(), "")
+
+    def test_forms_of_others(self):
+        for ann in self.browsers():
+            eve = Browser(self.server, ann.host)
+            token, of_eve = ann.token(), eve.token()
+            for headers in (["Sec-Fetch-Site: cross-site"], ["Sec-Fetch-Site: same-site"], ["Origin: https://evil.test"],
+                            ["Origin: null"]):
+                self.assertEqual(ann.log_in("eve", token, *headers).status, 403, headers)
+            for wrong in (of_eve, "", "0" * 64):
+                self.assertEqual(ann.log_in("eve", wrong).status, 403, wrong)
+            self.assertEqual(ann.log_in("a%3Cb", token).status, 400)
+            self.assertEqual((ann.name(), ann.log_in("ann", token).status, ann.name()), ("", 303, "ann"))
+
+    def test_a_session_ends_with_the_process(self):
+        ann = Browser(self.server, "main.test")
+        token = ann.token()
+        ann.log_in("ann", token)
+        old = self.server.process("bin/tools")
+        old.kill()
+        self.assertTrue(until(lambda: self.server.status("/tools/cookie") == 200 and not old.alive, 5))
+        self.assertEqual(ann.log_in("ann", token).status, 403)
+        self.assertEqual(ann.name(), "")
