@@ -19,10 +19,13 @@ use worker::counters::Counters;
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
+use crate::reply::{Affected, Ban, Changed, Process, Reply, Republished, Upgraded};
 use crate::secret::Secret;
 
-/// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
+/// What the name of a site's publisher ends in, as the launcher gives it.
+const TEMPLATES_OF: &str = ":templates";
+
+/// LIMIT: bytes of a report of a probe or publisher; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
 
 /// The channel to and from the launcher.
@@ -95,6 +98,50 @@ impl Admin {
 
     /// Passes an order on and waits for its answer.
     pub(crate) async fn command(&self, command: Command) -> Reply {
+        match command {
+            Command::Republish { site } => self.republish(site).await,
+            other => self.give(other).await,
+        }
+    }
+
+    /// Has the publishers of a site, or of all, read their templates again, one after the other.
+    async fn republish(&self, site: Option<String>) -> Reply {
+        let known = self.sites_with_templates();
+        let sites = match site {
+            None => known,
+            Some(site) if known.contains(&site) => vec![site],
+            Some(site) => return Reply::wrong(without_templates(&site, &known)),
+        };
+        let mut republished = Vec::new();
+        for site in sites {
+            let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await {
+                Reply::Reported { report, .. } => (report, None),
+                Reply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
+                _ => (serde_json::Value::Null, Some("no answer".to_owned())),
+            };
+            republished.push(Republished { site, report, error });
+        }
+        match republished.is_empty() {
+            true => Reply::wrong("no site has templates; `[site.templates]` gives it some"),
+            false => Reply::Republished { ok: true, sites: republished },
+        }
+    }
+
+    /// The sites of which a publisher is known.
+    fn sites_with_templates(&self) -> Vec<String> {
+        let targets = self.targets.borrow();
+        let mut sites: Vec<String> = targets
+            .iter()
+            .filter_map(|(_, name)| name.strip_suffix(TEMPLATES_OF))
+            .map(str::to_owned)
+            .collect();
+        sites.sort_unstable();
+        sites.dedup();
+        sites
+    }
+
+    /// Gives one order to the launcher.
+    async fn give(&self, command: Command) -> Reply {
         let (number, answer) = self.ticket();
         let ticket = Ticket { admin: self, number };
         let ends_us = match &command {
@@ -106,6 +153,7 @@ impl Admin {
             | Command::Certificates {}
             | Command::Unban { .. }
             | Command::Reopen {}
+            | Command::Republish { .. }
             | Command::Reload { .. }
             | Command::ReloadSites {}
             | Command::Upgrade { .. }
@@ -114,6 +162,10 @@ impl Admin {
         let message = match command {
             Command::Status {} => AdminToLauncher::Status { ticket: number },
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
+            Command::Republish { site } => match self.target(&(site.unwrap_or_default() + TEMPLATES_OF)) {
+                Ok(target) => AdminToLauncher::Republish { ticket: number, target },
+                Err(reply) => return reply,
+            },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
             Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
@@ -266,13 +318,18 @@ impl Admin {
         });
     }
 
+    /// Takes what a publisher says, to its end.
+    pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
+        let (text, read) = read_output(output).await;
+        self.finish(ticket, |_| match read {
+            Ok(_) => Reply::reported(&text),
+            Err(error) => Reply::failed(format!("the publisher's report could not be read: {error}")),
+        });
+    }
+
     /// Takes what a probe says, to its end.
     pub(crate) async fn probe_output(&self, ticket: u32, output: OwnedFd) {
-        let mut text = Vec::new();
-        let read = match readable(output) {
-            Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
-            Err(error) => Err(error),
-        };
+        let (text, read) = read_output(output).await;
         self.finish(ticket, |_| match read {
             Ok(_) => Reply::probed(&text),
             Err(error) => Reply::failed(format!("the probe's report could not be read: {error}")),
@@ -293,6 +350,25 @@ impl Admin {
         let pending = self.pending.take();
         drop(pending);
     }
+}
+
+/// What is said on a socket, to its end.
+async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
+    let mut text = Vec::new();
+    let read = match readable(output) {
+        Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
+        Err(error) => Err(error),
+    };
+    (text, read)
+}
+
+/// Why the templates of a site cannot be published.
+fn without_templates(site: &str, known: &[String]) -> String {
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let meant = suggest::closest_name(site, &names)
+        .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!("there is no site {site:?} with templates; {meant}those with templates are: {known}")
 }
 
 fn readable(output: OwnedFd) -> io::Result<UnixStream> {

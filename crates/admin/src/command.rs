@@ -43,6 +43,12 @@ pub enum Command {
     },
     /// Open the logs anew.
     Reopen {},
+    /// Read the templates of a site again, or those of all sites, and publish them.
+    Republish {
+        /// Which site.
+        #[serde(default)]
+        site: Option<String>,
+    },
     /// Read the configuration again, and change what has changed.
     Reload {
         /// Only say what would change.
@@ -100,6 +106,10 @@ mod tests {
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
         assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
         assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));
+        let all = Command::parse(br#"{"command":"republish"}"#);
+        assert_eq!(all, Ok(Command::Republish { site: None }));
+        let one = Command::parse(br#"{"command":"republish","site":"shop"}"#);
+        assert_eq!(one, Ok(Command::Republish { site: Some("shop".into()) }));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();

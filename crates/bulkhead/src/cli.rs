@@ -196,6 +196,25 @@ tried alone; all take over together.")]
         #[command(flatten)]
         server: Server,
     },
+    /// Read the templates of a site again, or those of all sites, and have them hold in all processes; or change nothing.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead republish                (all sites that have templates)
+  bulkhead republish shop
+  bulkhead check && bulkhead republish --json
+
+All processes of the site's services compile the new templates first; when all have, they hold for every request that begins
+from then on. A mistake is printed with its line, and what held before holds: the exit code is then 1.")]
+    Republish {
+        /// The site; without it, all.
+        site: Option<String>,
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Read the configuration of a running server again, and change what has changed; all of it, or nothing.
     #[command(after_help = "\
 EXAMPLES:

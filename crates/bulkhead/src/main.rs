@@ -24,12 +24,14 @@ mod memory;
 mod probe;
 mod ps;
 mod reload;
+mod republish;
 mod run;
 mod score;
 mod serve;
 mod site;
 mod status;
 mod table;
+mod templates;
 mod upgrade;
 
 use std::process::ExitCode;
@@ -74,6 +76,9 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Republish { site, server, json } => {
+            republish::republish(&find::run_dir(&server)?, site.as_deref(), json)
+        }
         Command::Upgrade { server, to, dry_run, json } => {
             upgrade::upgrade(&find::run_dir(&server)?, to.as_deref(), dry_run, json)
         }

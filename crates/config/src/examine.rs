@@ -80,6 +80,11 @@ pub enum Content<'c> {
         /// The names of the site and the service, with `/` between them.
         service: String,
     },
+    /// A folder of templates.
+    Templates {
+        /// The name of the site.
+        site: &'c str,
+    },
 }
 
 /// What is wrong with a subject, or perhaps not meant.
@@ -165,7 +170,10 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     // Of what is not there, something has been said.
     subjects.retain(|subject| match subject.content {
         Content::Own | Content::Socket => true,
-        Content::Published { .. } | Content::Linked { .. } | Content::Read { .. } => subject.path.is_dir(),
+        Content::Published { .. }
+        | Content::Linked { .. }
+        | Content::Read { .. }
+        | Content::Templates { .. } => subject.path.is_dir(),
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
         Content::Program { .. } => is_executable(subject.path),
         _ => subject.path.is_file(),
@@ -210,6 +218,8 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at)));
     let name = site.name.as_deref().unwrap_or_default();
     let user = site.worker.user.as_ref().map(|user| user.value.as_str());
+    let folder = site.templates.iter().filter_map(|templates| templates.folder.as_ref());
+    subjects.extend(folder.map(|at| subject("folder", at, Content::Templates { site: name })));
     let linked = site.follow_links.iter();
     subjects.extend(linked.map(|at| subject("follow_links", at, Content::Linked { site: name, user })));
     for (key, at) in site.published() {

@@ -171,8 +171,22 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 pub(crate) const SITE_FILES_MAX: usize = 50_000;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [Keys; 13] =
-    [ROOT, SERVER, LISTEN, TLS, LOG, RESTART, CONDITIONING, LIMITS, SITE, DATA, SERVICE, ROUTE, COMPRESS];
+pub(crate) const TABLES: [Keys; 14] = [
+    ROOT,
+    SERVER,
+    LISTEN,
+    TLS,
+    LOG,
+    RESTART,
+    CONDITIONING,
+    LIMITS,
+    SITE,
+    DATA,
+    TEMPLATES,
+    SERVICE,
+    ROUTE,
+    COMPRESS,
+];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
@@ -288,6 +302,7 @@ pub(crate) const SITE: Keys = (
         "client_certificates",
         "service",
         "data",
+        "templates",
         "route",
         "body_bytes",
         "idle_timeout",
@@ -341,6 +356,10 @@ pub(crate) const COMPRESS: Keys =
 pub(crate) const REDIRECT: Keys = ("`redirect`", &["to", "status"]);
 pub(crate) const WORKERS_TABLE: Keys = ("`workers`", &["min", "max"]);
 pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
+pub(crate) const TEMPLATES: Keys = ("[site.templates]", &["folder", "values"]);
+/// LIMIT: public values of a site, and bytes of one that is text; `templates` and `wire` have the same.
+pub(crate) const PUBLIC_VALUES_MAX: usize = 256;
+pub(crate) const PUBLIC_TEXT_MAX: usize = 4096;
 pub(crate) const DATA: Keys = ("[[site.data]]", &["name", "statements", "schema"]);
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
@@ -356,6 +375,7 @@ pub(crate) const SERVICE: Keys = (
         "cpu_percent",
         "network",
         "data",
+        "templates",
         "jit",
         "label",
         "takes_connections",

@@ -67,6 +67,8 @@ pub enum Policy {
     Stapler,
     /// Works on a database in a folder of its own.
     DataProxy,
+    /// Reads the templates of a site.
+    Publisher,
     /// Copies a core file, or inspects a program.
     Keeper,
     /// Ends processes when their launcher has died.
@@ -146,6 +148,7 @@ impl Policy {
             ],
             Self::Broker => vec![roles::EVERY, roles::BROKER],
             Self::DataProxy => vec![roles::EVERY, roles::DATA_PROXY],
+            Self::Publisher => vec![roles::EVERY, roles::PUBLISHER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 18] = [
+    const ALL: [Policy; 19] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -228,6 +231,7 @@ mod tests {
         Policy::Reaper,
         Policy::Stapler,
         Policy::DataProxy,
+        Policy::Publisher,
         Policy::Service(Grants::NONE),
         Policy::Service(Grants { tcp: false, udp: false, jit: true }),
         Policy::Service(Grants { tcp: true, udp: false, jit: false }),

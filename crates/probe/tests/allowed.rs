@@ -29,6 +29,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true, names: false }),
     ("broker", Policy::Broker),
     ("dataproxy", Policy::DataProxy),
+    ("publisher", Policy::Publisher),
     ("keeper", Policy::Keeper),
     ("reaper", Policy::Reaper),
     ("service", Policy::Service(Grants::NONE)),
@@ -58,7 +59,8 @@ const UNSEEN: &[(&str, &str)] = &[
 #[expect(dead_code, reason = "it is for the compiler")]
 fn has_a_table(policy: Policy) {
     use Policy::{
-        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Reaper, Service, Signer, Site, Stapler,
+        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Publisher, Reaper, Service, Signer, Site,
+        Stapler,
     };
     match policy {
         Gate
@@ -70,6 +72,7 @@ fn has_a_table(policy: Policy) {
         | Connector { .. }
         | Broker
         | DataProxy
+        | Publisher
         | Keeper
         | Reaper
         | Service(_) => {}

@@ -65,12 +65,14 @@ mod request;
 mod response;
 mod sealed;
 mod stream;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod timer;
 
 use std::process::ExitCode;
 
+pub use self::templates::{Pages, TemplateError, Templates};
 pub use body::{Body, BodyError};
 pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
@@ -79,6 +81,8 @@ pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameter
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use form::Params;
 pub use http::{self, Method, StatusCode};
+pub use minijinja::context;
+pub use minijinja::value::Serde;
 pub use request::{Client, Request, Upgraded};
 pub use response::{Response, ResponseBody};
 #[doc(hidden)]

@@ -147,6 +147,8 @@ messages! {
         /// Before the answer to `Upgrade`: how many processes of a role were replaced, and how many of the version before
         /// go on.
         26 => Upgraded { ticket: u32, role: Role, from: Text<64>, to: Text<64>, replaced: u32, kept: u32 },
+        /// In answer to `Republish`: what the publisher says comes along, to be read to its end.
+        27 => PublisherOutput { ticket: u32 },
     }
 }
 
@@ -183,5 +185,7 @@ messages! {
         /// The same as `Reload`, of the files of sites alone that have changed as far as the kernel has said so: whoever asks has
         /// changed one of them just now.
         25 => ReloadSites { ticket: u32 },
+        /// Have the publisher that is called `target` read its templates again and publish them.
+        26 => Republish { ticket: u32, target: u16 },
     }
 }

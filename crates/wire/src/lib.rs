@@ -18,6 +18,7 @@ pub mod log;
 mod site;
 pub mod stapler;
 pub mod successor;
+pub mod templates;
 pub mod tls;
 
 pub use admin::{

@@ -14,6 +14,10 @@ use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
 };
 use wire::successor::{LauncherToSuccessor, Lock, NO_DESCRIPTOR, NONE, Progress, Stay};
+use wire::templates::{
+    LauncherToPublisher, PublicValue, PublisherToService, SOURCE_PART_MAX, ServiceToPublisher,
+    TEMPLATE_NAME_MAX, VALUE_TEXT_MAX,
+};
 use wire::tls::{
     CERTIFICATE_MAX, ClientAuth, Holding, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX,
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
@@ -377,6 +381,56 @@ impl Samples for DataProxyToService {
     }
 }
 
+impl Samples for LauncherToPublisher {
+    fn samples() -> Vec<Self> {
+        let value = |value| Self::Value { name: text(63), value };
+        vec![
+            Self::Limits { flush_ms: u32::MAX },
+            Self::Folder {},
+            value(PublicValue::Text(text(0))),
+            value(PublicValue::Text(text(VALUE_TEXT_MAX))),
+            value(PublicValue::Int(i64::MIN)),
+            value(PublicValue::Bool(true)),
+            Self::Begin {},
+            Self::Attach { service: text(63) },
+            Self::Report {},
+            Self::Republish {},
+        ]
+    }
+}
+
+impl Samples for PublisherToService {
+    fn samples() -> Vec<Self> {
+        let source = |length| Bytes(vec![b'a'; length]);
+        vec![
+            Self::Version { version: u64::MAX },
+            Self::Value { name: text(0), value: PublicValue::Bool(false) },
+            Self::Template { name: text(0), complete: true, source: source(0) },
+            Self::Template {
+                name: text(TEMPLATE_NAME_MAX),
+                complete: false,
+                source: source(SOURCE_PART_MAX),
+            },
+            Self::More { complete: false, source: source(SOURCE_PART_MAX) },
+            Self::Stage { version: 1 },
+            Self::Activate { version: 2 },
+            Self::Discard { version: 3 },
+            Self::Go {},
+        ]
+    }
+}
+
+impl Samples for ServiceToPublisher {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Staged { version: 0 },
+            Self::Refused { version: u64::MAX, reason: text(512) },
+            Self::Active { version: 1 },
+            Self::Serving {},
+        ]
+    }
+}
+
 impl Samples for LauncherToBroker {
     fn samples() -> Vec<Self> {
         let limits = Self::Limits { waiting_max: u32::MAX, connect_timeout_ms: 1, flush_ms: 2 };
@@ -478,6 +532,7 @@ impl Samples for AdminToLauncher {
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
             Self::ReloadSites { ticket: 8 },
+            Self::Republish { ticket: 9, target: u16::MAX },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
@@ -743,6 +798,8 @@ impl Samples for LauncherToService {
             Self::Report {},
             Self::DataSource { name: text(63) },
             Self::DataProxy { name: text(0), token: Token([1; TOKEN_BYTES]) },
+            Self::Templates {},
+            Self::Publisher {},
         ]
     }
 }
@@ -800,6 +857,7 @@ impl Samples for LauncherToAdmin {
             answer(Outcome::Busy),
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
+            Self::PublisherOutput { ticket: 10 },
             Self::TopRange {
                 ticket: 1,
                 name: text(128),
@@ -876,6 +934,9 @@ macro_rules! every_edge {
         $check::<LauncherToDataProxy>();
         $check::<ServiceToDataProxy>();
         $check::<DataProxyToService>();
+        $check::<LauncherToPublisher>();
+        $check::<PublisherToService>();
+        $check::<ServiceToPublisher>();
     };
 }
 

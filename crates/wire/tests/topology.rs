@@ -71,6 +71,9 @@ fn messages_are_types() {
         std::any::type_name::<wire::data::LauncherToDataProxy>(),
         std::any::type_name::<wire::data::ServiceToDataProxy>(),
         std::any::type_name::<wire::data::DataProxyToService>(),
+        std::any::type_name::<wire::templates::LauncherToPublisher>(),
+        std::any::type_name::<wire::templates::PublisherToService>(),
+        std::any::type_name::<wire::templates::ServiceToPublisher>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -90,7 +93,8 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
             | Role::Connector
             | Role::Stapler
             | Role::Broker
-            | Role::DataProxy => "ChildToLauncher",
+            | Role::DataProxy
+            | Role::Publisher => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -123,10 +127,10 @@ fn filters_meet_gates_and_each_other_only() {
 }
 
 #[test]
-fn services_are_reached_by_the_launcher_a_gate_their_site_and_the_databases_that_they_ask() {
+fn services_are_reached_by_the_launcher_a_gate_their_site_and_what_they_ask() {
     let senders: Vec<Role> =
         CHANNELS.iter().filter(|edge| edge.to == Role::Service).map(|edge| edge.from).collect();
-    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy]);
+    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy, Role::Publisher]);
 }
 
 #[test]
@@ -257,4 +261,22 @@ fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
     let own = CHANNELS.iter().filter(|edge| edge.from == Role::DataProxy || edge.from == Role::Service);
     let to_proxies = own.filter(|edge| edge.to != Role::Gate && edge.descriptors != "none");
     assert_eq!(to_proxies.count(), 0);
+}
+
+/// Who reads templates hears the launcher and its site's services, and holds nothing that it could pass on.
+#[test]
+fn the_publisher_is_told_by_the_launcher_and_answered_by_services() {
+    let with = edges(|edge| [edge.from, edge.to].contains(&Role::Publisher));
+    assert_eq!(
+        with,
+        [
+            (Role::Launcher, Role::Publisher, "LauncherToPublisher"),
+            (Role::Publisher, Role::Launcher, "ChildToLauncher"),
+            (Role::Publisher, Role::Service, "PublisherToService"),
+            (Role::Service, Role::Publisher, "ServiceToPublisher"),
+            (Role::Publisher, Role::Logger, "log batch"),
+        ]
+    );
+    let own = CHANNELS.iter().filter(|edge| edge.from == Role::Publisher || edge.to == Role::Publisher);
+    assert!(own.filter(|edge| edge.from != Role::Launcher).all(|edge| edge.descriptors == "none"));
 }

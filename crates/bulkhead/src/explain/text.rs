@@ -63,10 +63,12 @@ pub fn role(report: &Report, post: &Post) -> String {
             let source = post.data(&report.config).map_or("", |data| &data.name);
             format!("carries out the named statements of {source} for services of {}", site.name)
         }
+        (Role::Publisher, Some(site), _) => format!("reads the templates of {}, for its services", site.name),
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
-        (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => {
-            post.role.name().into()
-        }
+        (
+            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy | Role::Publisher,
+            ..,
+        ) => post.role.name().into(),
     }
 }
 

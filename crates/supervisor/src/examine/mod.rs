@@ -88,6 +88,11 @@ impl<'u> Examiner<'u> {
                 let reader = folders::Reader::of(identity, format!("the service \"{service}\""));
                 reader.folder(path).into_iter().collect()
             }
+            Content::Templates { site } => {
+                let identity = identities.identity(&format!("publisher/{site}"), None);
+                let reader = folders::Reader::of(identity, format!("the publisher of site \"{site}\""));
+                reader.folder(path).into_iter().collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -172,6 +172,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         cpu_percent: None,
         network: config::Network::default(),
         data: Vec::new(),
+        templates: false,
         jit: filter.jit,
         label: None,
         takes_connections: false,
