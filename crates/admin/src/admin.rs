@@ -45,11 +45,14 @@ pub(crate) struct Admin {
     closed: Cell<bool>,
 }
 
+/// An answer of the launcher's, with channels to processes of a service, each with the number of its worker.
+pub(crate) type Answer = (Reply, Vec<(u16, OwnedFd)>);
+
 /// An order that the launcher has yet to answer.
 #[derive(Debug)]
 struct Pending {
     gathered: Gathered,
-    reply: oneshot::Sender<Reply>,
+    reply: oneshot::Sender<Answer>,
 }
 
 /// What the launcher has said so far in answer to an order.
@@ -62,6 +65,7 @@ struct Gathered {
     changes: Vec<Changed>,
     effects: Vec<Affected>,
     upgraded: Vec<Upgraded>,
+    channels: Vec<(u16, OwnedFd)>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
 }
@@ -100,7 +104,8 @@ impl Admin {
     pub(crate) async fn command(&self, command: Command) -> Reply {
         match command {
             Command::Republish { site } => self.republish(site).await,
-            other => self.give(other).await,
+            Command::Send { name, order, argument } => self.send(name, order, argument).await,
+            other => self.give(other).await.0,
         }
     }
 
@@ -114,7 +119,7 @@ impl Admin {
         };
         let mut republished = Vec::new();
         for site in sites {
-            let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await {
+            let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await.0 {
                 Reply::Reported { report, .. } => (report, None),
                 Reply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
                 _ => (serde_json::Value::Null, Some("no answer".to_owned())),
@@ -141,7 +146,7 @@ impl Admin {
     }
 
     /// Gives one order to the launcher.
-    async fn give(&self, command: Command) -> Reply {
+    pub(crate) async fn give(&self, command: Command) -> Answer {
         let (number, answer) = self.ticket();
         let ticket = Ticket { admin: self, number };
         let ends_us = match &command {
@@ -154,6 +159,7 @@ impl Admin {
             | Command::Unban { .. }
             | Command::Reopen {}
             | Command::Republish { .. }
+            | Command::Send { .. }
             | Command::Reload { .. }
             | Command::ReloadSites {}
             | Command::Upgrade { .. }
@@ -164,7 +170,11 @@ impl Admin {
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Republish { site } => match self.target(&(site.unwrap_or_default() + TEMPLATES_OF)) {
                 Ok(target) => AdminToLauncher::Republish { ticket: number, target },
-                Err(reply) => return reply,
+                Err(reply) => return (reply, Vec::new()),
+            },
+            Command::Send { name, .. } => match self.target(&name) {
+                Ok(target) => AdminToLauncher::Send { ticket: number, target },
+                Err(reply) => return (reply, Vec::new()),
             },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
@@ -179,28 +189,29 @@ impl Admin {
             Command::Stop {} => AdminToLauncher::Stop { ticket: number },
             Command::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
-                Err(reply) => return reply,
+                Err(reply) => return (reply, Vec::new()),
             },
             Command::Relaunch { name } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
-                Err(reply) => return reply,
+                Err(reply) => return (reply, Vec::new()),
             },
         };
         let sent = !self.closed.get() && self.control.send(&message, None).await.is_ok();
         let reply = if sent { answer.await.ok() } else { None };
         drop(ticket);
         match reply {
-            Some(reply) => reply,
+            Some(answer) => answer,
             // The channel's end before the answer is what was asked for: the launcher retires this process only
             // when it stops, or when a successor is ready.
-            None if sent && ends_us => Reply::done(),
+            None if sent && ends_us => (Reply::done(), Vec::new()),
             None => {
-                Reply::failed("the admin process is ending, as the server stops or it is being relaunched")
+                let reason = "the admin process is ending, as the server stops or it is being relaunched";
+                (Reply::failed(reason), Vec::new())
             }
         }
     }
 
-    fn ticket(&self) -> (u32, oneshot::Receiver<Reply>) {
+    fn ticket(&self) -> (u32, oneshot::Receiver<Answer>) {
         let number = self.next_ticket.get();
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
@@ -318,6 +329,13 @@ impl Admin {
         });
     }
 
+    /// Takes a channel to a process of a service.
+    pub(crate) fn service_channel(&self, ticket: u32, worker: u16, channel: OwnedFd) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.channels.push((worker, channel));
+        }
+    }
+
     /// Takes what a publisher says, to its end.
     pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
         let (text, read) = read_output(output).await;
@@ -339,8 +357,9 @@ impl Admin {
     /// Answers an order; one whose client has given up is not found, or does not listen.
     fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
-        if let Some(pending) = pending {
-            let _ = pending.reply.send(reply(pending.gathered));
+        if let Some(mut pending) = pending {
+            let channels = std::mem::take(&mut pending.gathered.channels);
+            let _ = pending.reply.send((reply(pending.gathered), channels));
         }
     }
 

@@ -115,6 +115,10 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
             let of = site.as_deref().unwrap_or("all sites");
             log(&format!("republishing of the templates of {of:?} ordered by uid {uid}, pid {pid}"))
         }
+        Command::Send { name, order, .. } => {
+            let order = order.as_deref().unwrap_or("diagnostics");
+            log(&format!("{order:?} sent to {name:?} by order of uid {uid}, pid {pid}"))
+        }
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Command::Reload { dry_run: false } | Command::ReloadSites {} => {
             log(&format!("reload ordered by uid {uid}, pid {pid}"))

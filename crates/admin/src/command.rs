@@ -49,6 +49,17 @@ pub enum Command {
         #[serde(default)]
         site: Option<String>,
     },
+    /// Give all processes of a service an order.
+    Send {
+        /// The service, as `site/service`.
+        name: String,
+        /// A word of the service's own; without one, it says what it has done and is doing.
+        #[serde(default)]
+        order: Option<String>,
+        /// What goes with the word.
+        #[serde(default)]
+        argument: String,
+    },
     /// Read the configuration again, and change what has changed.
     Reload {
         /// Only say what would change.
@@ -110,6 +121,9 @@ mod tests {
         assert_eq!(all, Ok(Command::Republish { site: None }));
         let one = Command::parse(br#"{"command":"republish","site":"shop"}"#);
         assert_eq!(one, Ok(Command::Republish { site: Some("shop".into()) }));
+        let (name, argument) = ("shop/cart".to_owned(), String::new());
+        let send = Command::parse(br#"{"command":"send","name":"shop/cart"}"#);
+        assert_eq!(send, Ok(Command::Send { name, order: None, argument }));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();

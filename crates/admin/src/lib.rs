@@ -13,6 +13,7 @@ mod command;
 mod conditioned;
 mod reply;
 mod secret;
+mod send;
 mod serve;
 
 pub use command::{Command, REQUEST_MAX};

@@ -114,6 +114,15 @@ pub(crate) struct Republished {
     pub(crate) error: Option<String>,
 }
 
+/// What a process of a service has answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Sent {
+    pub(crate) process: String,
+    pub(crate) answer: Option<String>,
+    /// Why there is none.
+    pub(crate) error: Option<String>,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -132,6 +141,8 @@ pub(crate) enum Reply {
     Upgraded { ok: bool, roles: Vec<Upgraded> },
     /// What publishers said, by sites.
     Republished { ok: bool, sites: Vec<Republished> },
+    /// What the processes of a service said.
+    Sent { ok: bool, answers: Vec<Sent> },
     /// What a publisher said.
     Reported { ok: bool, report: serde_json::Value },
     /// What a probe said.

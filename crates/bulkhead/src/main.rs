@@ -27,6 +27,7 @@ mod reload;
 mod republish;
 mod run;
 mod score;
+mod send;
 mod serve;
 mod site;
 mod status;
@@ -76,6 +77,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Send { words, all, server, json } => send::send(&find::run_dir(&server)?, &words, all, json),
         Command::Republish { site, server, json } => {
             republish::republish(&find::run_dir(&server)?, site.as_deref(), json)
         }

@@ -59,6 +59,7 @@ mod data;
 mod escape;
 mod form;
 mod io;
+mod orders;
 mod process;
 mod record;
 mod request;
@@ -104,6 +105,17 @@ pub trait Service: Sized + 'static {
 
     /// Answers one request. Several may be under way at once, each going on where another one awaits.
     fn process(&self, request: Request) -> impl Future<Output = Response>;
+
+    /// Carries out an order of the administrator (`bulkhead send SITE/SERVICE NAME [ARGUMENT]`), and says what has become of it: at
+    /// most 16 KiB, within 10 seconds.
+    ///
+    /// # Errors
+    /// It is not carried out; the administrator is told why. A service that does not say otherwise has no orders.
+    fn command(&self, name: &str, argument: &str) -> impl Future<Output = Result<String, Error>> {
+        let _ = argument;
+        let refused = Err(format!("this service has no order {name:?}").into());
+        async { refused }
+    }
 }
 
 /// The whole `main` of a program that is the service `S`; must be called before threads are started.

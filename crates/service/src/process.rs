@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
 use worker::Start;
@@ -21,6 +21,7 @@ use worker::receiver::Receiver;
 use crate::connection;
 use crate::context::{Context, Error};
 use crate::data::{DataSource, Sources};
+use crate::orders;
 use crate::templates::{Link, Templates};
 use crate::{Body, Bytes, Level, Request, Response, Service};
 
@@ -30,6 +31,9 @@ type Control = Channel<LauncherToService, ChildToLauncher>;
 pub(crate) trait Process: 'static {
     /// Answers one request; an error is answered with 500 and goes to the error log.
     fn answer(&self, request: Request) -> impl Future<Output = Result<Response, Error>>;
+
+    /// Carries out an order of the administrator.
+    fn command(&self, name: &str, argument: &str) -> impl Future<Output = Result<String, Error>>;
 }
 
 /// A service of our own kind.
@@ -38,6 +42,10 @@ pub(crate) struct Native<S>(pub(crate) S);
 impl<S: Service> Process for Native<S> {
     async fn answer(&self, request: Request) -> Result<Response, Error> {
         Ok(self.0.process(request).await)
+    }
+
+    async fn command(&self, name: &str, argument: &str) -> Result<String, Error> {
+        self.0.command(name, argument).await
     }
 }
 
@@ -57,6 +65,10 @@ where
         let response = service.call(request.into_http()).await.map_err(Into::into)?;
         Ok(response.into())
     }
+
+    async fn command(&self, name: &str, _argument: &str) -> Result<String, Error> {
+        Err(format!("this service has no order {name:?}").into())
+    }
 }
 
 /// What all connections of the worker share.
@@ -70,6 +82,8 @@ pub(crate) struct Worker<P> {
     pub(crate) owns_host: bool,
     /// Without any connection, after which the launcher is told so.
     pub(crate) idle_stop: Option<Duration>,
+    /// When it began to take requests.
+    pub(crate) since: Instant,
     /// Its site's templates, if it has them.
     pub(crate) templates: Option<Templates>,
     links: Links,
@@ -141,6 +155,7 @@ pub(crate) async fn serve<P: Process>(
                 site: setup.site,
                 owns_host: setup.owns_host,
                 idle_stop: idle::time(setup.limits.idle_stop_ms),
+                since: Instant::now(),
                 templates,
                 links,
             };
@@ -228,10 +243,10 @@ impl<P: Process> Worker<P> {
         for (source, descriptor) in sources {
             self.attach(source, descriptor)?;
         }
-        for message in later {
-            self.follow(control, message).await?;
-        }
         let worker = Rc::new(self);
+        for message in later {
+            worker.clone().follow(control, message).await?;
+        }
         let work =
             async { tokio::try_join!(worker.clone().handle_messages(control), worker.clone().accept()) };
         tokio::select! {
@@ -247,17 +262,20 @@ impl<P: Process> Worker<P> {
     /// Follows the launcher's orders; their end is the order to retire.
     async fn handle_messages(self: Rc<Self>, control: &Control) -> Result<(), Error> {
         while let Some(message) = control.receive().await? {
-            self.follow(control, message).await?;
+            self.clone().follow(control, message).await?;
         }
         self.receiver.drain();
         Ok(())
     }
 
-    async fn follow(&self, control: &Control, message: ControlMessage) -> Result<(), Error> {
+    async fn follow(self: Rc<Self>, control: &Control, message: ControlMessage) -> Result<(), Error> {
         match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
             (LauncherToService::DataProxy { .. } | LauncherToService::Publisher {}, _) => {
                 self.links.attach(message)?;
+            }
+            (LauncherToService::Orders {}, Some(channel)) => {
+                tokio::task::spawn_local(orders::attend(self, channel));
             }
             (LauncherToService::Report {}, _) => {
                 let counters = self.receiver.counters.snapshot();

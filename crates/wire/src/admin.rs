@@ -149,6 +149,8 @@ messages! {
         26 => Upgraded { ticket: u32, role: Role, from: Text<64>, to: Text<64>, replaced: u32, kept: u32 },
         /// In answer to `Republish`: what the publisher says comes along, to be read to its end.
         27 => PublisherOutput { ticket: u32 },
+        /// Before the answer to `Send`: a channel to the process `worker` of the service, from 0 on, comes along.
+        28 => ServiceChannel { ticket: u32, worker: u16 },
     }
 }
 
@@ -187,5 +189,7 @@ messages! {
         25 => ReloadSites { ticket: u32 },
         /// Have the publisher that is called `target` read its templates again and publish them.
         26 => Republish { ticket: u32, target: u16 },
+        /// Make a channel to each process of the service that is called `target`, for an order.
+        27 => Send { ticket: u32, target: u16 },
     }
 }

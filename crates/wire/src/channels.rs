@@ -106,7 +106,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Service,
         "LauncherToService",
-        "channels from gates and its site's worker, to data proxies and its site's publisher",
+        "channels from gates and its site's worker, to data proxies and its site's publisher, and from admin for an order",
     ),
     edge(
         Role::Launcher,
@@ -118,7 +118,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Admin,
         "LauncherToAdmin",
-        "the administration socket, what a probe or a publisher says",
+        "the administration socket, what a probe or a publisher says, channels to services",
     ),
     edge(
         Role::Launcher,
@@ -195,6 +195,8 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::DataProxy, Role::Service, "DataProxyToService", "none"),
     edge(Role::Publisher, Role::Service, "PublisherToService", "none"),
     edge(Role::Service, Role::Publisher, "ServiceToPublisher", "none"),
+    edge(Role::Admin, Role::Service, "AdminToService", "none"),
+    edge(Role::Service, Role::Admin, "ServiceToAdmin", "none"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),

@@ -347,6 +347,8 @@ messages! {
         7 => Templates {},
         /// A channel to its site's publisher comes along, which takes the place of an earlier one.
         8 => Publisher {},
+        /// A channel from the admin role comes along, with one order.
+        9 => Orders {},
     }
 }
 

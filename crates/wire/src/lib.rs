@@ -15,6 +15,7 @@ mod connector;
 mod control;
 pub mod data;
 pub mod log;
+pub mod orders;
 mod site;
 pub mod stapler;
 pub mod successor;

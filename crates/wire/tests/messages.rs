@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use wire::data::{
     CallFault, DataProxyToService, LauncherToDataProxy, PART_MAX, ServiceToDataProxy, TOKEN_BYTES, Token,
 };
+use wire::orders::{AdminToService, ORDER_ANSWER_MAX, ORDER_ARGUMENT_MAX, ORDER_NAME_MAX, ServiceToAdmin};
 use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
 };
@@ -431,6 +432,23 @@ impl Samples for ServiceToPublisher {
     }
 }
 
+impl Samples for AdminToService {
+    fn samples() -> Vec<Self> {
+        let order = |name, argument| Self::Order { name: text(name), argument: text(argument) };
+        vec![Self::Diagnostics {}, order(0, 0), order(ORDER_NAME_MAX, ORDER_ARGUMENT_MAX)]
+    }
+}
+
+impl Samples for ServiceToAdmin {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Done { text: text(0) },
+            Self::Done { text: text(ORDER_ANSWER_MAX) },
+            Self::Failed { reason: text(ORDER_ANSWER_MAX) },
+        ]
+    }
+}
+
 impl Samples for LauncherToBroker {
     fn samples() -> Vec<Self> {
         let limits = Self::Limits { waiting_max: u32::MAX, connect_timeout_ms: 1, flush_ms: 2 };
@@ -533,6 +551,7 @@ impl Samples for AdminToLauncher {
             Self::Reload { ticket: 8, dry_run: true },
             Self::ReloadSites { ticket: 8 },
             Self::Republish { ticket: 9, target: u16::MAX },
+            Self::Send { ticket: 10, target: 0 },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
@@ -800,6 +819,7 @@ impl Samples for LauncherToService {
             Self::DataProxy { name: text(0), token: Token([1; TOKEN_BYTES]) },
             Self::Templates {},
             Self::Publisher {},
+            Self::Orders {},
         ]
     }
 }
@@ -858,6 +878,7 @@ impl Samples for LauncherToAdmin {
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
             Self::PublisherOutput { ticket: 10 },
+            Self::ServiceChannel { ticket: 11, worker: u16::MAX },
             Self::TopRange {
                 ticket: 1,
                 name: text(128),
@@ -937,6 +958,8 @@ macro_rules! every_edge {
         $check::<LauncherToPublisher>();
         $check::<PublisherToService>();
         $check::<ServiceToPublisher>();
+        $check::<AdminToService>();
+        $check::<ServiceToAdmin>();
     };
 }
 

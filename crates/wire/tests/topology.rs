@@ -74,6 +74,8 @@ fn messages_are_types() {
         std::any::type_name::<wire::templates::LauncherToPublisher>(),
         std::any::type_name::<wire::templates::PublisherToService>(),
         std::any::type_name::<wire::templates::ServiceToPublisher>(),
+        std::any::type_name::<wire::orders::AdminToService>(),
+        std::any::type_name::<wire::orders::ServiceToAdmin>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -130,18 +132,28 @@ fn filters_meet_gates_and_each_other_only() {
 fn services_are_reached_by_the_launcher_a_gate_their_site_and_what_they_ask() {
     let senders: Vec<Role> =
         CHANNELS.iter().filter(|edge| edge.to == Role::Service).map(|edge| edge.from).collect();
-    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy, Role::Publisher]);
+    assert_eq!(
+        senders,
+        [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy, Role::Publisher, Role::Admin]
+    );
 }
 
 #[test]
-fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
+fn the_logger_tells_nobody_but_the_launcher_and_admin_services_as_well() {
     let from = |role| edges(|edge| edge.from == role);
     assert_eq!(from(Role::Logger), [(Role::Logger, Role::Launcher, "ChildToLauncher")]);
     assert_eq!(
         from(Role::Admin),
-        [(Role::Admin, Role::Launcher, "AdminToLauncher"), (Role::Admin, Role::Logger, "log batch"),]
+        [
+            (Role::Admin, Role::Launcher, "AdminToLauncher"),
+            (Role::Admin, Role::Service, "AdminToService"),
+            (Role::Admin, Role::Logger, "log batch"),
+        ]
     );
-    assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
+    assert_eq!(
+        edges(|edge| edge.to == Role::Admin),
+        [(Role::Launcher, Role::Admin, "LauncherToAdmin"), (Role::Service, Role::Admin, "ServiceToAdmin")]
+    );
 }
 
 /// Who has the network meets one site, or one service's broker, and neither a gate nor a service.

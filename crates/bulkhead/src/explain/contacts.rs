@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn only_a_service_that_takes_connections_knows_gates() {
-        let relayed = ["bulkheadd ChildToLauncher", "packages FromWorker", "logger log batch"];
+        let relayed =
+            ["bulkheadd ChildToLauncher", "packages FromWorker", "admin ServiceToAdmin", "logger log batch"];
         assert_eq!(names("packages/search", sends), relayed);
         let taking = names("packages/package", sends);
         assert!(taking.contains(&"gate FromWorker".to_owned()), "{taking:?}");

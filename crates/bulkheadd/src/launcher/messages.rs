@@ -7,7 +7,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
-use crate::components::republishing;
+use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
 use crate::transactions::{Asker, Look, Mode};
 use supervisor::events::Received;
@@ -119,6 +119,10 @@ impl Launcher {
             },
             AdminToLauncher::Republish { ticket, target } => match to.admin_commands.slots(target) {
                 Some(slots) => republishing::begin(supervisor, (admin, ticket), slots),
+                None => supervisor.protocol_violation(admin),
+            },
+            AdminToLauncher::Send { ticket, target } => match to.admin_commands.slots(target) {
+                Some(slots) => sending::begin(supervisor, (admin, ticket), slots),
                 None => supervisor.protocol_violation(admin),
             },
             AdminToLauncher::Reload { ticket, dry_run } => {

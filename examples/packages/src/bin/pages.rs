@@ -20,6 +20,16 @@ impl Service for Pages {
         Ok(Self { templates: cx.templates()? })
     }
 
+    async fn command(&self, name: &str, argument: &str) -> Result<String, Error> {
+        match name {
+            "echo" => Ok(argument.to_owned()),
+            "long" => Ok("x".repeat(1 << 20)),
+            "wait" => std::future::pending().await,
+            "rude" => Ok("\u{1b}[2J\nsecond line".to_owned()),
+            _ => Err(format!("what is {name}?").into()),
+        }
+    }
+
     async fn process(&self, request: Request) -> Response {
         let name = request.param("name").unwrap_or("page.html".into());
         let wait = request.param("wait").and_then(|wait| wait.parse().ok()).unwrap_or_default();
