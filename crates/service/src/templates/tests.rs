@@ -174,3 +174,25 @@ fn a_publisher_that_goes_without_a_version_is_not_waited_for_long() {
         assert!(began.elapsed() < std::time::Duration::from_secs(8));
     });
 }
+
+#[test]
+fn handlers_of_axum_get_the_version_of_their_request() {
+    use axum::{Extension, Router, routing::get};
+    use tower_service::Service as _;
+
+    in_runtime(async {
+        let templates = Templates::default();
+        templates.activate(set("one"));
+        let handler = |Extension(pages): Extension<Pages>| async move {
+            tokio::task::yield_now().await;
+            pages.render("page.html", context! { x => 1 }).unwrap()
+        };
+        let mut router: Router = Router::new().route("/", get(handler));
+        let mut request = http::Request::new(axum::body::Body::empty());
+        request.extensions_mut().insert(templates.current().unwrap());
+        let answered = router.call(request);
+        templates.activate(set("two"));
+        let page = Response::from(answered.await.unwrap()).into_text().await.unwrap();
+        assert_eq!(page, "one one 1");
+    });
+}
