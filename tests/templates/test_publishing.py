@@ -136,6 +136,9 @@ class Changed(Published):
             self.assertEqual(server.publishers(), ["publisher main", "publisher second"])
             self.assertIsNone(server.reload(sites[:2]))
             self.assertTrue(until(lambda: server.publishers() == ["publisher main"], 15))
+            # Nobody asks a publisher that has gone.
+            self.assertRegex(server.republish().stdout, r"^main: version \S+ with 6 templates holds in 3 processes\n$")
+            self.assertEqual(server.republish("second").returncode, 2)
             # Mistakes in templates refuse the whole change.
             server.write("templates/head.html", "{% if %}")
             before = server.pids("publisher", "bin/pages", "site")

@@ -19,11 +19,9 @@ use worker::counters::Counters;
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Changed, Process, Reply, Republished, Upgraded};
+use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
+use crate::republish::TEMPLATES_OF;
 use crate::secret::Secret;
-
-/// What the name of a site's publisher ends in, as the launcher gives it.
-const TEMPLATES_OF: &str = ":templates";
 
 /// LIMIT: bytes of a report of a probe or publisher; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
@@ -38,7 +36,7 @@ pub(crate) struct Admin {
     pub(crate) counters: Counters,
     /// What every order begins with.
     pub(crate) secret: OnceCell<Secret>,
-    targets: RefCell<Vec<(u16, String)>>,
+    pub(crate) targets: RefCell<Vec<(u16, String)>>,
     pending: RefCell<HashMap<u32, Pending>>,
     next_ticket: Cell<u32>,
     /// The launcher has closed its end: no order can be given any more.
@@ -57,7 +55,7 @@ struct Pending {
 
 /// What the launcher has said so far in answer to an order.
 #[derive(Debug, Default)]
-struct Gathered {
+pub(crate) struct Gathered {
     processes: Vec<Process>,
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
@@ -107,42 +105,6 @@ impl Admin {
             Command::Send { name, order, argument } => self.send(name, order, argument).await,
             other => self.give(other).await.0,
         }
-    }
-
-    /// Has the publishers of a site, or of all, read their templates again, one after the other.
-    async fn republish(&self, site: Option<String>) -> Reply {
-        let known = self.sites_with_templates();
-        let sites = match site {
-            None => known,
-            Some(site) if known.contains(&site) => vec![site],
-            Some(site) => return Reply::wrong(without_templates(&site, &known)),
-        };
-        let mut republished = Vec::new();
-        for site in sites {
-            let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await.0 {
-                Reply::Reported { report, .. } => (report, None),
-                Reply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
-                _ => (serde_json::Value::Null, Some("no answer".to_owned())),
-            };
-            republished.push(Republished { site, report, error });
-        }
-        match republished.is_empty() {
-            true => Reply::wrong("no site has templates; `[site.templates]` gives it some"),
-            false => Reply::Republished { ok: true, sites: republished },
-        }
-    }
-
-    /// The sites of which a publisher is known.
-    fn sites_with_templates(&self) -> Vec<String> {
-        let targets = self.targets.borrow();
-        let mut sites: Vec<String> = targets
-            .iter()
-            .filter_map(|(_, name)| name.strip_suffix(TEMPLATES_OF))
-            .map(str::to_owned)
-            .collect();
-        sites.sort_unstable();
-        sites.dedup();
-        sites
     }
 
     /// Gives one order to the launcher.
@@ -336,15 +298,6 @@ impl Admin {
         }
     }
 
-    /// Takes what a publisher says, to its end.
-    pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
-        let (text, read) = read_output(output).await;
-        self.finish(ticket, |_| match read {
-            Ok(_) => Reply::reported(&text),
-            Err(error) => Reply::failed(format!("the publisher's report could not be read: {error}")),
-        });
-    }
-
     /// Takes what a probe says, to its end.
     pub(crate) async fn probe_output(&self, ticket: u32, output: OwnedFd) {
         let (text, read) = read_output(output).await;
@@ -355,7 +308,7 @@ impl Admin {
     }
 
     /// Answers an order; one whose client has given up is not found, or does not listen.
-    fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
+    pub(crate) fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
         if let Some(mut pending) = pending {
             let channels = std::mem::take(&mut pending.gathered.channels);
@@ -372,22 +325,13 @@ impl Admin {
 }
 
 /// What is said on a socket, to its end.
-async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
+pub(crate) async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
     let mut text = Vec::new();
     let read = match readable(output) {
         Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
         Err(error) => Err(error),
     };
     (text, read)
-}
-
-/// Why the templates of a site cannot be published.
-fn without_templates(site: &str, known: &[String]) -> String {
-    let names: Vec<&str> = known.iter().map(String::as_str).collect();
-    let meant = suggest::closest_name(site, &names)
-        .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
-    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    format!("there is no site {site:?} with templates; {meant}those with templates are: {known}")
 }
 
 fn readable(output: OwnedFd) -> io::Result<UnixStream> {

@@ -12,6 +12,7 @@ mod clients;
 mod command;
 mod conditioned;
 mod reply;
+mod republish;
 mod secret;
 mod send;
 mod serve;

@@ -9,7 +9,6 @@ use std::os::unix::net::UnixStream;
 use wire::templates::LauncherToPublisher;
 use wire::{LauncherToAdmin, Outcome, Role};
 
-use super::admin_commands::GONE;
 use supervisor::Supervisor;
 use supervisor::error::during;
 
@@ -18,7 +17,10 @@ pub(crate) fn begin(supervisor: &mut Supervisor, (admin, ticket): (u64, u32), sl
     let refuse = |supervisor: &mut Supervisor, reason: &str| {
         supervisor.answer_to(admin, ticket, Outcome::Failed, reason);
     };
-    let Some(&slot) = slots.first() else { return refuse(supervisor, GONE) };
+    // One that has gone with a change of the configuration has nothing to publish.
+    let Some(&slot) = slots.first() else {
+        return supervisor.answer_to(admin, ticket, Outcome::Done, "");
+    };
     if supervisor.spec(slot).role != Role::Publisher {
         return refuse(supervisor, "it has no templates");
     }
