@@ -5,7 +5,7 @@ HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy inspector logger admin bulkhead-probe libbulkhead-guard.so
+ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build stage dist demo db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean

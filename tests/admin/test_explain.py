@@ -95,10 +95,10 @@ class Explain(unittest.TestCase):
         self.assertIn("missing in this server: ", self.explain())
 
     def test_contacts_are_channels(self):
-        """As many channels as the process has sockets for them; the gates are two."""
+        """As many channels as the process has sockets for them; the gates are two, and that from admin is there for an order alone."""
         probe, direct = (self.explained(name)[name] for name in ("main/probe", "main/direct"))
-        self.assertEqual([contact["to"] for contact in probe["sends"]], ["bulkheadd", "main", "logger"])
-        self.assertEqual([contact["to"] for contact in direct["sends"]], ["bulkheadd", "gate", "main", "logger"])
+        self.assertEqual([contact["to"] for contact in probe["sends"]], ["bulkheadd", "main", "admin", "logger"])
+        self.assertEqual([contact["to"] for contact in direct["sends"]], ["bulkheadd", "gate", "main", "admin", "logger"])
         sockets = lambda name: sum(
             what.startswith("socket:") for what in self.server.process(TITLES[name]).descriptors().values()
         )

@@ -177,6 +177,8 @@ class Scratch:
                 for key in ("statements", "schema"):
                     if key in data:
                         self.path(data[key]).write_text("-- nothing\n")
+            if "templates" in site:
+                self.path(site["templates"]["folder"]).mkdir(exist_ok=True)
             for service in site.get("service", []):
                 self.make_runnable(service)
         self.path("bulkhead.toml").write_text(text)

@@ -17,6 +17,7 @@ from backend import Raw, response
 from client import Connection, Load, get, request, until
 from databases import SCHEMA, STATEMENTS, asks, data_site
 from harness import Server, service, site, wait_for_time
+from pages import page_site, renders
 from tls_server import certificate
 
 #: How many descriptors and how much memory another process may have more at the end than at the beginning. Caches
@@ -106,7 +107,7 @@ class Channels(unittest.TestCase):
             self.assertNotRegex(line, r"^\S+ \w+ \[bulkheadd\] forged")
             self.assertNotIn("\x1b", line)
             if "forged-by-rogue" in line:
-                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue|dataproxy rogue/catalog)\] ")
+                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue|dataproxy rogue/catalog|publisher rogue)\] ")
         for path in (self.server.folder / "log").glob("*.access.log"):
             if not path.name.startswith("rogue.") and not self.may_write_all:
                 self.assertNotIn("forged-by-rogue", path.read_text(errors="replace"), path.name)
@@ -338,6 +339,33 @@ class Data(Channels):
             *ended("dataproxy rogue/catalog"), *logged("dataproxy rogue/catalog"),
             r"\[logger\] .*refused \d+ records of dataproxy rogue/catalog",
         ], [self.ASK])
+
+
+class Templates(Channels):
+    PAGE = ("rogue.test", "/pages/page")
+
+    def with_templates(self, rogue=None):
+        """A server with a site that has templates; its service `relayed`, or its publisher, is the rogue."""
+        services = [renders(), *([] if rogue else [renders("relayed", command=["bin/relayed"])])]
+        files = {"templates/page.html": "page"}
+        return Rogue([*GOOD, page_site("rogue", services)], rogue, programs=("probe", "pages"), files=files)
+
+    def test_a_service_and_its_publisher(self):
+        """What it says of versions counts for nothing but these; its channel is closed, and the other service has its pages."""
+        server = self.with_templates()
+        server.copy_program("rogue", "relayed")
+        self.misbehave(server, "bin/relayed", [*LOADS, self.PAGE], [
+            *ended("service rogue/relayed"),
+            r"\[publisher rogue\] .*service relayed sends nonsense; its channel is closed",
+        ])
+
+    def test_a_publisher_and_its_services(self):
+        """It may send what it likes: services say that it cannot be used, and keep the pages that they have."""
+        server = self.with_templates("publisher")
+        self.misbehave(server, "publisher rogue", LOADS, [
+            *ended("publisher rogue"), *logged("publisher rogue"),
+            r"\[service rogue/pages\] .*templates that the publisher has sent cannot be used: a template is not UTF-8",
+        ], [self.PAGE])
 
 
 class Logger(Channels):

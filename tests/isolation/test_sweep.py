@@ -24,7 +24,8 @@ ALLOWED = Path(__file__).parent / "allowed"
 
 #: The table of each process: by the name under which an order has it probed.
 ROLES = {"gate": "gate", "main": "site", "logger": "logger", "admin": "admin", "signer": "signer", "stapler": "stapler",
-         "main:connector": "connector", "main/net:connector": "connector-of-service", "main/net:broker": "broker", "main/catalog:data": "dataproxy"}
+         "main:connector": "connector", "main/net:connector": "connector-of-service", "main/net:broker": "broker", "main/catalog:data": "dataproxy",
+         "main:templates": "publisher"}
 WORKERS = {"main/probe": "service", "main/direct": "service", "main/net": "service-network", "main/jit": "service-jit"}
 
 CALLS = "calls with arguments -1"
@@ -116,17 +117,17 @@ def server():
         site("main", [
             service("probe"),
             service("direct", "/direct", takes=True, command=["bin/direct"]),
-            service("net", "/net", network=[f"tcp:{unused}", "udp"], data=["catalog"]),
+            service("net", "/net", network=[f"tcp:{unused}", "udp"], data=["catalog"], templates=True),
             service("jit", "/jit", jit=True),
             service("breakout", "/breakout", takes=True),
         ], certificates=["main.pem"], route=[
             {"path": "/behind/", "upstream": f"127.0.0.1:{unused}"},
             {"path": "/beside/", "upstream": "unix:@FOLDER@/beside.sock"},
-        ], data=[{"name": "catalog", "statements": "catalog.sql"}]),
+        ], data=[{"name": "catalog", "statements": "catalog.sql"}], templates={"folder": "templates"}),
     ]
     with tempfile.TemporaryDirectory() as folder:
         files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode(),
-                 "catalog.sql": "-- name: one :one\n-- services: net\nSELECT 1;\n"}
+                 "catalog.sql": "-- name: one :one\n-- services: net\nSELECT 1;\n", "templates/a.html": ""}
     tls = f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\n'
     made = Server(sites, ("probe", "breakout"), text=lambda port: configuration(port, sites, {}) + tls, files=files)
     for name in ("direct", "net", "jit"):

@@ -43,7 +43,7 @@ GIVEN = set()
 USER_RANGE = "51001-51999"
 #: The programs of our own that have to lie side by side.
 ROLES = ("bulkhead", "bulkheadd", "bulkhead-guard", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker",
-         "dataproxy", "inspector", "bulkhead-probe")
+         "dataproxy", "publisher", "inspector", "bulkhead-probe")
 
 SETTINGS = {
     "server": {"user_range": USER_RANGE, "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},

@@ -31,6 +31,7 @@ from counting import Counting, TlsConnection
 from databases import SCHEMA, STATEMENTS, asks, data_site
 from filter_program import FILTER, PYTHON, library
 from harness import ROOTLESS, Server, configuration, free_port, rootless_too, service, site, wait_for_time
+from pages import renders
 from tls_server import certificate, insecure
 from upgrading import UpgradingServer
 
@@ -47,14 +48,14 @@ HEALTHY = 1.1 if KILLS <= 30 else 1.8
 #: Whose connections a process has in its hands, by its title.
 HANDS = {
     "gate 0": {"new", "direct", "tls"}, "gate 1": {"new", "direct", "tls"},
-    "site main": {"page", "probe", "behind", "caller", "asker"}, "site other": {"new"}, "site secret": {"tls"},
+    "site main": {"page", "probe", "behind", "caller", "asker", "pages"}, "site other": {"new"}, "site secret": {"tls"},
     "bin/probe": {"probe"}, "bin/direct": {"direct"}, "bin/caller": {"caller"},
-    "bin/asker": {"asker"}, "dataproxy main/catalog": {"asker"},
+    "bin/asker": {"asker"}, "dataproxy main/catalog": {"asker"}, "bin/pages": {"pages"}, "publisher main": set(),
     "connector main": {"behind"}, "connector main/caller": {"caller"}, "broker main/caller": {"caller"},
     "signer": {"tls"}, "stapler": set(), "logger": set(), "admin": set(), harness.REAPER: set(),
 }
 #: Who tells the logger of requests, by the name of their clients.
-TELLS = {"page": "site main", "probe": "site main", "behind": "site main", "caller": "site main", "asker": "site main", "new": "site other",
+TELLS = {"page": "site main", "probe": "site main", "behind": "site main", "caller": "site main", "asker": "site main", "pages": "site main", "new": "site other",
          "tls": "site secret", "direct": "bin/direct"}
 #: The statements of a database of which one service asks.
 ASKERS = STATEMENTS.replace("other", "asker").replace("asker, asker", "asker")
@@ -79,8 +80,8 @@ class Killing(Server):
         host, port = behind.at.split(":")
         network = {"command": ["bin/caller"], "network": [f"tcp:{host}:{port}"]}
         sites = [
-            data_site("main", [service("probe"), service("caller", "/caller", **network), asks("asker")],
-                      route=[{"path": "/behind", "upstream": behind.at}]),
+            data_site("main", [service("probe"), service("caller", "/caller", **network), asks("asker"), renders()],
+                      templates={"folder": "templates"}, route=[{"path": "/behind", "upstream": behind.at}]),
             site("other"), site("direct", [service("direct", "/probe", takes=True)]),
             site("secret", certificates=["secret.pem"]),
         ]
@@ -88,8 +89,8 @@ class Killing(Server):
         # A call whose broker was killed is never answered, and is not waited for at the end.
         settings = {"log": {"flush": f"{FLUSH * 1000:.0f}ms"}, "limits": {"drain_timeout": "3s"},
                     "conditioning": {"exempt": ["127.0.0.0/8"], "filters": list(filters)}}
-        super().__init__(sites, programs=("probe", "caller", "asker"),
-                         files={"filters/filter.py": FILTER, "catalog.sql": ASKERS, "schema.sql": SCHEMA},
+        super().__init__(sites, programs=("probe", "caller", "asker", "pages"),
+                         files={"filters/filter.py": FILTER, "catalog.sql": ASKERS, "schema.sql": SCHEMA, "templates/page.html": "page"},
                          text=lambda port: configuration(port, sites, settings) + listen)
         self.copy_program("probe", "direct")
         made = self.write("secret.pem", b"".join(certificate(self.folder, "secret", "ec", "secret.test")))
@@ -106,6 +107,7 @@ class Killing(Server):
             Counting("behind", plain, "/behind", "main.test", CLIENTS), Counting("caller", plain, caller, "main.test", CLIENTS),
             Counting("direct", plain, "/probe", "direct.test", CLIENTS),
             Counting("asker", plain, "/asker/many?statement=users", "main.test", CLIENTS),
+            Counting("pages", plain, "/pages/page", "main.test", CLIENTS),
             Counting("new", plain, "/", "other.test", CLIENTS, close=True),
             Counting("tls", tls, "/", "secret.test", CLIENTS, close=True),
         ]
@@ -233,7 +235,7 @@ class Filters(Kills):
         """All filters are started anew with one, so that what is in any of them is lost."""
         filters = [{"command": [PYTHON, "-I", "filters/filter.py"], "read": [library(), "filters"]}] * 2
         with behind() as at, Killing(at, *filters) as server:
-            every = {"page", "probe", "behind", "caller", "asker", "direct", "new", "tls"}
+            every = {"page", "probe", "behind", "caller", "asker", "pages", "direct", "new", "tls"}
             self.kill_each(server, [PYTHON], {PYTHON: every})
 
 

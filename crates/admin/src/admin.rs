@@ -20,9 +20,10 @@ use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
 use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
+use crate::republish::TEMPLATES_OF;
 use crate::secret::Secret;
 
-/// LIMIT: bytes of a probe's report; a few hundred findings of a few hundred bytes.
+/// LIMIT: bytes of a report of a probe or publisher; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
 
 /// The channel to and from the launcher.
@@ -35,23 +36,26 @@ pub(crate) struct Admin {
     pub(crate) counters: Counters,
     /// What every order begins with.
     pub(crate) secret: OnceCell<Secret>,
-    targets: RefCell<Vec<(u16, String)>>,
+    pub(crate) targets: RefCell<Vec<(u16, String)>>,
     pending: RefCell<HashMap<u32, Pending>>,
     next_ticket: Cell<u32>,
     /// The launcher has closed its end: no order can be given any more.
     closed: Cell<bool>,
 }
 
+/// An answer of the launcher's, with channels to processes of a service, each with the number of its worker.
+pub(crate) type Answer = (Reply, Vec<(u16, OwnedFd)>);
+
 /// An order that the launcher has yet to answer.
 #[derive(Debug)]
 struct Pending {
     gathered: Gathered,
-    reply: oneshot::Sender<Reply>,
+    reply: oneshot::Sender<Answer>,
 }
 
 /// What the launcher has said so far in answer to an order.
 #[derive(Debug, Default)]
-struct Gathered {
+pub(crate) struct Gathered {
     processes: Vec<Process>,
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
@@ -59,6 +63,7 @@ struct Gathered {
     changes: Vec<Changed>,
     effects: Vec<Affected>,
     upgraded: Vec<Upgraded>,
+    channels: Vec<(u16, OwnedFd)>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
 }
@@ -95,6 +100,15 @@ impl Admin {
 
     /// Passes an order on and waits for its answer.
     pub(crate) async fn command(&self, command: Command) -> Reply {
+        match command {
+            Command::Republish { site } => self.republish(site).await,
+            Command::Send { name, order, argument } => self.send(name, order, argument).await,
+            other => self.give(other).await.0,
+        }
+    }
+
+    /// Gives one order to the launcher.
+    pub(crate) async fn give(&self, command: Command) -> Answer {
         let (number, answer) = self.ticket();
         let ticket = Ticket { admin: self, number };
         let ends_us = match &command {
@@ -106,6 +120,8 @@ impl Admin {
             | Command::Certificates {}
             | Command::Unban { .. }
             | Command::Reopen {}
+            | Command::Republish { .. }
+            | Command::Send { .. }
             | Command::Reload { .. }
             | Command::ReloadSites {}
             | Command::Upgrade { .. }
@@ -114,6 +130,14 @@ impl Admin {
         let message = match command {
             Command::Status {} => AdminToLauncher::Status { ticket: number },
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
+            Command::Republish { site } => match self.target(&(site.unwrap_or_default() + TEMPLATES_OF)) {
+                Ok(target) => AdminToLauncher::Republish { ticket: number, target },
+                Err(reply) => return (reply, Vec::new()),
+            },
+            Command::Send { name, .. } => match self.target(&name) {
+                Ok(target) => AdminToLauncher::Send { ticket: number, target },
+                Err(reply) => return (reply, Vec::new()),
+            },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
             Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
@@ -127,28 +151,29 @@ impl Admin {
             Command::Stop {} => AdminToLauncher::Stop { ticket: number },
             Command::Probe { name, what } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
-                Err(reply) => return reply,
+                Err(reply) => return (reply, Vec::new()),
             },
             Command::Relaunch { name } => match self.target(&name) {
                 Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
-                Err(reply) => return reply,
+                Err(reply) => return (reply, Vec::new()),
             },
         };
         let sent = !self.closed.get() && self.control.send(&message, None).await.is_ok();
         let reply = if sent { answer.await.ok() } else { None };
         drop(ticket);
         match reply {
-            Some(reply) => reply,
+            Some(answer) => answer,
             // The channel's end before the answer is what was asked for: the launcher retires this process only
             // when it stops, or when a successor is ready.
-            None if sent && ends_us => Reply::done(),
+            None if sent && ends_us => (Reply::done(), Vec::new()),
             None => {
-                Reply::failed("the admin process is ending, as the server stops or it is being relaunched")
+                let reason = "the admin process is ending, as the server stops or it is being relaunched";
+                (Reply::failed(reason), Vec::new())
             }
         }
     }
 
-    fn ticket(&self) -> (u32, oneshot::Receiver<Reply>) {
+    fn ticket(&self) -> (u32, oneshot::Receiver<Answer>) {
         let number = self.next_ticket.get();
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
@@ -266,13 +291,16 @@ impl Admin {
         });
     }
 
+    /// Takes a channel to a process of a service.
+    pub(crate) fn service_channel(&self, ticket: u32, worker: u16, channel: OwnedFd) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.channels.push((worker, channel));
+        }
+    }
+
     /// Takes what a probe says, to its end.
     pub(crate) async fn probe_output(&self, ticket: u32, output: OwnedFd) {
-        let mut text = Vec::new();
-        let read = match readable(output) {
-            Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
-            Err(error) => Err(error),
-        };
+        let (text, read) = read_output(output).await;
         self.finish(ticket, |_| match read {
             Ok(_) => Reply::probed(&text),
             Err(error) => Reply::failed(format!("the probe's report could not be read: {error}")),
@@ -280,10 +308,11 @@ impl Admin {
     }
 
     /// Answers an order; one whose client has given up is not found, or does not listen.
-    fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
+    pub(crate) fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
-        if let Some(pending) = pending {
-            let _ = pending.reply.send(reply(pending.gathered));
+        if let Some(mut pending) = pending {
+            let channels = std::mem::take(&mut pending.gathered.channels);
+            let _ = pending.reply.send((reply(pending.gathered), channels));
         }
     }
 
@@ -293,6 +322,16 @@ impl Admin {
         let pending = self.pending.take();
         drop(pending);
     }
+}
+
+/// What is said on a socket, to its end.
+pub(crate) async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
+    let mut text = Vec::new();
+    let read = match readable(output) {
+        Ok(stream) => stream.take(REPORT_MAX).read_to_end(&mut text).await,
+        Err(error) => Err(error),
+    };
+    (text, read)
 }
 
 fn readable(output: OwnedFd) -> io::Result<UnixStream> {

@@ -22,7 +22,8 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 ///
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other.
+/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the templates of
+/// all sites.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.
@@ -50,7 +51,7 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
         None => return Reply::failed("no request before others needed the place, or the server stopped"),
     };
     let time = match command {
-        Command::Upgrade { .. } => UPGRADE_TIMEOUT,
+        Command::Upgrade { .. } | Command::Republish { .. } => UPGRADE_TIMEOUT,
         _ => COMMAND_TIMEOUT,
     };
     note(&command, peer.uid(), peer.pid());
@@ -110,6 +111,14 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
             log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
         }
         Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
+        Command::Republish { site } => {
+            let of = site.as_deref().unwrap_or("all sites");
+            log(&format!("republishing of the templates of {of:?} ordered by uid {uid}, pid {pid}"))
+        }
+        Command::Send { name, order, .. } => {
+            let order = order.as_deref().unwrap_or("diagnostics");
+            log(&format!("{order:?} sent to {name:?} by order of uid {uid}, pid {pid}"))
+        }
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Command::Reload { dry_run: false } | Command::ReloadSites {} => {
             log(&format!("reload ordered by uid {uid}, pid {pid}"))

@@ -43,6 +43,23 @@ pub enum Command {
     },
     /// Open the logs anew.
     Reopen {},
+    /// Read the templates of a site again, or those of all sites, and publish them.
+    Republish {
+        /// Which site.
+        #[serde(default)]
+        site: Option<String>,
+    },
+    /// Give all processes of a service an order.
+    Send {
+        /// The service, as `site/service`.
+        name: String,
+        /// A word of the service's own; without one, it says what it has done and is doing.
+        #[serde(default)]
+        order: Option<String>,
+        /// What goes with the word.
+        #[serde(default)]
+        argument: String,
+    },
     /// Read the configuration again, and change what has changed.
     Reload {
         /// Only say what would change.
@@ -100,6 +117,13 @@ mod tests {
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
         assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
         assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));
+        let all = Command::parse(br#"{"command":"republish"}"#);
+        assert_eq!(all, Ok(Command::Republish { site: None }));
+        let one = Command::parse(br#"{"command":"republish","site":"shop"}"#);
+        assert_eq!(one, Ok(Command::Republish { site: Some("shop".into()) }));
+        let (name, argument) = ("shop/cart".to_owned(), String::new());
+        let send = Command::parse(br#"{"command":"send","name":"shop/cart"}"#);
+        assert_eq!(send, Ok(Command::Send { name, order: None, argument }));
         assert_eq!(Command::parse(br#"{"command":"bans"}"#), Ok(Command::Bans {}));
         assert_eq!(Command::parse(br#"{"command":"certificates"}"#), Ok(Command::Certificates {}));
         let address = "192.0.2.1".parse().unwrap();

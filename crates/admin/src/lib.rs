@@ -12,7 +12,9 @@ mod clients;
 mod command;
 mod conditioned;
 mod reply;
+mod republish;
 mod secret;
+mod send;
 mod serve;
 
 pub use command::{Command, REQUEST_MAX};

@@ -104,6 +104,25 @@ pub(crate) struct Upgraded {
     pub(crate) kept: u32,
 }
 
+/// What has become of the templates of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Republished {
+    pub(crate) site: String,
+    /// What its publisher says; `null` if it says nothing.
+    pub(crate) report: serde_json::Value,
+    /// Why there is no report.
+    pub(crate) error: Option<String>,
+}
+
+/// What a process of a service has answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Sent {
+    pub(crate) process: String,
+    pub(crate) answer: Option<String>,
+    /// Why there is none.
+    pub(crate) error: Option<String>,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -120,6 +139,12 @@ pub(crate) enum Reply {
     Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
     /// What an upgrade has done, or of which version the new programs are.
     Upgraded { ok: bool, roles: Vec<Upgraded> },
+    /// What publishers said, by sites.
+    Republished { ok: bool, sites: Vec<Republished> },
+    /// What the processes of a service said.
+    Sent { ok: bool, answers: Vec<Sent> },
+    /// What a publisher said.
+    Reported { ok: bool, report: serde_json::Value },
     /// What a probe said.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.
@@ -143,6 +168,17 @@ impl Reply {
             Err(_) if text.is_empty() => Self::failed("the probe was ended before it said anything"),
             Ok(report) => Self::Probed { ok: true, report },
             Err(error) => Self::failed(format!("the probe was ended, or did not report in JSON: {error}")),
+        }
+    }
+
+    /// A publisher is less trusted than this process, too.
+    pub(crate) fn reported(text: &[u8]) -> Self {
+        match serde_json::from_slice(text) {
+            Err(_) if text.is_empty() => {
+                Self::failed("the publisher has ended; services keep the templates that they have")
+            }
+            Ok(report) => Self::Reported { ok: true, report },
+            Err(error) => Self::failed(format!("the publisher did not report in JSON: {error}")),
         }
     }
 

@@ -97,6 +97,15 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
                     tokio::task::spawn_local(async move { admin.probe_output(ticket, output).await });
                 }
             }
+            LauncherToAdmin::ServiceChannel { ticket, worker } => {
+                descriptor.into_iter().for_each(|channel| admin.service_channel(ticket, worker, channel));
+            }
+            LauncherToAdmin::PublisherOutput { ticket } => {
+                if let Some(output) = descriptor {
+                    let admin = admin.clone();
+                    tokio::task::spawn_local(async move { admin.publisher_output(ticket, output).await });
+                }
+            }
             message => handle(&admin, message).await?,
         }
     };

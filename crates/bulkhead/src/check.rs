@@ -11,6 +11,7 @@ use supervisor::examine::{Depth, Examiner};
 
 use crate::fault::Fault;
 use crate::table::print;
+use crate::templates;
 
 /// A mistake as JSON.
 #[derive(Debug, Serialize)]
@@ -47,7 +48,11 @@ pub enum Warnings {
 
 /// Checks a configuration and says what is wrong with it.
 pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fault> {
-    let checked = Config::load_with(path, &Examiner::new(Depth::Check));
+    let mut checked = Config::load_with(path, &Examiner::new(Depth::Check));
+    if let Ok(config) = &mut checked {
+        let mistakes = templates::mistakes(config);
+        config.warnings.extend(mistakes);
+    }
     if json {
         let mistakes = match &checked {
             Ok(config) => &config.warnings,

@@ -197,6 +197,49 @@ tried alone; all take over together.")]
         #[command(flatten)]
         server: Server,
     },
+    /// Give one, some or all services an order, and print what each of their processes answers.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead send shop/cart diagnostics           (what it has done and is doing; --json for programs)
+  bulkhead send --all diagnostics
+  bulkhead send shop/cart shop/search relaunch
+  bulkhead send shop/cart flush-cache 10        (a word of the service's own, and its argument)
+
+ORDERS: relaunch, republish (the templates of the services' sites), log-turn (as `bulkhead reopen`), diagnostics. Any other
+word is one that the service knows itself: `Service::command` of its program. The exit code is 1 if one has failed.")]
+    Send {
+        /// Services, as SITE/SERVICE; then the order, and its argument.
+        #[arg(required = true, value_name = "SERVICE... ORDER [ARGUMENT]")]
+        words: Vec<String>,
+        /// All services that have a process.
+        #[arg(long)]
+        all: bool,
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read the templates of a site again, or those of all sites, and have them hold in all processes; or change nothing.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead republish                (all sites that have templates)
+  bulkhead republish shop
+  bulkhead check && bulkhead republish --json
+
+All processes of the site's services compile the new templates first; when all have, they hold for every request that begins
+from then on. A mistake is printed with its line, and what held before holds: the exit code is then 1.")]
+    Republish {
+        /// The site; without it, all.
+        site: Option<String>,
+        /// Which server.
+        #[command(flatten)]
+        server: Server,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Read the configuration of a running server again, and change what has changed; all of it, or nothing.
     #[command(after_help = "\
 EXAMPLES:

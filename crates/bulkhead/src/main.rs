@@ -25,12 +25,15 @@ mod new;
 mod probe;
 mod ps;
 mod reload;
+mod republish;
 mod run;
 mod score;
+mod send;
 mod serve;
 mod site;
 mod status;
 mod table;
+mod templates;
 mod upgrade;
 
 use std::process::ExitCode;
@@ -75,6 +78,10 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Send { words, all, server, json } => send::send(&find::run_dir(&server)?, &words, all, json),
+        Command::Republish { site, server, json } => {
+            republish::republish(&find::run_dir(&server)?, site.as_deref(), json)
+        }
         Command::Upgrade { server, to, dry_run, json } => {
             upgrade::upgrade(&find::run_dir(&server)?, to.as_deref(), dry_run, json)
         }

@@ -87,6 +87,7 @@ fn no_process_depends_on_another() {
         "connector",
         "broker",
         "dataproxy",
+        "publisher",
         "inspector",
         "bulkheadd",
     ];

@@ -32,6 +32,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
         purpose(site, problems);
         services(site, problems);
         data::check(site, problems);
+        templates(site, problems);
         site_routes::all(site, problems);
     }
 }
@@ -285,6 +286,26 @@ fn services(site: &RawSite, problems: &mut Problems) {
             problems.report_help(path.offset, message, "give one of the two another path");
         }
         inside_site(site, service, problems);
+    }
+}
+
+/// A service has templates only where its site does.
+fn templates(site: &RawSite, problems: &mut Problems) {
+    let wants = |service: &&RawService| service.templates.is_some();
+    match &site.templates {
+        None => {
+            for service in site.services.iter().filter(wants) {
+                let message = format!("`templates` of {}: its site has none", service.label);
+                let help = "add `[site.templates]` with `folder = \"templates\"` to the site";
+                problems.report_help(service.templates.unwrap_or_default(), message, help);
+            }
+        }
+        Some(templates) if !site.services.iter().any(|service| wants(&service)) => {
+            let message =
+                format!("no service of {} has `templates = true`: nobody gets its templates", site.label);
+            problems.warn(templates.offset, message, "add `templates = true` to a [[site.service]]");
+        }
+        Some(_) => {}
     }
 }
 

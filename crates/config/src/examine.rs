@@ -83,6 +83,11 @@ pub enum Content<'c> {
         /// The names of the site and the service, with `/` between them.
         service: String,
     },
+    /// A folder of templates.
+    Templates {
+        /// The name of the site.
+        site: &'c str,
+    },
     /// A folder from which a service loads code.
     Libraries {
         /// The names of the site and the service, with `/` between them.
@@ -196,7 +201,8 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
         Content::Published { .. }
         | Content::Linked { .. }
         | Content::Read { .. }
-        | Content::Libraries { .. } => subject.path.is_dir(),
+        | Content::Libraries { .. }
+        | Content::Templates { .. } => subject.path.is_dir(),
         Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
         Content::Program { .. } => is_executable(subject.path),
         _ => subject.path.is_file(),
@@ -241,6 +247,8 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at, ProgramKind::Own)));
     let name = site.name.as_deref().unwrap_or_default();
     let user = site.worker.user.as_ref().map(|user| user.value.as_str());
+    let folder = site.templates.iter().filter_map(|templates| templates.folder.as_ref());
+    subjects.extend(folder.map(|at| subject("folder", at, Content::Templates { site: name })));
     let linked = site.follow_links.iter();
     subjects.extend(linked.map(|at| subject("follow_links", at, Content::Linked { site: name, user })));
     for (key, at) in site.published() {

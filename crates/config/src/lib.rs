@@ -54,8 +54,8 @@ pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{
     AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
-    Isolation, Limits, Listener, Log, Network, Priority, Recycle, Restart, Resumption, Server, Service, Site,
-    SiteFile, SiteLimits, SiteTls, Start, Tls, TlsVersion, Worker, Workers,
+    Isolation, Limits, Listener, Log, Network, Priority, PublicValue, Recycle, Restart, Resumption, Server,
+    Service, Site, SiteFile, SiteLimits, SiteTls, Start, Templates, Tls, TlsVersion, Worker, Workers,
 };
 pub use source::Source;
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};

@@ -15,8 +15,8 @@ use crate::data::RawData;
 use crate::place::At;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
-    Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, Recycle, Restart,
-    Server, Service, Site, SiteFile, SiteLimits, Start, Tls, Worker, Workers,
+    Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, PublicValue, Recycle,
+    Restart, Server, Service, Site, SiteFile, SiteLimits, Start, Templates, Tls, Worker, Workers,
 };
 use crate::statics_schema::{Redirect, Statics};
 use crate::tls::{RawCertificate, RawSiteTls};
@@ -144,6 +144,7 @@ pub(crate) struct RawSite {
     pub(crate) tls: Option<RawSiteTls>,
     pub(crate) services: Vec<RawService>,
     pub(crate) data: Vec<RawData>,
+    pub(crate) templates: Option<RawTemplates>,
     pub(crate) vhosts: Option<At<PathBuf>>,
     pub(crate) follow_links: Vec<At<PathBuf>>,
     pub(crate) redirect: Option<Redirect>,
@@ -181,6 +182,15 @@ pub(crate) enum HasRoot {
     Yes(At<PathBuf>),
 }
 
+/// `[site.templates]`.
+#[derive(Clone)]
+pub(crate) struct RawTemplates {
+    /// Where the header stands.
+    pub(crate) offset: usize,
+    pub(crate) folder: Option<At<PathBuf>>,
+    pub(crate) values: Vec<(String, PublicValue)>,
+}
+
 /// `[[site.service]]`.
 #[derive(Clone)]
 pub(crate) struct RawService {
@@ -202,6 +212,8 @@ pub(crate) struct RawService {
     pub(crate) network: Network,
     pub(crate) data: Vec<At<String>>,
     pub(crate) files: bool,
+    /// Where `templates` stands, if it is true.
+    pub(crate) templates: Option<usize>,
     pub(crate) jit: bool,
     pub(crate) label_of_program: Option<String>,
     pub(crate) takes_connections: bool,
@@ -382,6 +394,10 @@ impl RawSite {
             tls: self.tls.map(RawSiteTls::finish),
             services: self.services.into_iter().map(RawService::finish).collect::<Option<_>>()?,
             data: self.data.into_iter().map(RawData::finish).collect::<Option<_>>()?,
+            templates: match self.templates {
+                None => None,
+                Some(raw) => Some(Templates { folder: raw.folder?.value, values: raw.values }),
+            },
             vhosts: self.vhosts.map(|vhosts| vhosts.value),
             follow_links: self.follow_links.into_iter().map(|folder| folder.value).collect(),
             redirect: self.redirect,
@@ -434,6 +450,7 @@ impl RawService {
             network: self.network,
             data: self.data.into_iter().map(|name| name.value).collect(),
             files: self.files,
+            templates: self.templates.is_some(),
             jit: self.jit,
             label: self.label_of_program,
             takes_connections: self.takes_connections,

@@ -29,6 +29,7 @@ const PAGE: &[(rules::Keys, &[&[Row]])] = &[
     (rules::COMPRESS, &[site::COMPRESS]),
     (rules::ROUTE, &[site::ROUTE]),
     (rules::DATA, &[site::DATA]),
+    (rules::TEMPLATES, &[site::TEMPLATES]),
     (rules::SERVICE, &[site::SERVICE, site::PROCESSES]),
 ];
 

@@ -172,8 +172,22 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
 pub(crate) const SITE_FILES_MAX: usize = 50_000;
 
 /// The tables of the file, as an operator writes their headers, and the keys of each.
-pub(crate) const TABLES: [Keys; 13] =
-    [ROOT, SERVER, LISTEN, TLS, LOG, RESTART, CONDITIONING, LIMITS, SITE, DATA, SERVICE, ROUTE, COMPRESS];
+pub(crate) const TABLES: [Keys; 14] = [
+    ROOT,
+    SERVER,
+    LISTEN,
+    TLS,
+    LOG,
+    RESTART,
+    CONDITIONING,
+    LIMITS,
+    SITE,
+    DATA,
+    TEMPLATES,
+    SERVICE,
+    ROUTE,
+    COMPRESS,
+];
 
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
@@ -289,6 +303,7 @@ pub(crate) const SITE: Keys = (
         "client_certificates",
         "service",
         "data",
+        "templates",
         "route",
         "body_bytes",
         "idle_timeout",
@@ -348,6 +363,10 @@ pub(crate) const DATA: Keys = (
 );
 /// The longest name of a database or of its user; PostgreSQL's have no more bytes, MariaDB's 80.
 pub(crate) const LOGIN_NAME_MAX: usize = 63;
+pub(crate) const TEMPLATES: Keys = ("[site.templates]", &["folder", "values"]);
+/// LIMIT: public values of a site, and bytes of one that is text; `templates` and `wire` have the same.
+pub(crate) const PUBLIC_VALUES_MAX: usize = 256;
+pub(crate) const PUBLIC_TEXT_MAX: usize = 4096;
 pub(crate) const SERVICE: Keys = (
     "[[site.service]]",
     &[
@@ -364,6 +383,7 @@ pub(crate) const SERVICE: Keys = (
         "network",
         "data",
         "files",
+        "templates",
         "jit",
         "label",
         "takes_connections",

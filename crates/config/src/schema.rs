@@ -394,6 +394,8 @@ pub struct Site {
     pub services: Vec<Service>,
     /// `[[site.data]]`: in the order of the file.
     pub data: Vec<DataSource>,
+    /// `[site.templates]`.
+    pub templates: Option<Templates>,
     /// The folder with a folder for each host, in place of `root`.
     pub vhosts: Option<PathBuf>,
     /// Folders that symbolic links may lead into.
@@ -496,6 +498,26 @@ impl Site {
     }
 }
 
+/// `[site.templates]`: the templates and public values of its services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Templates {
+    /// The folder of templates.
+    pub folder: PathBuf,
+    /// The public values, sorted by name.
+    pub values: Vec<(String, PublicValue)>,
+}
+
+/// A public value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublicValue {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Int(i64),
+    /// True or false.
+    Bool(bool),
+}
+
 /// `[[site.service]]`: a program that answers for one path of its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
@@ -527,6 +549,8 @@ pub struct Service {
     pub data: Vec<String>,
     /// Whether it has a folder of its own, to write files in that outlive it.
     pub files: bool,
+    /// Whether it has its site's templates.
+    pub templates: bool,
     /// Whether it may make code while it runs.
     pub jit: bool,
     /// The label that SELinux or AppArmor gives its program.

@@ -11,7 +11,7 @@ use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, grants, hosts, names};
 use crate::place::At;
-use crate::raw::{HasRoot, RawService, RawSite};
+use crate::raw::{HasRoot, RawService, RawSite, RawTemplates};
 use crate::schema::{Network, SiteLimits};
 use crate::sections::require_tables;
 use crate::{data, routes, rules, sections, statics, tls, worker};
@@ -61,6 +61,7 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
         tls: tls::site(&table, dir, problems),
         services: services.into_iter().flatten().map(|table| service(table, dir, problems)).collect(),
         data: data::sources(&table, dir, problems),
+        templates: templates(&table, dir, problems),
         vhosts: table.get("vhosts").and_then(|entry| entry.path(dir, problems)),
         follow_links: table
             .get("follow_links")
@@ -151,6 +152,18 @@ fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {
     strings.into_iter().flatten().map(|string| string.value).collect()
 }
 
+fn templates(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<RawTemplates> {
+    let mut table = table.get("templates")?.table(rules::TEMPLATES.0, problems)?;
+    table.check_keys(rules::TEMPLATES, problems);
+    let folder = table.require("folder", "\"templates\"", problems);
+    let values = table.get("values").map(|entry| entry.public_values(problems));
+    Some(RawTemplates {
+        offset: table.offset,
+        folder: folder.and_then(|entry| entry.path(dir, problems)),
+        values: values.unwrap_or_default(),
+    })
+}
+
 fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {
     label(&mut table, "service");
     table.check_keys(rules::SERVICE, problems);
@@ -177,6 +190,9 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
         network: network(&table, problems),
         data: table.get("data").and_then(|entry| entry.strings(names::name, problems)).unwrap_or_default(),
         files: table.get("files").and_then(|entry| entry.boolean(problems)).unwrap_or(false),
+        templates: table
+            .get("templates")
+            .and_then(|entry| entry.boolean(problems).filter(|has| *has).map(|_| entry.offset)),
         jit: jit(&table, problems),
         label_of_program: table
             .get("label")

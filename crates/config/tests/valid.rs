@@ -43,6 +43,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         network: config::Network::default(),
         data: Vec::new(),
         files: false,
+        templates: false,
         jit: false,
         label: None,
         takes_connections: false,
@@ -65,6 +66,7 @@ fn bare_site() -> Site {
         tls: None,
         services: Vec::new(),
         data: Vec::new(),
+        templates: None,
         vhosts: None,
         follow_links: Vec::new(),
         redirect: None,
@@ -520,4 +522,21 @@ fn tls_of_every_key() {
         client_certificates: ClientCertificates::Request,
     };
     assert_eq!(config.sites[1].tls, Some(api));
+}
+
+#[test]
+fn templates_and_public_values() {
+    let text = "[[listen]]\naddress = \"[::1]:80\"\n[[site]]\nname = \"shop\"\nhost = [\"*\"]\n[site.templates]\nfolder = \"pages\"\n\
+                [site.templates.values]\nyear = 0x7ea\ncompany = \"ACME\"\nbeta = true\n\
+                [[site.service]]\nname = \"s\"\npath = \"/s\"\ncommand = [\"bin/s\"]\ntemplates = true\n\
+                [[site.service]]\nname = \"t\"\npath = \"/t\"\ncommand = [\"bin/t\"]\ntemplates = false\n";
+    let site = parse(text).unwrap().sites.remove(0);
+    let value = |name: &str, value| (name.to_owned(), value);
+    let values = vec![
+        value("beta", config::PublicValue::Bool(true)),
+        value("company", config::PublicValue::Text("ACME".to_owned())),
+        value("year", config::PublicValue::Int(2026)),
+    ];
+    assert_eq!(site.templates, Some(config::Templates { folder: "/srv/pages".into(), values }));
+    assert_eq!(site.services.iter().map(|service| service.templates).collect::<Vec<_>>(), [true, false]);
 }

@@ -70,6 +70,8 @@ pub enum Policy {
         /// Whether that is at a server, to which another process connects; else it is in a folder of the proxy's own.
         server: bool,
     },
+    /// Reads the templates of a site.
+    Publisher,
     /// Copies a core file, or inspects a program.
     Keeper,
     /// Ends processes when their launcher has died.
@@ -150,6 +152,7 @@ impl Policy {
             Self::Broker => vec![roles::EVERY, roles::BROKER],
             Self::DataProxy { server: false } => vec![roles::EVERY, roles::DATA_PROXY],
             Self::DataProxy { server: true } => vec![roles::EVERY, roles::DATA_PROXY_AT_SERVER],
+            Self::Publisher => vec![roles::EVERY, roles::PUBLISHER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
             Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
@@ -218,7 +221,7 @@ mod tests {
     use super::*;
     use crate::Filter;
 
-    const ALL: [Policy; 19] = [
+    const ALL: [Policy; 20] = [
         Policy::Gate,
         Policy::Site,
         Policy::Logger,
@@ -233,6 +236,7 @@ mod tests {
         Policy::Stapler,
         Policy::DataProxy { server: false },
         Policy::DataProxy { server: true },
+        Policy::Publisher,
         Policy::Service(Grants::NONE),
         Policy::Service(Grants { tcp: false, udp: false, jit: true }),
         Policy::Service(Grants { tcp: true, udp: false, jit: false }),

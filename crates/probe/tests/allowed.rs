@@ -30,6 +30,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("broker", Policy::Broker),
     ("dataproxy", Policy::DataProxy { server: false }),
     ("dataproxy-at-server", Policy::DataProxy { server: true }),
+    ("publisher", Policy::Publisher),
     ("keeper", Policy::Keeper),
     ("reaper", Policy::Reaper),
     ("service", Policy::Service(Grants::NONE)),
@@ -59,7 +60,8 @@ const UNSEEN: &[(&str, &str)] = &[
 #[expect(dead_code, reason = "it is for the compiler")]
 fn has_a_table(policy: Policy) {
     use Policy::{
-        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Reaper, Service, Signer, Site, Stapler,
+        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Publisher, Reaper, Service, Signer, Site,
+        Stapler,
     };
     match policy {
         Gate
@@ -71,6 +73,7 @@ fn has_a_table(policy: Policy) {
         | Connector { .. }
         | Broker
         | DataProxy { .. }
+        | Publisher
         | Keeper
         | Reaper
         | Service(_) => {}

@@ -30,7 +30,7 @@ use crate::io::Io;
 use crate::process::{Process, Worker};
 use crate::record::{Record, Recorded, log_malformed};
 use crate::timer::Timer;
-use crate::{Client, Level, Response};
+use crate::{Client, Level, Response, Templates};
 
 /// The smallest buffer that hyper works with.
 const BUFFER_MIN: usize = 8192;
@@ -179,6 +179,10 @@ impl<P: Process> Connection<P> {
         };
         request.extensions_mut().insert(Client(client));
         request.extensions_mut().insert(Begun(Instant::now()));
+        // From here to its end, the request has this version.
+        if let Some(pages) = self.worker.templates.as_ref().and_then(Templates::current) {
+            request.extensions_mut().insert(pages);
+        }
         let (stall, flow) = (self.stall(), self.flow.clone());
         let request = request.map(|incoming| Body::arriving(incoming, limit, stall, flow));
         let response = self.worker.process.answer(request.into()).await;

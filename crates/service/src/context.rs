@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use worker::log::Log;
 
 use crate::data::Sources;
 use crate::tasks::Tasks;
-use crate::{DataSource, SealedCache, SealedSettings, Sessions};
+use crate::{DataSource, SealedCache, SealedSettings, Sessions, Templates};
 
 /// What went wrong, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -26,6 +27,7 @@ pub struct Context {
     log: Option<Log>,
     sources: Rc<HashMap<String, DataSource>>,
     tasks: Tasks,
+    templates: Option<Templates>,
 }
 
 /// The limits that hold for this worker, from the operator's configuration.
@@ -44,9 +46,16 @@ pub struct Limits {
 }
 
 impl Context {
-    pub(crate) fn new(arguments: Vec<String>, limits: Limits, log: Log, sources: &Sources) -> Self {
+    pub(crate) fn new(
+        arguments: Vec<String>,
+        limits: Limits,
+        log: Log,
+        sources: &Sources,
+        templates: Option<Templates>,
+    ) -> Self {
         let sources = sources.iter().map(|(name, attached)| (name.clone(), attached.source.clone()));
-        Self { arguments, limits, log: Some(log), sources: Rc::new(sources.collect()), tasks: Tasks::new() }
+        let (sources, tasks) = (Rc::new(sources.collect()), Tasks::new());
+        Self { arguments, limits, log: Some(log), sources, tasks, templates }
     }
 
     /// A context outside of Bulkhead, for a service's own tests; its events go to standard error.
@@ -63,7 +72,16 @@ impl Context {
             log: None,
             sources: Rc::default(),
             tasks: Tasks::new(),
+            templates: None,
         }
+    }
+
+    /// The same with the templates of a folder, as they are now, for a service's own tests.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a template has a mistake.
+    pub fn with_templates(self, folder: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self { templates: Some(Templates::of_folder(folder.as_ref())?), ..self })
     }
 
     /// The arguments of this program, without its name.
@@ -108,6 +126,17 @@ impl Context {
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
             format!("`data` of this service has no {name:?} in the configuration, but {known}").into()
         })
+    }
+
+    /// The templates and public values of the site, for which the service must have `templates = true`. The first version is
+    /// there before `init`.
+    ///
+    /// # Errors
+    /// The service has none, in words for the operator.
+    pub fn templates(&self) -> Result<Templates, Error> {
+        self.templates
+            .clone()
+            .ok_or_else(|| "this service has no `templates = true` in the configuration".into())
     }
 
     /// A cache of users' states, each sealed under a key that only that user's cookie holds.

@@ -64,6 +64,7 @@ mod files;
 mod html;
 mod io;
 mod json;
+mod orders;
 mod params;
 mod process;
 mod rate;
@@ -79,6 +80,7 @@ mod tasks;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/service-toolkit.md")]
 mod guide {}
+mod templates;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -86,6 +88,7 @@ mod writer;
 
 use std::process::ExitCode;
 
+pub use self::templates::{Pages, TemplateError, Templates};
 pub use body::{Body, BodyError};
 pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
@@ -101,6 +104,8 @@ pub use html::{Html, ToHtml};
 pub use html::{HtmlValue, check_html};
 pub use http::{self, Method, StatusCode};
 pub use json::JsonError;
+pub use minijinja::context;
+pub use minijinja::value::Serde;
 #[doc(hidden)]
 pub use params::fuzz_multipart;
 pub use params::{FormError, FormLimits, Multipart, ParamError, Params, Part, filter};
@@ -129,6 +134,17 @@ pub trait Service: Sized + 'static {
 
     /// Answers one request. Several may be under way at once, each going on where another one awaits.
     fn process(&self, request: Request) -> impl Future<Output = Response>;
+
+    /// Carries out an order of the administrator (`bulkhead send SITE/SERVICE NAME [ARGUMENT]`), and says what has become of it: at
+    /// most 16 KiB, within 10 seconds.
+    ///
+    /// # Errors
+    /// It is not carried out; the administrator is told why. A service that does not say otherwise has no orders.
+    fn command(&self, name: &str, argument: &str) -> impl Future<Output = Result<String, Error>> {
+        let _ = argument;
+        let refused = Err(format!("this service has no order {name:?}").into());
+        async { refused }
+    }
 }
 
 /// The whole `main` of a program that is the service `S`; must be called before threads are started.

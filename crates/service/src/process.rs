@@ -5,12 +5,12 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1-4.2.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use wire::data::Token;
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
 use worker::Start;
 use worker::channel::Channel;
@@ -21,6 +21,8 @@ use worker::receiver::Receiver;
 use crate::connection;
 use crate::context::{Context, Error};
 use crate::data::{DataSource, Sources};
+use crate::orders;
+use crate::templates::{Link, Templates};
 use crate::{Body, Bytes, Level, Request, Response, Service};
 
 type Control = Channel<LauncherToService, ChildToLauncher>;
@@ -29,6 +31,9 @@ type Control = Channel<LauncherToService, ChildToLauncher>;
 pub(crate) trait Process: 'static {
     /// Answers one request; an error is answered with 500 and goes to the error log.
     fn answer(&self, request: Request) -> impl Future<Output = Result<Response, Error>>;
+
+    /// Carries out an order of the administrator.
+    fn command(&self, name: &str, argument: &str) -> impl Future<Output = Result<String, Error>>;
 }
 
 /// A service of our own kind.
@@ -37,6 +42,10 @@ pub(crate) struct Native<S>(pub(crate) S);
 impl<S: Service> Process for Native<S> {
     async fn answer(&self, request: Request) -> Result<Response, Error> {
         Ok(self.0.process(request).await)
+    }
+
+    async fn command(&self, name: &str, argument: &str) -> Result<String, Error> {
+        self.0.command(name, argument).await
     }
 }
 
@@ -56,6 +65,10 @@ where
         let response = service.call(request.into_http()).await.map_err(Into::into)?;
         Ok(response.into())
     }
+
+    async fn command(&self, name: &str, _argument: &str) -> Result<String, Error> {
+        Err(format!("this service has no order {name:?}").into())
+    }
 }
 
 /// What all connections of the worker share.
@@ -69,8 +82,19 @@ pub(crate) struct Worker<P> {
     pub(crate) owns_host: bool,
     /// Without any connection, after which the launcher is told so.
     pub(crate) idle_stop: Option<Duration>,
+    /// When it began to take requests.
+    pub(crate) since: Instant,
+    /// Its site's templates, if it has them.
+    pub(crate) templates: Option<Templates>,
+    links: Links,
+}
+
+/// The ways to those that serve the service.
+struct Links {
     /// The data sources that it may have.
     data: Sources,
+    /// Its site's publisher, if it has templates.
+    publisher: Option<RefCell<Link>>,
 }
 
 /// What the launcher says before `Begin`.
@@ -82,8 +106,7 @@ struct Setup {
     jit: bool,
     /// Sources that wait until the service is initialised.
     sources: Vec<(Source, OwnedFd)>,
-    /// The data sources that it may have.
-    data: Sources,
+    links: Links,
 }
 
 /// A message of the launcher, as it came.
@@ -103,9 +126,18 @@ pub(crate) async fn serve<P: Process>(
         return Ok(());
     };
     let log = Log::new(start.log, setup.site, setup.limits.flush_ms)?;
-    let context = Context::new(arguments, (&setup.limits).into(), log.clone(), &setup.data);
+    let (links, limits) = (setup.links, (&setup.limits).into());
+    let templates = links.publisher.as_ref().map(|link| link.borrow().templates().clone());
+    let context = Context::new(arguments, limits, log.clone(), &links.data, templates.clone());
     let mut later = Vec::new();
-    let outcome = match initialise(&control, &setup.data, &mut later, init(&context)).await {
+    let first = links.publisher.as_ref().map(|link| link.borrow().first());
+    let init = async {
+        if let Some(first) = first {
+            first.await?;
+        }
+        init(&context).await
+    };
+    let outcome = match initialise(&control, &links, &mut later, init).await {
         Ok(None) => {
             context.event(Level::Info, "the launcher closed its channel before `init` was done");
             Ok(())
@@ -123,7 +155,9 @@ pub(crate) async fn serve<P: Process>(
                 site: setup.site,
                 owns_host: setup.owns_host,
                 idle_stop: idle::time(setup.limits.idle_stop_ms),
-                data: setup.data,
+                since: Instant::now(),
+                templates,
+                links,
             };
             worker.run(&control, setup.sources, later).await
         }
@@ -144,12 +178,16 @@ impl Setup {
             Some((other, _)) => return Err(unexpected(&other)),
             None => return Ok(None),
         };
-        let mut setup = Self { limits, site, owns_host, jit, sources: Vec::new(), data: Sources::new() };
+        let links = Links { data: Sources::new(), publisher: None };
+        let mut setup = Self { limits, site, owns_host, jit, sources: Vec::new(), links };
         while let Some(message) = control.receive().await? {
             match message {
                 (LauncherToService::Begin {}, _) => return Ok(Some(setup)),
                 (LauncherToService::DataSource { name }, _) => {
-                    setup.data.insert(name.as_str().to_owned(), DataSource::unattached());
+                    setup.links.data.insert(name.as_str().to_owned(), DataSource::unattached());
+                }
+                (LauncherToService::Templates {}, _) => {
+                    setup.links.publisher = Some(RefCell::new(Link::new()));
                 }
                 (LauncherToService::Attach { source }, Some(descriptor)) => {
                     setup.sources.push((source, descriptor))
@@ -167,7 +205,7 @@ impl Setup {
 /// What blocks the thread cannot be interrupted like this; it can only be killed.
 async fn initialise<P>(
     control: &Control,
-    data: &Sources,
+    links: &Links,
     later: &mut Vec<ControlMessage>,
     init: impl Future<Output = Result<P, Error>>,
 ) -> Result<Option<P>, Error> {
@@ -178,8 +216,8 @@ async fn initialise<P>(
             outcome = init.as_mut() => return outcome.map(Some),
             message = control.receive() => match message? {
                 // `init` may wait for what it reads from there.
-                Some((LauncherToService::DataProxy { name, token }, Some(channel))) => {
-                    attach_data(data, name.as_str(), token, channel)?;
+                Some((message @ (LauncherToService::DataProxy { .. } | LauncherToService::Publisher {}), channel)) => {
+                    links.attach((message, channel))?;
                 }
                 Some(message) => later.push(message),
                 None => return Ok(None),
@@ -196,15 +234,19 @@ impl<P: Process> Worker<P> {
         sources: Vec<(Source, OwnedFd)>,
         later: Vec<ControlMessage>,
     ) -> Result<(), Error> {
+        if let Some(publisher) = &self.links.publisher {
+            let go = publisher.borrow().serve();
+            go.await;
+        }
         // A launcher that does not hear it has closed the channel, which is the next thing we notice.
         let _ = control.send(&ChildToLauncher::Ready {}, None).await;
         for (source, descriptor) in sources {
             self.attach(source, descriptor)?;
         }
-        for message in later {
-            self.follow(control, message).await?;
-        }
         let worker = Rc::new(self);
+        for message in later {
+            worker.clone().follow(control, message).await?;
+        }
         let work =
             async { tokio::try_join!(worker.clone().handle_messages(control), worker.clone().accept()) };
         tokio::select! {
@@ -220,18 +262,21 @@ impl<P: Process> Worker<P> {
     /// Follows the launcher's orders; their end is the order to retire.
     async fn handle_messages(self: Rc<Self>, control: &Control) -> Result<(), Error> {
         while let Some(message) = control.receive().await? {
-            self.follow(control, message).await?;
+            self.clone().follow(control, message).await?;
         }
         self.receiver.drain();
         self.context.tasks().drain();
         Ok(())
     }
 
-    async fn follow(&self, control: &Control, message: ControlMessage) -> Result<(), Error> {
+    async fn follow(self: Rc<Self>, control: &Control, message: ControlMessage) -> Result<(), Error> {
         match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
-            (LauncherToService::DataProxy { name, token }, Some(channel)) => {
-                attach_data(&self.data, name.as_str(), token, channel)?;
+            (LauncherToService::DataProxy { .. } | LauncherToService::Publisher {}, _) => {
+                self.links.attach(message)?;
+            }
+            (LauncherToService::Orders {}, Some(channel)) => {
+                tokio::task::spawn_local(orders::attend(self, channel));
             }
             (LauncherToService::Report {}, _) => {
                 let counters = self.receiver.counters.snapshot();
@@ -254,12 +299,25 @@ impl<P: Process> Worker<P> {
     }
 }
 
-/// Has calls of a data source go to another process of its proxy.
-fn attach_data(data: &Sources, name: &str, token: Token, channel: OwnedFd) -> Result<(), Error> {
-    let attached = data.get(name).ok_or_else(|| format!("the launcher has sent no data source {name:?}"))?;
-    // Where nobody calls any more, nobody needs the channel.
-    let _ = attached.channels.send((channel, token));
-    Ok(())
+impl Links {
+    /// Has another process of a data proxy be called, or another publisher be heard.
+    fn attach(&self, message: ControlMessage) -> Result<(), Error> {
+        match message {
+            (LauncherToService::DataProxy { name, token }, Some(channel)) => {
+                let attached = self.data.get(name.as_str());
+                let attached =
+                    attached.ok_or_else(|| format!("the launcher has sent no data source {name:?}"))?;
+                // Where nobody calls any more, nobody needs the channel.
+                let _ = attached.channels.send((channel, token));
+                Ok(())
+            }
+            (LauncherToService::Publisher {}, Some(channel)) => match &self.publisher {
+                Some(link) => link.borrow_mut().attach(channel),
+                None => Err("the launcher has sent a publisher to a service without templates".into()),
+            },
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
 }
 
 fn unexpected(message: &LauncherToService) -> Error {

@@ -28,6 +28,9 @@ pub enum Error {
     /// A data proxy has no source in the configuration that runs.
     #[error("{name} is the proxy of no data source")]
     NoDataSource { name: String },
+    /// A publisher whose site has no templates: the table of processes is wrong.
+    #[error("{name}: the configuration has no such templates")]
+    NoTemplates { name: String },
     /// The folder of a database, or of a service's files, is somebody else's.
     #[error(
         "{} belongs to uid {found}, and the process that writes there has uid {wanted}; if the table of uids was lost, run \

@@ -28,7 +28,7 @@ impl Supervisor {
         let spec = &self.specs[slot];
         let of_site = matches!(
             spec.role,
-            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy
+            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy | Role::Publisher
         );
         let site = self.context.config.sites.get(usize::from(spec.site));
         of_site && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
@@ -117,11 +117,13 @@ impl Supervisor {
         of_site.iter().copied().filter(|&other| self.helps(other, slot)).collect()
     }
 
-    /// Whether the process of one slot works for that of another: as its connector, its broker, a data proxy, or the connector
-    /// of such a proxy.
+    /// Whether the process of one slot works for that of another: as its connector, its broker, its publisher, a data proxy, or the
+    /// connector of such a proxy.
     fn helps(&self, helper: usize, slot: usize) -> bool {
         let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
-        helper.connects_for(spec) || self.context.has_data(spec, helper)
+        helper.connects_for(spec)
+            || self.context.has_data(spec, helper)
+            || helper.role == Role::Publisher && self.context.has_templates(spec, helper)
     }
 
     /// The next slots whose processes are wanted, not too many.
@@ -198,7 +200,7 @@ impl Supervisor {
             self.index.of_site(site).map(|serial| (serial, self.processes[&serial].slot)).collect();
         for &(serial, helper) in &of_site {
             let helps = self.helps(helper, slot) && self.slots[helper].current == Some(serial);
-            // A data proxy works for several services.
+            // A data proxy and a publisher work for several services.
             let needs = |other: usize| self.helps(helper, other);
             let rests = |&other: &usize| !needs(other) || self.slots[other].rests;
             if helps

@@ -4,6 +4,7 @@
 
 use wire::data::LauncherToDataProxy;
 use wire::stapler::LauncherToStapler;
+use wire::templates::LauncherToPublisher;
 use wire::tls::LauncherToSigner;
 use wire::{LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger};
 use wire::{LauncherToService, LauncherToSite, Role};
@@ -35,6 +36,7 @@ impl Supervisor {
             Role::Stapler => self.send(serial, &LauncherToStapler::Report {}, None),
             Role::Broker => self.send(serial, &LauncherToBroker::Report {}, None),
             Role::DataProxy => self.send(serial, &LauncherToDataProxy::Report {}, None),
+            Role::Publisher => self.send(serial, &LauncherToPublisher::Report {}, None),
             Role::Filter | Role::Launcher => {}
         }
     }

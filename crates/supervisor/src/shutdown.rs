@@ -13,7 +13,7 @@ use crate::process::{Process, Stage};
 use crate::spawn::passed::PassedSockets;
 
 /// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 11] = [
+const STOP_ORDER: [Role; 12] = [
     Role::Gate,
     Role::Filter,
     Role::Site,
@@ -21,6 +21,7 @@ const STOP_ORDER: [Role; 11] = [
     Role::Broker,
     Role::DataProxy,
     Role::Connector,
+    Role::Publisher,
     Role::Signer,
     Role::Stapler,
     Role::Admin,

@@ -157,7 +157,7 @@ impl Supervisor {
             Role::Service if takes(spec) => &[],
             Role::Service => &[Role::Site],
             Role::Broker | Role::Connector => &[Role::Site, Role::Service, Role::DataProxy],
-            Role::DataProxy => &[Role::Service],
+            Role::DataProxy | Role::Publisher => &[Role::Service],
             _ => &[],
         };
         let uses = |process: &Process| {

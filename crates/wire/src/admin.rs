@@ -147,6 +147,10 @@ messages! {
         /// Before the answer to `Upgrade`: how many processes of a role were replaced, and how many of the version before
         /// go on.
         26 => Upgraded { ticket: u32, role: Role, from: Text<64>, to: Text<64>, replaced: u32, kept: u32 },
+        /// In answer to `Republish`: what the publisher says comes along, to be read to its end.
+        27 => PublisherOutput { ticket: u32 },
+        /// Before the answer to `Send`: a channel to the process `worker` of the service, from 0 on, comes along.
+        28 => ServiceChannel { ticket: u32, worker: u16 },
     }
 }
 
@@ -183,5 +187,9 @@ messages! {
         /// The same as `Reload`, of the files of sites alone that have changed as far as the kernel has said so: whoever asks has
         /// changed one of them just now.
         25 => ReloadSites { ticket: u32 },
+        /// Have the publisher that is called `target` read its templates again and publish them.
+        26 => Republish { ticket: u32, target: u16 },
+        /// Make a channel to each process of the service that is called `target`, for an order.
+        27 => Send { ticket: u32, target: u16 },
     }
 }

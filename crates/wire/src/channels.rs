@@ -33,6 +33,8 @@ pub enum Role {
     Broker = 10,
     /// Carries out named statements on one of a site's databases.
     DataProxy = 11,
+    /// Reads one site's templates, and publishes them to the site's services.
+    Publisher = 12,
 }
 
 impl Role {
@@ -50,6 +52,7 @@ impl Role {
         Self::Stapler,
         Self::Broker,
         Self::DataProxy,
+        Self::Publisher,
     ];
 
     /// The name of the crate, the program and the process.
@@ -67,6 +70,7 @@ impl Role {
             Self::Stapler => "stapler",
             Self::Broker => "broker",
             Self::DataProxy => "dataproxy",
+            Self::Publisher => "publisher",
         }
     }
 }
@@ -102,7 +106,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Service,
         "LauncherToService",
-        "channels from gates and its site's worker, and to data proxies",
+        "channels from gates and its site's worker, to data proxies and its site's publisher, and from admin for an order",
     ),
     edge(
         Role::Launcher,
@@ -110,7 +114,12 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToLogger",
         "log files, syslog's socket, the terminal, clients' channels",
     ),
-    edge(Role::Launcher, Role::Admin, "LauncherToAdmin", "the administration socket, what a probe says"),
+    edge(
+        Role::Launcher,
+        Role::Admin,
+        "LauncherToAdmin",
+        "the administration socket, what a probe or a publisher says, channels to services",
+    ),
     edge(
         Role::Launcher,
         Role::Signer,
@@ -141,6 +150,12 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToDataProxy",
         "files of statements, of a schema and of a password, channels from services and to its connector",
     ),
+    edge(
+        Role::Launcher,
+        Role::Publisher,
+        "LauncherToPublisher",
+        "a folder of templates, channels from services, a socket to admin for a report",
+    ),
     edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
@@ -150,6 +165,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Stapler, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Broker, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::DataProxy, Role::Launcher, "ChildToLauncher", "none"),
+    edge(Role::Publisher, Role::Launcher, "ChildToLauncher", "none"),
     edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
@@ -179,6 +195,10 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::DataProxy, Role::Service, "DataProxyToService", "none"),
     edge(Role::DataProxy, Role::Connector, "ToConnector", "none"),
     edge(Role::Connector, Role::DataProxy, "FromConnector", "a connection to a database"),
+    edge(Role::Publisher, Role::Service, "PublisherToService", "none"),
+    edge(Role::Service, Role::Publisher, "ServiceToPublisher", "none"),
+    edge(Role::Admin, Role::Service, "AdminToService", "none"),
+    edge(Role::Service, Role::Admin, "ServiceToAdmin", "none"),
     edge(Role::Gate, Role::Logger, "log batch", "none"),
     edge(Role::Site, Role::Logger, "log batch", "none"),
     edge(Role::Service, Role::Logger, "log batch", "none"),
@@ -188,6 +208,7 @@ pub const CHANNELS: &[Edge] = &[
     edge(Role::Stapler, Role::Logger, "log batch", "none"),
     edge(Role::Broker, Role::Logger, "log batch", "none"),
     edge(Role::DataProxy, Role::Logger, "log batch", "none"),
+    edge(Role::Publisher, Role::Logger, "log batch", "none"),
 ];
 
 /// The table as Markdown.

@@ -343,6 +343,12 @@ messages! {
         /// A channel to the data source's proxy comes along, which takes the place of an earlier one; the proxy knows
         /// the service by this token.
         6 => DataProxy { name: Text<NAME_MAX>, token: Token },
+        /// Before `Begin`: the service may have its site's templates.
+        7 => Templates {},
+        /// A channel to its site's publisher comes along, which takes the place of an earlier one.
+        8 => Publisher {},
+        /// A channel from the admin role comes along, with one order.
+        9 => Orders {},
     }
 }
 

@@ -15,9 +15,11 @@ mod connector;
 mod control;
 pub mod data;
 pub mod log;
+pub mod orders;
 mod site;
 pub mod stapler;
 pub mod successor;
+pub mod templates;
 pub mod tls;
 
 pub use admin::{

@@ -11,10 +11,15 @@ use wire::data::{
     CallFault, DataProxyToService, Engine, LauncherToDataProxy, PART_MAX, ServiceToDataProxy, TOKEN_BYTES,
     Token,
 };
+use wire::orders::{AdminToService, ORDER_ANSWER_MAX, ORDER_ARGUMENT_MAX, ORDER_NAME_MAX, ServiceToAdmin};
 use wire::stapler::{
     HASH_BYTES, LauncherToStapler, STAPLE_MAX, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble,
 };
 use wire::successor::{LauncherToSuccessor, Lock, NO_DESCRIPTOR, NONE, Progress, Stay};
+use wire::templates::{
+    LauncherToPublisher, PublicValue, PublisherToService, SOURCE_PART_MAX, ServiceToPublisher,
+    TEMPLATE_NAME_MAX, VALUE_TEXT_MAX,
+};
 use wire::tls::{
     CERTIFICATE_MAX, ClientAuth, Holding, KeyKind, LauncherToSigner, Resume, SIGNATURE_MAX, SIGNED_MAX,
     SignerToSite, SiteToSigner, TICKET_KEY_BYTES, Verdict,
@@ -382,6 +387,73 @@ impl Samples for DataProxyToService {
     }
 }
 
+impl Samples for LauncherToPublisher {
+    fn samples() -> Vec<Self> {
+        let value = |value| Self::Value { name: text(63), value };
+        vec![
+            Self::Limits { flush_ms: u32::MAX },
+            Self::Folder {},
+            value(PublicValue::Text(text(0))),
+            value(PublicValue::Text(text(VALUE_TEXT_MAX))),
+            value(PublicValue::Int(i64::MIN)),
+            value(PublicValue::Bool(true)),
+            Self::Begin {},
+            Self::Attach { service: text(63) },
+            Self::Report {},
+            Self::Republish {},
+        ]
+    }
+}
+
+impl Samples for PublisherToService {
+    fn samples() -> Vec<Self> {
+        let source = |length| Bytes(vec![b'a'; length]);
+        vec![
+            Self::Version { version: u64::MAX },
+            Self::Value { name: text(0), value: PublicValue::Bool(false) },
+            Self::Template { name: text(0), complete: true, source: source(0) },
+            Self::Template {
+                name: text(TEMPLATE_NAME_MAX),
+                complete: false,
+                source: source(SOURCE_PART_MAX),
+            },
+            Self::More { complete: false, source: source(SOURCE_PART_MAX) },
+            Self::Stage { version: 1 },
+            Self::Activate { version: 2 },
+            Self::Discard { version: 3 },
+            Self::Go {},
+        ]
+    }
+}
+
+impl Samples for ServiceToPublisher {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Staged { version: 0 },
+            Self::Refused { version: u64::MAX, reason: text(512) },
+            Self::Active { version: 1 },
+            Self::Serving {},
+        ]
+    }
+}
+
+impl Samples for AdminToService {
+    fn samples() -> Vec<Self> {
+        let order = |name, argument| Self::Order { name: text(name), argument: text(argument) };
+        vec![Self::Diagnostics {}, order(0, 0), order(ORDER_NAME_MAX, ORDER_ARGUMENT_MAX)]
+    }
+}
+
+impl Samples for ServiceToAdmin {
+    fn samples() -> Vec<Self> {
+        vec![
+            Self::Done { text: text(0) },
+            Self::Done { text: text(ORDER_ANSWER_MAX) },
+            Self::Failed { reason: text(ORDER_ANSWER_MAX) },
+        ]
+    }
+}
+
 impl Samples for LauncherToBroker {
     fn samples() -> Vec<Self> {
         let limits = Self::Limits { waiting_max: u32::MAX, connect_timeout_ms: 1, flush_ms: 2 };
@@ -483,6 +555,8 @@ impl Samples for AdminToLauncher {
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
             Self::ReloadSites { ticket: 8 },
+            Self::Republish { ticket: 9, target: u16::MAX },
+            Self::Send { ticket: 10, target: 0 },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
@@ -748,6 +822,9 @@ impl Samples for LauncherToService {
             Self::Report {},
             Self::DataSource { name: text(63) },
             Self::DataProxy { name: text(0), token: Token([1; TOKEN_BYTES]) },
+            Self::Templates {},
+            Self::Publisher {},
+            Self::Orders {},
         ]
     }
 }
@@ -805,6 +882,8 @@ impl Samples for LauncherToAdmin {
             answer(Outcome::Busy),
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
+            Self::PublisherOutput { ticket: 10 },
+            Self::ServiceChannel { ticket: 11, worker: u16::MAX },
             Self::TopRange {
                 ticket: 1,
                 name: text(128),
@@ -881,6 +960,11 @@ macro_rules! every_edge {
         $check::<LauncherToDataProxy>();
         $check::<ServiceToDataProxy>();
         $check::<DataProxyToService>();
+        $check::<LauncherToPublisher>();
+        $check::<PublisherToService>();
+        $check::<ServiceToPublisher>();
+        $check::<AdminToService>();
+        $check::<ServiceToAdmin>();
     };
 }
 

@@ -71,6 +71,11 @@ fn messages_are_types() {
         std::any::type_name::<wire::data::LauncherToDataProxy>(),
         std::any::type_name::<wire::data::ServiceToDataProxy>(),
         std::any::type_name::<wire::data::DataProxyToService>(),
+        std::any::type_name::<wire::templates::LauncherToPublisher>(),
+        std::any::type_name::<wire::templates::PublisherToService>(),
+        std::any::type_name::<wire::templates::ServiceToPublisher>(),
+        std::any::type_name::<wire::orders::AdminToService>(),
+        std::any::type_name::<wire::orders::ServiceToAdmin>(),
     ];
     let mut names: HashSet<&str> = types.iter().filter_map(|path| path.rsplit("::").next()).collect();
     names.insert("log batch");
@@ -90,7 +95,8 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
             | Role::Connector
             | Role::Stapler
             | Role::Broker
-            | Role::DataProxy => "ChildToLauncher",
+            | Role::DataProxy
+            | Role::Publisher => "ChildToLauncher",
             Role::Admin => "AdminToLauncher",
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
@@ -123,21 +129,31 @@ fn filters_meet_gates_and_each_other_only() {
 }
 
 #[test]
-fn services_are_reached_by_the_launcher_a_gate_their_site_and_the_databases_that_they_ask() {
+fn services_are_reached_by_the_launcher_a_gate_their_site_and_what_they_ask() {
     let senders: Vec<Role> =
         CHANNELS.iter().filter(|edge| edge.to == Role::Service).map(|edge| edge.from).collect();
-    assert_eq!(senders, [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy]);
+    assert_eq!(
+        senders,
+        [Role::Launcher, Role::Gate, Role::Site, Role::DataProxy, Role::Publisher, Role::Admin]
+    );
 }
 
 #[test]
-fn the_logger_and_admin_tell_nobody_but_the_launcher_and_the_log() {
+fn the_logger_tells_nobody_but_the_launcher_and_admin_services_as_well() {
     let from = |role| edges(|edge| edge.from == role);
     assert_eq!(from(Role::Logger), [(Role::Logger, Role::Launcher, "ChildToLauncher")]);
     assert_eq!(
         from(Role::Admin),
-        [(Role::Admin, Role::Launcher, "AdminToLauncher"), (Role::Admin, Role::Logger, "log batch"),]
+        [
+            (Role::Admin, Role::Launcher, "AdminToLauncher"),
+            (Role::Admin, Role::Service, "AdminToService"),
+            (Role::Admin, Role::Logger, "log batch"),
+        ]
     );
-    assert_eq!(edges(|edge| edge.to == Role::Admin), [(Role::Launcher, Role::Admin, "LauncherToAdmin")]);
+    assert_eq!(
+        edges(|edge| edge.to == Role::Admin),
+        [(Role::Launcher, Role::Admin, "LauncherToAdmin"), (Role::Service, Role::Admin, "ServiceToAdmin")]
+    );
 }
 
 /// Who has the network meets one site, one data proxy, or one service's broker, and neither a gate nor a service.
@@ -260,4 +276,22 @@ fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
     let own = CHANNELS.iter().filter(|edge| edge.from == Role::DataProxy || edge.from == Role::Service);
     let to_proxies = own.filter(|edge| edge.to != Role::Gate && edge.descriptors != "none");
     assert_eq!(to_proxies.count(), 0);
+}
+
+/// Who reads templates hears the launcher and its site's services, and holds nothing that it could pass on.
+#[test]
+fn the_publisher_is_told_by_the_launcher_and_answered_by_services() {
+    let with = edges(|edge| [edge.from, edge.to].contains(&Role::Publisher));
+    assert_eq!(
+        with,
+        [
+            (Role::Launcher, Role::Publisher, "LauncherToPublisher"),
+            (Role::Publisher, Role::Launcher, "ChildToLauncher"),
+            (Role::Publisher, Role::Service, "PublisherToService"),
+            (Role::Service, Role::Publisher, "ServiceToPublisher"),
+            (Role::Publisher, Role::Logger, "log batch"),
+        ]
+    );
+    let own = CHANNELS.iter().filter(|edge| edge.from == Role::Publisher || edge.to == Role::Publisher);
+    assert!(own.filter(|edge| edge.from != Role::Launcher).all(|edge| edge.descriptors == "none"));
 }

@@ -18,6 +18,7 @@ use crate::batches;
 use crate::databases;
 use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::helpers;
+use crate::pages;
 use crate::place::Place;
 
 /// Milliseconds: how long the others have to settle, from one deed to the next, and of the silence.
@@ -47,7 +48,11 @@ pub fn all(mut place: Place) -> io::Result<()> {
         Role::Stapler => helpers::stapler_to_others(&mut place),
         Role::Signer => helpers::signer_to_sites(&mut place),
         Role::Connector => helpers::connector_to_site(&mut place),
-        Role::Service => databases::service_to_data_proxies(&mut place),
+        Role::Service => {
+            databases::service_to_data_proxies(&mut place);
+            pages::service_to_publisher(&mut place);
+        }
+        Role::Publisher => pages::publisher_to_services(&mut place),
         Role::DataProxy => databases::data_proxy_to_services(&mut place),
         _ => {}
     }

@@ -13,6 +13,7 @@ mod databases;
 mod deeds;
 mod hands;
 mod helpers;
+mod pages;
 mod place;
 mod serving;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some("stapler") => Role::Stapler,
         Some("connector") => Role::Connector,
         Some("dataproxy") => Role::DataProxy,
+        Some("publisher") => Role::Publisher,
         _ => Role::Service,
     };
     match place::Place::take(role).and_then(deeds::all) {

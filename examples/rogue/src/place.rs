@@ -12,6 +12,7 @@ use sys::inherit::Inherited;
 use sys::seqpacket;
 use wire::data::{LauncherToDataProxy, Token};
 use wire::stapler::LauncherToStapler;
+use wire::templates::LauncherToPublisher;
 use wire::tls::LauncherToSigner;
 use wire::{
     Bundle, ChildToLauncher, FromWorker, LauncherToAdmin, LauncherToBroker, LauncherToConnector,
@@ -20,6 +21,7 @@ use wire::{
 };
 
 use crate::hands::{encoded, send};
+use crate::pages;
 
 /// LIMIT: how many connections of clients are kept, to be misused.
 const KEPT_MAX: usize = 8;
@@ -59,6 +61,8 @@ pub struct Place {
     pub logs: Vec<OwnedFd>,
     /// A service's channels to data proxies, each with its token.
     pub proxies: Vec<(OwnedFd, Token)>,
+    /// A service's channels to its site's publisher.
+    pub publishers: Vec<OwnedFd>,
     /// Channels from sites, in a signer or a connector; to them, in a stapler; from services, in a data proxy.
     pub clients: Vec<OwnedFd>,
     /// Connections that a connector was asked for.
@@ -89,6 +93,7 @@ impl Place {
             waiting: Vec::new(),
             logs: Vec::new(),
             proxies: Vec::new(),
+            publishers: Vec::new(),
             clients: Vec::new(),
             asked: Vec::new(),
             signers: Vec::new(),
@@ -172,6 +177,7 @@ impl Place {
                         (LauncherToService::DataProxy { token, .. }, Some(channel)) => {
                             self.proxies.push((channel, token));
                         }
+                        (LauncherToService::Publisher {}, Some(channel)) => self.publishers.push(channel),
                         _ => {}
                     }
                 }
@@ -227,6 +233,18 @@ impl Place {
                     match message {
                         LauncherToDataProxy::Begin {} => self.begun = true,
                         LauncherToDataProxy::Attach { .. } => self.clients.extend(descriptor),
+                        _ => {}
+                    }
+                }
+            }
+            Role::Publisher => {
+                while let Some((message, descriptor)) = self.receive(|place| &place.control) {
+                    match message {
+                        LauncherToPublisher::Begin {} => self.begun = true,
+                        LauncherToPublisher::Attach { .. } => {
+                            descriptor.iter().for_each(pages::send_version);
+                            self.clients.extend(descriptor);
+                        }
                         _ => {}
                     }
                 }

@@ -4,7 +4,7 @@
 //! table has not.
 
 use config::{Config, DataSource, Service, Site};
-use supervisor::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF};
+use supervisor::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, TEMPLATES_OF};
 use wire::{Edge, Role};
 
 use super::assets::{data_name, service_name};
@@ -86,6 +86,8 @@ pub fn posts(config: &Config) -> Vec<Post> {
         posts.extend(at_servers.map(|(data, about)| {
             of_site(Role::Connector, data_name(site, about) + DATA_OF + CONNECTOR_OF, Some(data))
         }));
+        let publisher = || of_site(Role::Publisher, site.name.clone() + TEMPLATES_OF, None);
+        posts.extend(site.templates.is_some().then(publisher));
         let connector = || of_site(Role::Connector, site.name.clone() + CONNECTOR_OF, None);
         posts.extend(site.backends().next().is_some().then(connector));
     }
@@ -136,6 +138,9 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
         let has = |(service, data): (&Service, &DataSource)| service.data.contains(&data.name);
         service.site == proxy.site && service.service(config).zip(proxy.data(config)).is_some_and(has)
     };
+    let reads = |service: &Post, publisher: &Post| {
+        service.site == publisher.site && service.service(config).is_some_and(|service| service.templates)
+    };
     match (one.role, two.role) {
         (Role::Gate, Role::Service) => takes(two),
         (Role::Service, Role::Gate) => takes(one),
@@ -154,6 +159,8 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
         }
         (Role::Service, Role::DataProxy) => calls(one, two),
         (Role::DataProxy, Role::Service) => calls(two, one),
+        (Role::Service, Role::Publisher) => reads(one, two),
+        (Role::Publisher, Role::Service) => reads(two, one),
         (Role::Site, Role::Signer | Role::Stapler) => one.site(config).is_some_and(|site| site.tls.is_some()),
         (Role::Signer | Role::Stapler, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
         _ => true,
@@ -196,7 +203,8 @@ mod tests {
 
     #[test]
     fn only_a_service_that_takes_connections_knows_gates() {
-        let relayed = ["bulkheadd ChildToLauncher", "packages FromWorker", "logger log batch"];
+        let relayed =
+            ["bulkheadd ChildToLauncher", "packages FromWorker", "admin ServiceToAdmin", "logger log batch"];
         assert_eq!(names("packages/search", sends), relayed);
         let taking = names("packages/package", sends);
         assert!(taking.contains(&"gate FromWorker".to_owned()), "{taking:?}");

@@ -58,9 +58,13 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
-        Role::Logger | Role::Admin | Role::Signer | Role::Stapler | Role::Broker | Role::DataProxy => {
-            ("none", "it holds no client's, and is sent none")
-        }
+        Role::Logger
+        | Role::Admin
+        | Role::Signer
+        | Role::Stapler
+        | Role::Broker
+        | Role::DataProxy
+        | Role::Publisher => ("none", "it holds no client's, and is sent none"),
     }
 }
 
@@ -129,7 +133,16 @@ impl<'a> Rules<'a> {
             }
             (Role::Connector, Some(site), None) => self.connector(found, &site.name, Role::Site),
             (Role::DataProxy, Some(site), _) => self.data_proxy(found, site, post),
-            (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => found,
+            (Role::Publisher, Some(site), _) => self.publisher(found, site),
+            (
+                Role::Site
+                | Role::Service
+                | Role::Connector
+                | Role::Broker
+                | Role::DataProxy
+                | Role::Publisher,
+                ..,
+            ) => found,
         }
         .done()
     }
@@ -327,6 +340,19 @@ impl<'a> Rules<'a> {
             found = found.one(Kind::Data, &data_name(site, data), Loss::Whole, how);
         }
         if self.has(Role::DataProxy, Role::Logger, "log batch") {
+            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
+        }
+        found
+    }
+
+    fn publisher(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
+        if self.has(Role::Publisher, Role::Service, "PublisherToService") {
+            for service in site.services.iter().filter(|service| service.templates) {
+                let how = "the service makes pages of the templates that it sends";
+                found = found.one(Kind::Users, &service_name(site, service), Loss::Part, how);
+            }
+        }
+        if self.has(Role::Publisher, Role::Logger, "log batch") {
             found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
         }
         found

@@ -67,10 +67,12 @@ pub fn role(report: &Report, post: &Post) -> String {
             let source = post.data(&report.config).map_or("", |data| &data.name);
             format!("connects the data proxy of {source} with its database server")
         }
+        (Role::Publisher, Some(site), _) => format!("reads the templates of {}, for its services", site.name),
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
-        (Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy, ..) => {
-            post.role.name().into()
-        }
+        (
+            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy | Role::Publisher,
+            ..,
+        ) => post.role.name().into(),
     }
 }
 

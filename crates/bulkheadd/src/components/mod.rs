@@ -17,6 +17,8 @@ pub(crate) mod notifier;
 pub(crate) mod probes;
 pub(crate) mod registry;
 pub(crate) mod rehearsal;
+pub(crate) mod republishing;
+pub(crate) mod sending;
 pub(crate) mod service_manager;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;

@@ -90,6 +90,11 @@ impl Launcher {
                     supervisor.send(serial, &message, descriptor);
                 }
             }
+            Role::Publisher => {
+                for (message, descriptor) in supervisor.context().publisher_setup(supervisor.spec(slot))? {
+                    supervisor.send(serial, &message, descriptor);
+                }
+            }
             Role::Filter | Role::Launcher => {}
         }
         self.open_log_of(serial);

@@ -7,6 +7,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
+use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
 use crate::transactions::{Asker, Look, Mode};
 use supervisor::events::Received;
@@ -114,6 +115,14 @@ impl Launcher {
                     to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
                 }
                 Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+                None => supervisor.protocol_violation(admin),
+            },
+            AdminToLauncher::Republish { ticket, target } => match to.admin_commands.slots(target) {
+                Some(slots) => republishing::begin(supervisor, (admin, ticket), slots),
+                None => supervisor.protocol_violation(admin),
+            },
+            AdminToLauncher::Send { ticket, target } => match to.admin_commands.slots(target) {
+                Some(slots) => sending::begin(supervisor, (admin, ticket), slots),
                 None => supervisor.protocol_violation(admin),
             },
             AdminToLauncher::Reload { ticket, dry_run } => {

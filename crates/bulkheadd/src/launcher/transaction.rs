@@ -19,7 +19,8 @@ use supervisor::life::Life;
 use supervisor::process::Untold;
 
 /// Processes that others have channels to: if a successor is given up, the channels to the one that stays are made again.
-const CONNECTED: [Role; 5] = [Role::Signer, Role::Stapler, Role::Connector, Role::Broker, Role::DataProxy];
+const CONNECTED: [Role; 6] =
+    [Role::Signer, Role::Stapler, Role::Connector, Role::Broker, Role::DataProxy, Role::Publisher];
 
 impl Launcher {
     /// Everything of a transaction has been started.

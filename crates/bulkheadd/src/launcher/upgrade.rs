@@ -29,13 +29,14 @@ use supervisor::upgrade::{Predecessor, WANTED};
 /// LIMIT: how long an order waits until nothing else is under way.
 const QUIET_WAIT: Duration = Duration::from_secs(5);
 /// In which order processes are replaced: what others need first; admin last, which passes the answer on.
-const ORDER: [Role; 11] = [
+const ORDER: [Role; 12] = [
     Role::Logger,
     Role::Signer,
     Role::Stapler,
     Role::Connector,
     Role::Broker,
     Role::DataProxy,
+    Role::Publisher,
     Role::Service,
     Role::Site,
     Role::Filter,

@@ -4,6 +4,7 @@
 //! parser. Must never: let an unknown key pass, or convert one type to another.
 
 mod numbers;
+mod values;
 
 use std::path::{Path, PathBuf};
 

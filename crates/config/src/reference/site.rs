@@ -197,6 +197,7 @@ pub(super) const SITE: &[Row] = &[
     ),
     Row::other("service", "`[[site.service]]`", "none", "see below"),
     Row::other("data", "`[[site.data]]`", "none", "see below"),
+    Row::other("templates", "`[site.templates]`", "none", "see below"),
     Row::other("route", "`[[site.route]]`", "none", "see below"),
     Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request")
         .absent("as of `[limits]`"),
@@ -370,6 +371,22 @@ pub(super) const ROUTE: &[Row] = &[
     Row::other("script", "path", "none", "with `fastcgi`: the script below the root that answers"),
 ];
 
+pub(super) const TEMPLATES: &[Row] = &[
+    Row::other(
+        "folder",
+        "folder",
+        "required",
+        "[the templates](guide/templates.md) of its services: every file in it and below, but those whose names begin with a \
+         dot or end in `~`",
+    ),
+    Row::other(
+        "values",
+        "table of strings, integers and booleans",
+        "`{}`",
+        "at most 256 public values for templates and services; names of letters, digits and `_`; a string has at most 4096 bytes",
+    ),
+];
+
 pub(super) const DATA: &[Row] = &[
     Row::other("name", "string", "required", "unique in its site; the rule of a site's name"),
     Row::other(
@@ -474,6 +491,12 @@ pub(super) const SERVICE: &[Row] = &[
         "`false`",
         "it has a folder of its own, to keep files in: `files/SITE/NAME` of `state_dir`, which it sees as `/files`. Nothing in \
          it is executed: [uploads](guide/service-toolkit.md#uploads)",
+    ),
+    Row::other(
+        "templates",
+        "boolean",
+        "`false`",
+        "it has the [templates](guide/templates.md) and public values of its site",
     ),
     Row::other(
         "jit",

@@ -245,6 +245,14 @@ pub(super) const STAPLER: &[Allow] =
 pub(super) const ASKING: &[Allow] =
     &[RECEIVE, SEND, allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers")];
 
+/// A publisher reads the files in one folder, and writes nothing but messages and reports.
+pub(super) const PUBLISHER: &[Allow] = &[
+    allow(&[l::SYS_openat2], "templates, by name below the folder that it was handed"),
+    allow(&[l::SYS_fstat, l::SYS_statx, l::SYS_newfstatat], "whether it is a file or a folder"),
+    allow(&[l::SYS_getdents64, l::SYS_lseek], "the names in a folder"),
+    SEND,
+];
+
 /// The flags of threads: everything shared with the process, and nothing of anybody else's.
 const THREAD: u64 = (l::CLONE_VM
     | l::CLONE_FS

@@ -92,6 +92,11 @@ impl<'u> Examiner<'u> {
                 fault.or_else(|| unreadable(identities, service, path)).into_iter().collect()
             }
             Content::Read { service } => unreadable(identities, service, path).into_iter().collect(),
+            Content::Templates { site } => {
+                let identity = identities.identity(&format!("publisher/{site}"), None);
+                let reader = folders::Reader::of(identity, format!("the publisher of site \"{site}\""));
+                reader.folder(path).into_iter().collect()
+            }
             _ => Vec::new(),
         }
     }

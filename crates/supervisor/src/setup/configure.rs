@@ -61,6 +61,7 @@ impl Supervisor {
             | Role::Connector
             | Role::Broker
             | Role::DataProxy
+            | Role::Publisher
             | Role::Signer
             | Role::Stapler
             | Role::Launcher => AccessRight::None,
@@ -107,6 +108,7 @@ impl Supervisor {
         self.connect_backends(serial)?;
         self.connect_broker(serial)?;
         self.connect_data(serial)?;
+        self.connect_publisher(serial)?;
         pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
         self.connect_signer(serial)?;
         self.connect_stapler(serial)

@@ -15,6 +15,7 @@ pub mod reloaded_files;
 pub mod route_table;
 pub mod stapler;
 pub mod syslog;
+pub mod templates;
 pub mod tls;
 
 use std::collections::BTreeSet;
@@ -382,7 +383,10 @@ impl<'a> Messages<'a> {
             LauncherToService::Limits { limits: self.limits(spec), site: spec.site, owns_host, dumps, jit };
         let sources = self.service(spec).into_iter().flat_map(|(_, service)| &service.data);
         let sources = sources.map(|name| LauncherToService::DataSource { name: Text::new(name) });
-        std::iter::once(limits).chain(sources).chain([LauncherToService::Begin {}]).collect()
+        let has_templates = self.service(spec).is_some_and(|(_, service)| service.templates);
+        let templates = has_templates.then_some(LauncherToService::Templates {});
+        let begin = [LauncherToService::Begin {}];
+        std::iter::once(limits).chain(sources).chain(templates).chain(begin).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use wire::{NO_PARTITION, Role};
 use crate::error::Error;
 use crate::numbers::NumberSet;
 use crate::setup::stapler;
-use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, ProcessSpec};
+use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, ProcessSpec, TEMPLATES_OF};
 use crate::spawn::uids::Uids;
 
 /// Every process, in the order in which they start: the logger first, so that nothing that is said is lost.
@@ -96,6 +96,11 @@ impl<'a> ProcessTable<'a> {
             }
             self.add(Role::DataProxy, &name, usize::from(NO_PARTITION), site, index)?;
         }
+        // Before the services, which wait for it.
+        if about.templates.is_some() {
+            let name = format!("{}{TEMPLATES_OF}", about.name);
+            self.add(Role::Publisher, &name, usize::from(NO_PARTITION), site, 0)?;
+        }
         for (index, service) in about.services.iter().enumerate() {
             let (name, partition) = (format!("{}/{}", about.name, service.name), self.next_partition());
             // Before the service, which may connect at once.
@@ -132,6 +137,7 @@ impl<'a> ProcessTable<'a> {
             Role::Site | Role::Service => format!("{}/{name}", role.name()),
             Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
             Role::DataProxy => format!("data/{}", name.trim_end_matches(DATA_OF)),
+            Role::Publisher => format!("publisher/{}", name.trim_end_matches(TEMPLATES_OF)),
             // It reads what the service's calls point at, which the kernel lets those of the same uid do.
             Role::Broker => format!("service/{}", name.trim_end_matches(BROKER_OF)),
             // A place in the chain: its filters are apart from each other, as those before it are from the gates.

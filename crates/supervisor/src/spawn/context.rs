@@ -174,6 +174,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         network: config::Network::default(),
         data: Vec::new(),
         files: false,
+        templates: false,
         jit: filter.jit,
         label: None,
         takes_connections: false,

@@ -48,6 +48,7 @@ fn policy(spec: &ProcessSpec, service: Option<&Service>) -> Policy {
         Role::Signer => Policy::Signer,
         Role::Stapler => Policy::Stapler,
         Role::Broker => Policy::Broker,
+        Role::Publisher => Policy::Publisher,
         Role::Service | Role::Filter | Role::Connector | Role::DataProxy | Role::Launcher => {
             let network = service.map(|service| &service.network);
             Policy::Service(Grants {
@@ -78,6 +79,8 @@ impl SpawnContext {
             (Role::Connector, _) => self.let_connector_reach(spec, &mut view.reach)?,
             (Role::Stapler, _) => self.let_stapler_reach(&mut view.reach),
             (Role::DataProxy, _) => self.let_data_proxy_reach(spec, &mut view)?,
+            // By descriptor alone: there is nothing in its root.
+            (Role::Publisher, _) => view.reach.paths.push((self.templates_folder(spec)?, Access::Read)),
             (_, Some(service)) => {
                 self.let_service_reach(service, spec, program, &mut view)?;
                 if let Some(folder) = core_folder {

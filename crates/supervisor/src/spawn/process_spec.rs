@@ -11,6 +11,8 @@ pub const CONNECTOR_OF: &str = ":connector";
 pub const BROKER_OF: &str = ":broker";
 /// What the name of a data proxy ends in.
 pub const DATA_OF: &str = ":data";
+/// What the name of a site's publisher ends in.
+pub const TEMPLATES_OF: &str = ":templates";
 /// What is between a name and the number of one of its workers; no name has it.
 pub const WORKER_OF: char = '#';
 
@@ -81,6 +83,7 @@ impl ProcessSpec {
             Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
             Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
             Role::DataProxy => format!("dataproxy {}", self.name.trim_end_matches(DATA_OF)),
+            Role::Publisher => format!("publisher {}", self.name.trim_end_matches(TEMPLATES_OF)),
             _ => self.name.clone(),
         }
     }

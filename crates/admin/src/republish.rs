@@ -1,0 +1,72 @@
+//! Having publishers read their templates again: one site after the other, and what each publisher says.
+//!
+//! Runs in: the admin role. Sees: reports of publishers, which may be compromised. Never: hands a name on; it finds the number that the
+//! launcher gave it.
+
+use std::os::fd::OwnedFd;
+
+use crate::admin::{Admin, read_output};
+use crate::command::Command;
+use crate::reply::{Reply, Republished};
+
+/// What the name of a site's publisher ends in, as the launcher gives it.
+pub(crate) const TEMPLATES_OF: &str = ":templates";
+
+impl Admin {
+    /// Has the publishers of a site, or of all, read their templates again, one after the other.
+    pub(crate) async fn republish(&self, site: Option<String>) -> Reply {
+        let known = self.sites_with_templates();
+        let sites = match &site {
+            None => known.clone(),
+            Some(site) if known.contains(site) => vec![site.clone()],
+            Some(site) => return Reply::wrong(without_templates(site, &known)),
+        };
+        let mut republished = Vec::new();
+        for site in sites {
+            let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await.0 {
+                Reply::Reported { report, .. } => (report, None),
+                // There is no such publisher any more.
+                Reply::Done { .. } => continue,
+                Reply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
+                _ => (serde_json::Value::Null, Some("no answer".to_owned())),
+            };
+            republished.push(Republished { site, report, error });
+        }
+        match (republished.is_empty(), site) {
+            (false, _) => Reply::Republished { ok: true, sites: republished },
+            (true, None) => Reply::wrong("no site has templates; `[site.templates]` gives it some"),
+            (true, Some(site)) => Reply::wrong(without_templates(&site, &[])),
+        }
+    }
+
+    /// The sites of which a publisher is known.
+    fn sites_with_templates(&self) -> Vec<String> {
+        let targets = self.targets.borrow();
+        let mut sites: Vec<String> = targets
+            .iter()
+            .filter_map(|(_, name)| name.strip_suffix(TEMPLATES_OF))
+            .map(str::to_owned)
+            .collect();
+        sites.sort_unstable();
+        sites.dedup();
+        sites
+    }
+
+    /// Takes what a publisher says, to its end.
+    pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
+        let (text, read) = read_output(output).await;
+        self.finish(ticket, |_| match read {
+            Ok(_) => Reply::reported(&text),
+            Err(error) => Reply::failed(format!("the publisher's report could not be read: {error}")),
+        });
+    }
+}
+
+/// Why the templates of a site cannot be published.
+fn without_templates(site: &str, known: &[String]) -> String {
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let meant = suggest::closest_name(site, &names)
+        .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!("there is no site {site:?} with templates; {meant}those with templates are: {known}")
+}

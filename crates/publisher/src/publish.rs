@@ -1,0 +1,61 @@
+//! Publishing a version in two phases: staged by all, then activated in all.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use templates::{Mistake, Sources, TemplateSet};
+use tokio::time::{Instant, timeout_at};
+
+use crate::members::{Members, Progress, Version};
+use crate::report::Report;
+
+/// LIMIT: how long all processes may take to compile a version, and how long to say that it holds. A process answers between two
+/// requests, so this is how long one may keep its thread.
+const PHASE: Duration = Duration::from_secs(10);
+
+/// Reads a version from the folder and compiles it, so that mistakes are found before anybody is sent it.
+pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<Mistake>> {
+    let mut sources = templates::read(folder)?;
+    sources.values.clone_from(&values.values);
+    let number = TemplateSet::compile(sources.clone())?.version();
+    Ok(Version { number, sources })
+}
+
+/// Publishes a version. What becomes of it is decided at one moment, between the two phases.
+pub(crate) async fn publish(members: &Members, version: Version) -> Report {
+    let (number, templates) = (version.number, version.sources.templates.len());
+    members.stage(Rc::new(version));
+    let Progress { missing, refused, .. } = wait(members, |members| members.staging(number)).await;
+    let is_staged = missing.is_empty() && refused.is_empty();
+    members.end_staging(is_staged);
+    if !is_staged {
+        let silent = missing.iter().map(|service| late(service, "compiled it"));
+        return Report { reasons: refused.into_iter().chain(silent).collect(), ..Report::default() };
+    }
+    let Progress { done, missing, .. } = wait(members, |members| members.activation(number)).await;
+    Report {
+        published: missing.is_empty(),
+        version: format!("{number:016x}"),
+        templates,
+        processes: done,
+        mistakes: Vec::new(),
+        reasons: missing.iter().map(|service| late(service, "said that it holds there")).collect(),
+    }
+}
+
+fn late(service: &str, what: &str) -> String {
+    format!("a process of service {service} has not {what} within {} s", PHASE.as_secs())
+}
+
+/// Waits until nobody is missing, somebody refuses, or the time is over.
+async fn wait(members: &Members, progress: impl Fn(&Members) -> Progress) -> Progress {
+    let until = Instant::now() + PHASE;
+    loop {
+        let found = progress(members);
+        let is_over = found.missing.is_empty() || !found.refused.is_empty();
+        if is_over || timeout_at(until, members.changed.notified()).await.is_err() {
+            return found;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the administrator is told: JSON, which goes to the admin role on a socket of its own, and so past the launcher.
+
+use std::os::fd::OwnedFd;
+
+use serde::Serialize;
+use templates::Mistake;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+
+/// LIMIT: mistakes that are told.
+const MISTAKES_MAX: usize = 50;
+
+/// How publishing has ended.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    /// Whether the version holds in every process.
+    pub(crate) published: bool,
+    /// Which version: 16 hexadecimal digits.
+    pub(crate) version: String,
+    /// How many templates it has.
+    pub(crate) templates: usize,
+    /// In how many processes it holds.
+    pub(crate) processes: usize,
+    /// What is wrong with it.
+    pub(crate) mistakes: Vec<Found>,
+    /// What else has kept it from being published, or may keep it from holding everywhere.
+    pub(crate) reasons: Vec<String>,
+}
+
+/// A mistake in a template.
+#[derive(Debug, Serialize)]
+pub(crate) struct Found {
+    file: String,
+    line: usize,
+    rule: String,
+    excerpt: String,
+}
+
+impl Report {
+    /// Nothing has changed, as the templates have mistakes.
+    pub(crate) fn wrong(mistakes: &[Mistake]) -> Self {
+        let found = mistakes.iter().take(MISTAKES_MAX).cloned();
+        let found = found.map(|Mistake { file, line, rule, excerpt }| Found { file, line, rule, excerpt });
+        Self { mistakes: found.collect(), ..Self::default() }
+    }
+
+    /// Writes it to the admin role, which may have gone.
+    pub(crate) async fn send(&self, socket: OwnedFd) {
+        let stream = std::os::unix::net::UnixStream::from(socket);
+        let ready = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+        if let (Ok(mut stream), Ok(text)) = (ready, serde_json::to_vec(self)) {
+            let _ = stream.write_all(&text).await;
+        }
+    }
+}

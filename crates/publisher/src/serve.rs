@@ -1,0 +1,126 @@
+//! The life of the process: told its folder and values, then one task per process of a service, until the launcher is done with it.
+//!
+//! Sees: the launcher's messages (trusted: a malformed one ends the process). Never: publishes two versions at once.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use templates::Sources;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use wire::log::Level;
+use wire::templates::LauncherToPublisher;
+use wire::{ChildToLauncher, NO_PARTITION};
+use worker::channel::Channel;
+use worker::counters::Counters;
+use worker::log::Log;
+use worker::{Fault, Start};
+
+use crate::member;
+use crate::members::Members;
+use crate::publish::{publish, read};
+use crate::report::Report;
+
+type Control = Channel<LauncherToPublisher, ChildToLauncher>;
+
+/// What all tasks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) members: Members,
+    pub(crate) counters: Counters,
+    pub(crate) log: Log,
+    folder: OwnedFd,
+    /// The public values, and no templates.
+    values: Sources,
+    /// Held while a version is published.
+    turn: Mutex<()>,
+}
+
+/// The whole life of the process.
+///
+/// # Errors
+/// The launcher says what makes no sense, or the templates have mistakes: with every one.
+pub async fn serve(start: Start) -> Result<(), Fault> {
+    let control = Control::new(start.control)?;
+    let Some((setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
+    let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
+    let folder = setup.folder.ok_or_else(|| Fault::Launcher("it has sent no folder".into()))?;
+    let first = read(&folder, &setup.values).map_err(|mistakes| {
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Fault::Operator(format!("the templates: {}", mistakes.join("; ")))
+    })?;
+    let members = Members::new(first);
+    let (values, turn) = (setup.values, Mutex::new(()));
+    let shared = Rc::new(Shared { members, counters: Counters::default(), log, folder, values, turn });
+    control.send(&ChildToLauncher::Ready {}, None).await?;
+    let (mut tasks, mut next) = (JoinSet::new(), 0);
+    while let Some((message, descriptor)) = control.receive().await? {
+        match (message, descriptor) {
+            (LauncherToPublisher::Attach { service }, Some(channel)) => {
+                next += 1;
+                tasks.spawn_local(member::attend(shared.clone(), next, service.as_str().to_owned(), channel));
+            }
+            (LauncherToPublisher::Republish {}, Some(socket)) => {
+                tasks.spawn_local(republish(shared.clone(), socket));
+            }
+            (LauncherToPublisher::Report {}, _) => control.report(shared.counters.snapshot()),
+            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        }
+        while tasks.try_join_next().is_some() {}
+    }
+    // What is published now is published to the end; services keep what they have.
+    let _turn = shared.turn.lock().await;
+    shared.log.flush().await;
+    Ok(())
+}
+
+/// Reads the folder again and publishes it; one after the other.
+async fn republish(shared: Rc<Shared>, socket: OwnedFd) {
+    let report = {
+        let _turn = shared.turn.lock().await;
+        match read(&shared.folder, &shared.values) {
+            Ok(version) => publish(&shared.members, version).await,
+            Err(mistakes) => Report::wrong(&mistakes),
+        }
+    };
+    let Report { published, version, templates, processes, mistakes, reasons } = &report;
+    match published {
+        true => shared.log.event(
+            Level::Info,
+            format_args!("version {version}: {templates} templates hold in {processes} processes"),
+        ),
+        false => shared.log.event(
+            Level::Warning,
+            format_args!("not published: {} mistakes; {}", mistakes.len(), reasons.join("; ")),
+        ),
+    }
+    report.send(socket).await;
+}
+
+/// What the launcher says before `Begin`.
+#[derive(Debug, Default)]
+struct Setup {
+    folder: Option<OwnedFd>,
+    values: Sources,
+}
+
+impl Setup {
+    /// Receives everything up to `Begin`; `None` if the launcher wants no publisher any more.
+    async fn receive(control: &Control) -> Result<Option<(Self, u32)>, Fault> {
+        let Some((LauncherToPublisher::Limits { flush_ms }, _)) = control.receive().await? else {
+            return Err(Fault::Launcher("it did not begin with the limits".into()));
+        };
+        let mut setup = Self::default();
+        while let Some((message, descriptor)) = control.receive().await? {
+            match (message, descriptor) {
+                (LauncherToPublisher::Folder {}, Some(folder)) => setup.folder = Some(folder),
+                (LauncherToPublisher::Value { name, value }, _) => {
+                    setup.values.values.insert(name.as_str().to_owned(), value);
+                }
+                (LauncherToPublisher::Begin {}, _) => return Ok(Some((setup, flush_ms))),
+                (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            }
+        }
+        Ok(None)
+    }
+}
