@@ -21,6 +21,9 @@ LAUNCHER_TO_SERVICE = Edge("LAUNCHER_TO_SERVICE", VERSION, {
     4: ("Report", ()),
     5: ("DataSource", (("name", Text(63)),)),
     6: ("DataProxy", (("name", Text(63)), ("token", Raw(20)),)),
+    7: ("Templates", ()),
+    8: ("Publisher", ()),
+    9: ("Orders", ()),
 })
 CHILD_TO_LAUNCHER = Edge("CHILD_TO_LAUNCHER", VERSION, {
     1: ("Ready", ()),

@@ -13,7 +13,7 @@ use worker::{Fault, files};
 
 use crate::catalog::{Catalog, Refusal};
 use crate::server::{Login, Road, Way};
-use crate::source::{Place, Source};
+use crate::source::{DatabasePlace, Source};
 
 /// LIMIT: bytes of a file with a password.
 const PASSWORD_MAX: usize = 4096;
@@ -23,7 +23,7 @@ pub(crate) type Control = Channel<LauncherToDataProxy, ChildToLauncher>;
 /// See the file's head.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
-    place: Option<Place>,
+    place: Option<DatabasePlace>,
     login: Login,
     statements: Option<OwnedFd>,
     schema: Option<OwnedFd>,
@@ -41,10 +41,10 @@ impl Setup {
         while let Some((message, descriptor)) = control.receive().await? {
             match (message, descriptor) {
                 (LauncherToDataProxy::Sqlite { path }, _) => {
-                    setup.place = Some(Place::Sqlite(path.as_str().into()));
+                    setup.place = Some(DatabasePlace::Sqlite(path.as_str().into()));
                 }
                 (LauncherToDataProxy::Server { engine, database, user, connections }, _) => {
-                    setup.place = Some(Place::Server(engine, connections));
+                    setup.place = Some(DatabasePlace::Server(engine, connections));
                     setup.login.database = database.as_str().to_owned();
                     setup.login.user = user.as_str().to_owned();
                 }
@@ -64,7 +64,7 @@ impl Setup {
 
     /// Whose SQL the statements are.
     pub(crate) fn dialect(&self) -> Dialect {
-        self.place.as_ref().map(Place::dialect).unwrap_or_default()
+        self.place.as_ref().map(DatabasePlace::dialect).unwrap_or_default()
     }
 
     /// Opens the source, and has it prepare the statements.

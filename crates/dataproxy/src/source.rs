@@ -15,14 +15,14 @@ use crate::sqlite;
 
 /// What the launcher says of the database.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum DatabasePlace {
     /// A file, made if it is not there.
     Sqlite(PathBuf),
     /// A server, and how many connections there are to be.
     Server(Engine, u16),
 }
 
-impl Place {
+impl DatabasePlace {
     /// Whose SQL the statements are.
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
@@ -53,23 +53,23 @@ impl Source {
     /// # Errors
     /// Each statement that it does not prepare, with its line; or why it cannot be opened.
     pub(crate) async fn open(
-        place: &Place,
+        place: &DatabasePlace,
         schema: Option<&str>,
         way: Way,
         file: Statements,
     ) -> Result<(Self, Catalog), String> {
         let said = |refusal: Refusal| refusal.to_string();
         match place {
-            Place::Sqlite(path) => {
+            DatabasePlace::Sqlite(path) => {
                 let source = sqlite::Source::open(path, schema)?;
                 let catalog = source.prepare(file).map_err(said)?;
                 Ok((Self::Sqlite(source), catalog))
             }
-            Place::Server(Engine::Postgresql, connections) => {
+            DatabasePlace::Server(Engine::Postgresql, connections) => {
                 let opened = server::Source::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Postgres(source), catalog)).map_err(said)
             }
-            Place::Server(Engine::Mysql, connections) => {
+            DatabasePlace::Server(Engine::Mysql, connections) => {
                 let opened = server::Source::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Mysql(source), catalog)).map_err(said)
             }
