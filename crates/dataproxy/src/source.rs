@@ -43,8 +43,8 @@ pub(crate) fn dialect(engine: Engine) -> Dialect {
 /// An open database.
 pub(crate) enum Source {
     Sqlite(sqlite::Source),
-    Postgres(server::Source<Postgres>),
-    Mysql(server::Source<Mysql>),
+    Postgres(Box<server::Source<Postgres>>),
+    Mysql(Box<server::Source<Mysql>>),
 }
 
 impl Source {
@@ -67,11 +67,11 @@ impl Source {
             }
             DatabasePlace::Server(Engine::Postgresql, connections) => {
                 let opened = server::Source::open(way, *connections, file).await;
-                opened.map(|(source, catalog)| (Self::Postgres(source), catalog)).map_err(said)
+                opened.map(|(source, catalog)| (Self::Postgres(Box::new(source)), catalog)).map_err(said)
             }
             DatabasePlace::Server(Engine::Mysql, connections) => {
                 let opened = server::Source::open(way, *connections, file).await;
-                opened.map(|(source, catalog)| (Self::Mysql(source), catalog)).map_err(said)
+                opened.map(|(source, catalog)| (Self::Mysql(Box::new(source)), catalog)).map_err(said)
             }
         }
     }
