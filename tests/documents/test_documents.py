@@ -174,7 +174,7 @@ class Scratch:
             for about in (site, *site.get("route", [])):
                 self.make_users(about)
             for data in site.get("data", []):
-                for key in ("statements", "schema"):
+                for key in ("statements", "schema", "password"):
                     if key in data:
                         self.path(data[key]).write_text("-- nothing\n")
             if "templates" in site:
