@@ -70,6 +70,24 @@ class New(unittest.TestCase):
             self.assertEqual(server.get("/square?number=12").text, "144")
             self.assertEqual(server.status("/square?number=%3C"), 400)
 
+    def test_a_python_service_from_nothing_to_an_answer(self):
+        said = self.folder.new("hello", "--lang", "python", "--sdk", TOP / "python")
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        into, test, run = re.findall("^  (.+)$", said.stdout, re.MULTILINE)
+        self.assertEqual((into, run), ("cd hello", "bulkhead run"))
+        project = self.folder.path / "hello"
+        said = self.folder.run(["sh", "-ec", test], "hello")
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        self.assertIn("Ran 2 tests", said.stderr)
+        text = (project / "bulkhead.toml").read_text()
+        files = {f"app/{path.name}": path.read_bytes() for path in (project / "app").glob("*.py")}
+        server = Server([], (), text=lambda port: text.replace("127.0.0.1:8080", f"127.0.0.1:{port}"), files=files)
+        said = server.command("check")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        with server:
+            self.assertIn("<p>Hello, O&#39;Brien!</p>", server.get("/?name=O%27Brien").text)
+            self.assertEqual(server.status("/elsewhere"), 404)
+
     def test_nothing_is_written_over(self):
         self.made("hello")
         kept = {path: path.read_bytes() for path in self.folder.path.rglob("*") if path.is_file()}
@@ -90,7 +108,7 @@ class New(unittest.TestCase):
             (["../hello"], "all lower case"),
             (["test"], "another name"),
             (["hello", "--sdk", "/nowhere"], "there is no SDK in /nowhere"),
-            (["hello", "--lang", "cobol"], "possible values: rust"),
+            (["hello", "--lang", "cobol"], "possible values: rust, python"),
         ):
             said = self.folder.new(*words)
             self.assertEqual(said.returncode, 2, words)

@@ -328,6 +328,7 @@ EXIT CODES: 0 all is well, 1 failed, 2 there is a mistake")]
     #[command(after_help = "\
 EXAMPLES:
   bulkhead new hello
+  bulkhead new hello --lang python
   bulkhead new hello --lang rust --sdk ~/src/bulkhead/crates/service
 
 The folder must not be there. What is printed are the next three commands: into the folder, build the program, run it.")]

@@ -26,7 +26,8 @@ pub struct New {
     /// What it is written in.
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     pub lang: Language,
-    /// The folder of the SDK: crates/service of Bulkhead's source [default: that of the source that this program was built in]
+    /// The folder of the SDK: crates/service or python of Bulkhead's source [default: that of the source that this program was
+    /// built in]
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }
@@ -36,6 +37,8 @@ pub struct New {
 pub enum Language {
     /// Rust, with the crate bulkhead-service.
     Rust,
+    /// Python, with the package bulkhead_service.
+    Python,
 }
 
 /// A file of a project: its path, and its text with `@NAME@` and `@SDK@`.
@@ -50,6 +53,12 @@ impl Language {
                 ("bulkhead.toml", include_str!("rust/bulkhead.toml.in")),
                 (".gitignore", include_str!("rust/gitignore.in")),
             ],
+            Self::Python => &[
+                ("app/main.py", include_str!("python/main.py.in")),
+                ("app/test_main.py", include_str!("python/test_main.py.in")),
+                ("bulkhead.toml", include_str!("python/bulkhead.toml.in")),
+                (".gitignore", include_str!("python/gitignore.in")),
+            ],
         }
     }
 
@@ -57,13 +66,15 @@ impl Language {
     fn sdk(self) -> (&'static str, &'static str) {
         match self {
             Self::Rust => ("crates/service", "Cargo.toml"),
+            Self::Python => ("python", "bulkhead_service/__init__.py"),
         }
     }
 
-    /// What makes the program.
-    fn build(self, name: &str) -> String {
+    /// What makes the program, or, where nothing has to, what tests it.
+    fn build(self, name: &str, sdk: &str) -> String {
         match self {
             Self::Rust => format!("cargo build --release && install -D target/release/{name} bin/{name}"),
+            Self::Python => format!("PYTHONPATH={sdk} python3 -m unittest discover app"),
         }
     }
 }
@@ -80,8 +91,8 @@ pub fn new(what: &New) -> Result<ExitCode, Fault> {
         let text = text.replace("@NAME@", name).replace("@SDK@", &sdk);
         write(&folder.join(path), &text)?;
     }
-    println!("{name}/ is a service with a configuration and tests (`cargo test`). Next:\n");
-    println!("  cd {name}\n  {}\n  bulkhead run", lang.build(name));
+    println!("{name}/ is a service with a configuration and tests. Next:\n");
+    println!("  cd {name}\n  {}\n  bulkhead run", lang.build(name, &sdk));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -130,8 +141,10 @@ fn find_sdk(lang: Language, named: Option<&Path>) -> Result<String, Fault> {
     };
     let found = fs::canonicalize(&found).map_err(Fault::io(found.display()))?;
     match found.to_str() {
-        // In TOML, between quotes.
-        Some(text) if !text.contains(['"', '\\']) && !text.contains(char::is_control) => Ok(text.to_owned()),
+        // In TOML, between quotes, and in a command.
+        Some(text) if !text.contains(['"', '\\', ' ', '\'']) && !text.contains(char::is_control) => {
+            Ok(text.to_owned())
+        }
         _ => Err(Fault::Usage(format!("{} cannot be written into a file; move it", found.display()))),
     }
 }
@@ -154,7 +167,7 @@ mod tests {
 
     #[test]
     fn templates_leave_nothing_to_be_filled_in() {
-        for (path, text) in Language::Rust.templates() {
+        for (path, text) in [Language::Rust, Language::Python].iter().flat_map(|lang| lang.templates()) {
             let text = text.replace("@NAME@", "hello").replace("@SDK@", "/sdk");
             assert!(!text.contains('@'), "{path}");
         }
