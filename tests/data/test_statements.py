@@ -109,7 +109,7 @@ class Mistakes(unittest.TestCase):
         with DataServer(self.engine, change, answers=200) as server:
             self.assertTrue(until(lambda: self.engine.no_table in server.log(), 10), server.log())
             # PostgreSQL alone says where.
-            line = 9 if self.engine is AtPostgresql else 6
+            line = 14 if self.engine is AtPostgresql else 11
             self.assertIn(f"line {line}: `users`: {self.engine.no_table}", server.log())
             self.assertRegex(server.log(), r"line \d+: `a`: `SET` is not for a statement")
             self.assertRegex(server.log(), r"line \d+: `b`: it gives rows: say `:one` or `:many`")

@@ -26,6 +26,11 @@ ANY_STATEMENTS = """\
 -- params: id int
 SELECT id, name, balance FROM users WHERE id = :id;
 
+-- name: user_by_name :many
+-- services: asker
+-- params: name text
+SELECT id, balance FROM users WHERE name = :name;
+
 -- name: users :many
 -- services: asker, other
 SELECT id, name, balance FROM users ORDER BY id;
